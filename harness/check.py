@@ -1,0 +1,66 @@
+"""What every room needs to refuse bad input well: one sentence that names the field, the value and the mend."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+T = TypeVar("T")
+
+
+class InputError(ValueError):
+    """Something the user gave is wrong. Its message is one sentence and is shown without a traceback."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`'; did you mean "metis"?'`, or `'; known: a, b, c'` where nothing is near."""
+    known = [str(name) for name in known]
+    near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.6)
+    return f'; did you mean "{near[0]}"?' if near else f"; known: {', '.join(sorted(known))}"
+
+
+def choice(field: str, value: Any, known: Iterable[str]) -> None:
+    known = list(known)
+    if value not in known:
+        raise InputError(f'{field}="{value}" is not known{did_you_mean(value, known)}')
+
+
+def at_least(field: str, value: float, least: float) -> None:
+    if not value >= least:
+        raise InputError(f"{field}={value} is too small: give {least} or more")
+
+
+def more_than(field: str, value: float, bound: float) -> None:
+    if not value > bound:
+        raise InputError(f"{field}={value} is too small: give more than {bound}")
+
+
+def within(field: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise InputError(f"{field}={value} is out of range: give {low} to {high}")
+
+
+def typed(cls: type[T], values: Mapping[str, Any], where: str) -> T:
+    """Make the dataclass `cls` from `values`, refusing unknown keys and wrong types by name.
+
+    `where` is the config block the values come from ("system", "model", ...); it prefixes every message.
+    The range checks of `cls.__post_init__` run too, and their messages are prefixed likewise.
+    """
+    fields = {f.name for f in dataclasses.fields(cls) if f.init}
+    for key in values:
+        if key not in fields:
+            raise InputError(f'{where}.{key} is not a key of {cls.__name__}{did_you_mean(key, fields)}')
+    try:
+        config = OmegaConf.merge(OmegaConf.structured(cls), OmegaConf.create(dict(values)))
+        return OmegaConf.to_object(config)
+    except InputError as error:
+        raise InputError(f"{where}.{error}") from None
+    except OmegaConfBaseException as error:
+        key = str(getattr(error, "full_key", "") or "")
+        reason = str(getattr(error, "msg", None) or error).splitlines()[0]
+        raise InputError(f"{where}.{key}={values.get(key.split('.')[0])!r} cannot be used: {reason}") from None

@@ -1,0 +1,179 @@
+"""What a worker measures while it trains: spans, counted rows and bytes, and the three clocks.
+
+The training thread's time is a flat line of segments. At any moment exactly one of `compute`, `wait` (blocked on
+communication) or `other` (packing, posting, bookkeeping) is running, so that an epoch's segments add up to its train
+clock by construction. Communication in flight is recorded beside that line, from posting to completion.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+
+@dataclass
+class Span:
+    """One segment of the training thread, or one communication operation in flight.
+
+    kind     "compute" | "wait" | "other" on the training thread; "comm" in flight
+    name     what it did: "forward", "backward", "optimiser", or the operation ("exchange", "broadcast", "all_reduce", ...)
+    layer    0-based; -1 where no layer is concerned
+    start, end   seconds of CLOCK_MONOTONIC: one clock for all workers of a host
+    cpu      CPU seconds of the training thread inside the segment (0 for "comm")
+    bytes    handed to the transport by this worker; flops: floating-point operations counted analytically
+    peers    workers this one sent to, ascending
+    id       equal on every worker taking part in the same operation, unique inside a run; "" on the training thread,
+             where a wait carries the id of what it waits for
+    blocking True where the training thread waited from posting on
+    """
+
+    kind: str
+    name: str
+    layer: int
+    start: float
+    end: float = 0.0
+    cpu: float = 0.0
+    bytes: int = 0
+    flops: int = 0
+    peers: tuple[int, ...] = ()
+    id: str = ""
+    blocking: bool = False
+
+
+@dataclass
+class Epoch:
+    """Everything measured in one epoch of one worker; times in seconds."""
+
+    epoch: int
+    train: float = 0.0  # the train clock: the epoch's time
+    evaluate: float = 0.0
+    log: float = 0.0
+    cpu: float = 0.0  # CPU seconds of the whole process inside the train clock (transport threads included)
+    spans: list[Span] = field(default_factory=list)
+    # (layer, direction, purpose, peer) -> [rows, bytes] sent by this worker
+    sent: dict[tuple[int, str, str, int], list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
+    # (layer, name) -> value: what a system reports of itself (flags, hit rates, thresholds, ...)
+    metrics: dict[tuple[int, str], float] = field(default_factory=dict)
+
+
+class Recorder:
+    """The clock of one worker. Only what runs inside `train()` is timed as training and counted as communication."""
+
+    def __init__(self) -> None:
+        self.epoch = Epoch(-1)
+        self.training = False
+        self._segment: Span | None = None
+        self._segment_cpu = 0.0
+        self._lock = threading.Lock()  # completion callbacks come from transport threads
+
+    # -- clocks ---------------------------------------------------------------------------------------------------
+
+    def begin_epoch(self, number: int) -> None:
+        self.epoch = Epoch(number)
+
+    @contextlib.contextmanager
+    def train(self) -> Iterator[None]:
+        """Run the train clock. Opened once an epoch; segments cover it without gaps."""
+        cpu = time.process_time()
+        start = time.monotonic()
+        self.training = True
+        self._open("other", "begin", -1, start)
+        try:
+            yield
+        finally:
+            end = self._close()
+            self.training = False
+            self.epoch.train = end - start
+            self.epoch.cpu = time.process_time() - cpu
+
+    @contextlib.contextmanager
+    def clock(self, name: str) -> Iterator[None]:
+        """Run the "evaluate" or the "log" clock: outside training, nothing counted."""
+        assert not self.training, "evaluation and logging stay outside the train clock"
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            setattr(self.epoch, name, getattr(self.epoch, name) + time.monotonic() - start)
+
+    # -- the training thread's line -------------------------------------------------------------------------------
+
+    def segment(self, kind: str, name: str, layer: int = -1) -> None:
+        """End the running segment and begin the next one. Nothing happens outside training."""
+        if not self.training:
+            return
+        running = self._segment
+        if running is not None and (running.kind, running.name, running.layer) == (kind, name, layer):
+            return
+        self._open(kind, name, layer, self._close())
+
+    @contextlib.contextmanager
+    def inside(self, kind: str, name: str, layer: int = -1, *, id: str = "", blocking: bool = False) -> Iterator[None]:
+        """A segment inside another: what ran before goes on afterwards."""
+        if not self.training:
+            yield
+            return
+        before = self._segment
+        self._open(kind, name, layer, self._close())
+        self._segment.id, self._segment.blocking = id, blocking
+        try:
+            yield
+        finally:
+            self._open(before.kind, before.name, before.layer, self._close())
+
+    def flops(self, count: int) -> None:
+        """Add analytically counted floating-point operations to the running segment."""
+        if self._segment is not None:
+            self._segment.flops += int(count)
+
+    def _open(self, kind: str, name: str, layer: int, start: float) -> None:
+        self._segment = Span(kind, name, layer, start)
+        self._segment_cpu = time.thread_time()
+
+    def _close(self) -> float:
+        now = time.monotonic()
+        span, self._segment = self._segment, None
+        if span is not None:
+            span.end, span.cpu = now, time.thread_time() - self._segment_cpu
+            self.epoch.spans.append(span)
+        return now
+
+    # -- communication --------------------------------------------------------------------------------------------
+
+    def posted(self, name: str, layer: int, bytes: int, peers: tuple[int, ...], id: str, blocking: bool) -> Span | None:
+        """Begin an operation in flight; None outside training, where nothing is counted."""
+        if not self.training:
+            return None
+        span = Span("comm", name, layer, time.monotonic(), bytes=bytes, peers=peers, id=id, blocking=blocking)
+        with self._lock:
+            self.epoch.spans.append(span)
+        return span
+
+    def count(self, layer: int, direction: str, purpose: str, peer: int, rows: int, bytes: int) -> None:
+        """Count what was handed to the transport for `peer`. Nothing is counted outside training."""
+        if self.training and bytes:
+            entry = self.epoch.sent[layer, direction, purpose, peer]
+            entry[0] += int(rows)
+            entry[1] += int(bytes)
+
+    def metric(self, name: str, value: float, layer: int = -1) -> None:
+        """Report a figure of the system itself for this epoch."""
+        self.epoch.metrics[layer, name] = float(value)
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait for the device where its work is asynchronous, so that a clock read means what it says."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def cpu_count() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

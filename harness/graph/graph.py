@@ -1,0 +1,104 @@
+"""The one graph every system trains on: CSR of in-edges, features, labels, splits; validated once."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.check import InputError
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A vertex-classification graph.
+
+    name         what tables call it; a twin's begins with "twin/"
+    indptr       [V+1] int32 (int64 from 2^31 edges on): row v of the CSR holds v's in-neighbours
+    indices      [E] int32, ascending and without repeats inside a row; edge u -> v is `u` in row v.
+                 Self-loops may be present: the propagation operator drops them and adds each vertex once.
+    features     [V, F] float32
+    labels       [V] int32, -1 where a vertex has none; or [V, C] uint8 of 0 and 1 (multi-label)
+    num_classes  C
+    train, val, test   [V] bool, disjoint
+    symmetric    edge u -> v present exactly when v -> u is (an undirected graph holds both)
+    """
+
+    name: str
+    indptr: np.ndarray
+    indices: np.ndarray
+    features: np.ndarray
+    labels: np.ndarray
+    num_classes: int
+    train: np.ndarray
+    val: np.ndarray
+    test: np.ndarray
+    symmetric: bool
+
+    @property
+    def num_vertices(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def num_edges(self) -> int:
+        """Directed edges: an undirected edge counts twice."""
+        return len(self.indices)
+
+    @property
+    def num_features(self) -> int:
+        return self.features.shape[1]
+
+    @property
+    def multilabel(self) -> bool:
+        return self.labels.ndim == 2
+
+    def in_degrees(self) -> np.ndarray:
+        """[V] in-degrees without self-loops (the degree every normalisation here is built on)."""
+        rows = np.repeat(np.arange(self.num_vertices, dtype=np.int32), np.diff(self.indptr))
+        loops = np.bincount(rows[rows == self.indices], minlength=self.num_vertices)
+        return np.diff(self.indptr).astype(np.int64) - loops
+
+    def replace(self, **changes) -> Graph:
+        return dataclasses.replace(self, **changes)
+
+
+def validate(graph: Graph) -> Graph:
+    """Raise InputError with one sentence at the first thing wrong; return the graph when nothing is."""
+    n, name = graph.num_vertices, graph.name
+    if n < 1:
+        raise InputError(f"{name}: the graph has no vertices")
+    if graph.indptr[0] != 0 or graph.indptr[-1] != graph.num_edges or np.any(np.diff(graph.indptr) < 0):
+        raise InputError(f"{name}: indptr must rise from 0 to the number of edges ({graph.num_edges})")
+    if graph.num_edges and (graph.indices.min() < 0 or graph.indices.max() >= n):
+        bad = graph.indices[(graph.indices < 0) | (graph.indices >= n)][0]
+        raise InputError(f"{name}: edge endpoint {bad} is not a vertex; vertices are 0 to {n - 1}")
+    for field in ("features", "labels", "train", "val", "test"):
+        if len(getattr(graph, field)) != n:
+            raise InputError(f"{name}: {field} has {len(getattr(graph, field))} rows for {n} vertices; give one a vertex")
+    if graph.features.ndim != 2 or graph.features.shape[1] < 1:
+        raise InputError(f"{name}: features has shape {graph.features.shape}; give [vertices, dimension]")
+    # A blockwise look keeps the temporary small on graphs whose features fill half the memory.
+    for start in range(0, n, 65536):
+        finite = np.isfinite(graph.features[start : start + 65536]).all(axis=1)
+        if not finite.all():
+            raise InputError(f"{name}: features of vertex {start + int(np.argmin(finite))} hold NaN or infinity; clean them first")
+    if graph.num_classes < 2:
+        raise InputError(f"{name}: num_classes={graph.num_classes}; classification needs 2 or more")
+    if graph.multilabel:
+        if graph.labels.shape[1] != graph.num_classes or graph.labels.max(initial=0) > 1:
+            raise InputError(f"{name}: multi-label labels must be 0 or 1 in [vertices, {graph.num_classes}]")
+    else:
+        low, high = int(graph.labels.min()), int(graph.labels.max())
+        if low < -1 or high >= graph.num_classes:
+            raise InputError(f"{name}: label {low if low < -1 else high} is out of range; classes are 0 to {graph.num_classes - 1}, -1 for none")
+    overlap = (graph.train & graph.val) | (graph.train & graph.test) | (graph.val & graph.test)
+    if overlap.any():
+        raise InputError(f"{name}: vertex {int(np.argmax(overlap))} is in two of train, val and test; give each vertex one split")
+    if not graph.train.any():
+        raise InputError(f"{name}: no vertex is in train; mark at least one")
+    split = graph.train | graph.val | graph.test
+    if not graph.multilabel and (graph.labels[split] < 0).any():
+        vertex = int(np.flatnonzero(split & (graph.labels < 0))[0])
+        raise InputError(f"{name}: vertex {vertex} is in a split but has no label; leave it out of train, val and test")
+    return graph

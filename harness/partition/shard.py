@@ -1,0 +1,87 @@
+"""What one worker holds of an edge-cut partition: its inner vertices, their edges, and who must send it what.
+
+Notation: P workers; n inner and m halo vertices of this worker. The *halo* is the set of remote vertices with an edge
+into an inner vertex. Local columns are numbered inside their block: inner 0..n-1, halo 0..m-1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass
+class Csr:
+    """A 0/1 sparse block in compressed rows: `indices[indptr[i]:indptr[i+1]]` are the columns of row i."""
+
+    indptr: np.ndarray  # [rows + 1] int32, int64 from 2^31 entries on
+    indices: np.ndarray  # [entries] int32
+    num_columns: int
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def num_entries(self) -> int:
+        return len(self.indices)
+
+
+@dataclass
+class Shard:
+    """Worker `rank`'s part of a graph split into `sizes.sum()` vertices over `len(sizes)` workers.
+
+    Every array is indexed by local inner row unless its name says otherwise. Self-loops are dropped from every block:
+    the propagation operator adds each vertex to itself where its normalisation asks for it.
+    """
+
+    rank: int
+    graph_name: str
+    sizes: np.ndarray  # [P] int64: inner vertices of every worker
+    num_classes: int
+    symmetric: bool  # of the whole graph
+
+    inner: np.ndarray  # [n] int32 global ids, ascending
+    features: np.ndarray  # [n, F] float32
+    labels: np.ndarray  # [n] int32 (-1: none) or [n, C] uint8
+    train: np.ndarray  # [n] bool
+    val: np.ndarray  # [n] bool
+    test: np.ndarray  # [n] bool
+    degrees: np.ndarray  # [n] int32 global in-degrees without self-loops
+    split_counts: np.ndarray  # [3] int64: train, val, test vertices of the whole graph
+
+    halo: np.ndarray  # [m] int32 global ids, grouped by owner ascending, ascending inside an owner
+    halo_counts: np.ndarray  # [P] int64: halo vertices owned by each worker (0 for this one)
+    halo_rows: np.ndarray  # [m] int32: the halo vertex's local inner row at its owner
+    halo_degrees: np.ndarray  # [m] int32 global in-degrees without self-loops
+    send_rows: np.ndarray  # [s] int32 local inner rows that are in a peer's halo, in that peer's halo order, by peer
+    send_counts: np.ndarray  # [P] int64: rows sent to each peer
+
+    inner_edges: Csr  # [n, n]: in-edges from inner vertices
+    halo_edges: Csr  # [n, m]: in-edges from halo vertices
+
+    # Out-edges leaving the worker, which a backward pass by broadcast needs (rows v, columns w for edges v -> w). On a
+    # symmetric graph they are the in-edges above and these fields are None.
+    out_inner_edges: Csr | None  # [n, n]: v's inner out-neighbours
+    out_halo: np.ndarray | None  # [m'] int32 global ids, ordered as `halo`
+    out_halo_counts: np.ndarray | None  # [P] int64
+    out_halo_rows: np.ndarray | None  # [m'] int32
+    out_halo_degrees: np.ndarray | None  # [m'] int32
+    out_halo_edges: Csr | None  # [n, m']
+
+    @property
+    def num_workers(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def num_vertices(self) -> int:
+        return int(self.sizes.sum())
+
+    @property
+    def num_inner(self) -> int:
+        return len(self.inner)
+
+    @property
+    def num_halo(self) -> int:
+        return len(self.halo)
