@@ -1,0 +1,289 @@
+"""Comm: the only room that knows torch.distributed. Every byte between workers passes here and is counted and timed.
+
+Two backends. NCCL where every worker has a GPU of its own; gloo on CPU, and where workers outnumber GPUs (rows are then
+staged through pinned host memory).
+
+What is counted is what a worker hands to the transport, by (layer, direction, purpose, peer):
+
+    exchange    rows * width * element size, to each peer
+    broadcast   the block's bytes once for each of the P - 1 receivers, at the root
+    all_gather  the worker's own bytes once for each of the P - 1 receivers
+    all_reduce  a worker's share of 2 (P - 1) n elements, the traffic of a ring over all workers together
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from harness.comm.recorder import Recorder, Span, synchronise
+
+
+class PeerLost(RuntimeError):
+    """A peer went away in the middle of an operation: a consequence, never the first cause, of a failed run."""
+
+
+@dataclass
+class HaloPlan:
+    """Who sends which rows to whom, so that every worker ends up with its halo in halo order.
+
+    send_rows   [s] int64 local rows, grouped by destination
+    send_counts, receive_counts   rows to and from each of the P workers
+    """
+
+    send_rows: torch.Tensor
+    send_counts: list[int]
+    receive_counts: list[int]
+
+    @property
+    def num_halo(self) -> int:
+        return sum(self.receive_counts)
+
+
+class InFlight:
+    """One posted operation. `wait()` returns once its result may be read, and is what counts as exposed time."""
+
+    def __init__(self, comm: Comm, works: Sequence[dist.Work], name: str, layer: int, id: str, span: Span | None,
+                 finish: Callable[[], None] | None = None):
+        self.comm, self.works, self.name, self.layer, self.id, self.span = comm, works, name, layer, id, span
+        self.finish = finish
+        self.pending = len(works)
+        if span is not None and comm.device.type == "cpu":
+            for work in works:
+                work.get_future().add_done_callback(self._completed)
+
+    def _completed(self, _future) -> None:
+        # Runs on a transport thread: the moment the last part of the operation was through.
+        self.pending -= 1
+        if self.pending == 0 and not self.span.end:
+            self.span.end = time.monotonic()
+
+    def wait(self) -> None:
+        blocking = self.span is not None and self.span.blocking
+        with self.comm.recorder.inside("wait", self.name, self.layer, id=self.id, blocking=blocking):
+            try:
+                for work in self.works:
+                    work.wait()
+            except RuntimeError as error:
+                raise PeerLost(f"worker {self.comm.rank} lost a peer in {self.name} {self.id}: {error}") from error
+            if self.finish is not None:
+                self.finish()
+            synchronise(self.comm.device)
+            if self.span is not None and not self.span.end:
+                self.span.end = time.monotonic()
+
+
+class Comm:
+    """The transport of one worker.
+
+    rank, size   this worker and how many there are
+    device       where the tensors of the model live
+    recorder     gets spans and counts; outside its train clock nothing is counted
+    """
+
+    def __init__(self, rank: int, size: int, device: torch.device, recorder: Recorder):
+        self.rank, self.size, self.device, self.recorder = rank, size, device, recorder
+        self.staged = device.type == "cuda" and size > 1 and dist.get_backend() == "gloo"
+        self._buffers: dict[tuple, torch.Tensor] = {}
+        self._sequence = 0
+
+    @property
+    def peers(self) -> list[int]:
+        return [p for p in range(self.size) if p != self.rank]
+
+    # -- halo exchange --------------------------------------------------------------------------------------------
+
+    def exchange(self, plan: HaloPlan, h: torch.Tensor, layer: int, purpose: str = "halo") -> PendingHalo:
+        """Start sending every peer the rows of `h` [n, F] in its halo; `.wait()` gives the own halo [m, F].
+
+        Differentiable: in the backward pass the halo's gradients go back to their owners, which add them up. Local work
+        between this call and `wait()` overlaps with the transfer, in both passes.
+        """
+        return PendingHalo(self, plan, h, layer, purpose)
+
+    def exchange_back(self, plan: HaloPlan, g: torch.Tensor, layer: int, purpose: str) -> tuple[InFlight, torch.Tensor]:
+        """Start returning the halo's gradients `g` [m, F] to their owners; rows arrive as [s, F] in `send_rows` order."""
+        return self._all_to_all(g, plan.receive_counts, plan.send_counts, layer, "backward", purpose)
+
+    def _all_to_all(self, rows: torch.Tensor, send: list[int], receive: list[int], layer: int, direction: str,
+                    purpose: str) -> tuple[InFlight, torch.Tensor]:
+        width = rows.shape[1]
+        received = self.buffer((direction, purpose, layer, "in"), (sum(receive), width), rows.dtype)
+        row_bytes = width * rows.element_size()
+        outgoing, incoming = self._wire(rows, (direction, purpose, layer, "out")), self._wire_like(received)
+        flight = self._post(
+            "exchange", layer, direction, purpose, {p: (send[p], send[p] * row_bytes) for p in self.peers},
+            lambda: [dist.all_to_all_single(incoming, outgoing, receive, send, async_op=True)],
+            finish=self._unwire(received, incoming),
+        )
+        return flight, received
+
+    # -- collectives ----------------------------------------------------------------------------------------------
+
+    def broadcast_blocks(self, blocks: list[torch.Tensor], roots: Sequence[int], layer: int, direction: str,
+                         purpose: str) -> InFlight:
+        """Start one broadcast from each worker in `roots`; blocks[j] [n_j, F] is read at j and written elsewhere."""
+        own = blocks[self.rank]
+        sends = {p: (own.shape[0], own.numel() * own.element_size()) for p in self.peers} if self.rank in roots else {}
+        wires = {j: self._wire(blocks[j], (direction, purpose, layer, j)) if j == self.rank else
+                 self._wire_like(blocks[j]) for j in roots}
+        finishes = [self._unwire(blocks[j], wires[j]) for j in roots if j != self.rank]
+
+        def finish() -> None:
+            for each in finishes:
+                if each is not None:
+                    each()
+
+        return self._post("broadcast", layer, direction, purpose, sends,
+                          lambda: [dist.broadcast(wires[j], src=j, async_op=True) for j in roots], finish=finish)
+
+    def all_gather_flag(self, flag: bool, layer: int, purpose: str = "flags") -> list[bool]:
+        """Every worker's flag, at the price of one byte to every peer."""
+        if self.size == 1:
+            return [flag]
+        mine = torch.tensor([flag], dtype=torch.uint8, device=self._wire_device)
+        flags = [torch.empty_like(mine) for _ in range(self.size)]
+        self._post("all_gather", layer, "forward", purpose, {p: (1, 1) for p in self.peers},
+                   lambda: [dist.all_gather(flags, mine, async_op=True)], blocking=True).wait()
+        return [bool(f.item()) for f in flags]
+
+    def all_reduce(self, tensor: torch.Tensor, purpose: str, layer: int = -1) -> None:
+        """Sum `tensor` over the workers, in place, and wait for it."""
+        self.start_all_reduce(tensor, purpose, layer, blocking=True).wait()
+
+    def start_all_reduce(self, tensor: torch.Tensor, purpose: str, layer: int = -1, blocking: bool = False) -> InFlight:
+        total = 2 * (self.size - 1) * tensor.numel() * tensor.element_size()
+        mine = total // self.size + (self.rank < total % self.size)
+        wire = self._wire(tensor, (purpose, layer))
+        return self._post("all_reduce", layer, "backward", purpose, {(self.rank + 1) % self.size: (0, mine)},
+                          lambda: [dist.all_reduce(wire, async_op=True)], blocking=blocking,
+                          finish=self._unwire(tensor, wire))
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        """Sums over workers of a few numbers, in double precision; for reporting, so only outside the train clock."""
+        assert not self.recorder.training
+        tensor = torch.tensor(list(values), dtype=torch.float64, device=self._wire_device)
+        self.all_reduce(tensor, "report")
+        return tensor.tolist()
+
+    def barrier(self) -> None:
+        assert not self.recorder.training
+        self.total([0.0])
+
+    # -- the common path ------------------------------------------------------------------------------------------
+
+    def _post(self, name: str, layer: int, direction: str, purpose: str, sends: dict[int, tuple[int, int]],
+              start: Callable[[], list[dist.Work]], *, blocking: bool = False,
+              finish: Callable[[], None] | None = None) -> InFlight:
+        if self.size == 1:
+            return InFlight(self, [], name, layer, "", None)
+        self._sequence += 1
+        id = f"{self.recorder.epoch.epoch}:{self._sequence}"
+        for peer, (rows, size) in sends.items():
+            self.recorder.count(layer, direction, purpose, peer, rows, size)
+        peers = tuple(p for p, (_, size) in sends.items() if size)
+        span = self.recorder.posted(name, layer, sum(size for _, size in sends.values()), peers, id, blocking)
+        try:
+            works = start()
+        except RuntimeError as error:
+            raise PeerLost(f"worker {self.rank} lost a peer starting {name} {id}: {error}") from error
+        if span is not None and not works:
+            span.end = span.start
+        return InFlight(self, works, name, layer, id, span, finish)
+
+    def buffer(self, key: tuple, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | None = None):
+        """A buffer kept from epoch to epoch: fresh memory for every transfer costs more than the transfer."""
+        device = device or self.device
+        have = self._buffers.get((key, device.type))
+        if have is None or have.shape != shape or have.dtype != dtype:
+            have = torch.empty(shape, dtype=dtype, device=device, pin_memory=self.staged and device.type == "cpu")
+            self._buffers[key, device.type] = have
+        return have
+
+    @property
+    def _wire_device(self) -> torch.device:
+        return torch.device("cpu") if self.staged else self.device
+
+    def _wire(self, tensor: torch.Tensor, key: tuple) -> torch.Tensor:
+        """The tensor as the transport takes it: itself, or a pinned copy where GPU rows travel over gloo."""
+        tensor = tensor.contiguous()
+        if not self.staged:
+            return tensor
+        wire = self.buffer((*key, "wire"), tuple(tensor.shape), tensor.dtype, self._wire_device)
+        return wire.copy_(tensor)
+
+    def _wire_like(self, tensor: torch.Tensor) -> torch.Tensor:
+        return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True) if self.staged else tensor
+
+    def _unwire(self, tensor: torch.Tensor, wire: torch.Tensor) -> Callable[[], None] | None:
+        return (lambda: tensor.copy_(wire)) if wire is not tensor else None
+
+
+class PendingHalo:
+    """A halo exchange under way; `wait()` once, for the halo rows [m, F] in halo order."""
+
+    def __init__(self, comm: Comm, plan: HaloPlan, h: torch.Tensor, layer: int, purpose: str):
+        self.comm, self.plan, self.layer, self.purpose = comm, plan, layer, purpose
+        self.flight: InFlight | None = None
+        self.returned: torch.Tensor | None = None
+        self.token = _Start.apply(h, self)
+
+    def wait(self) -> torch.Tensor:
+        return _Wait.apply(self.token, self)
+
+
+# The exchange is two autograd nodes around the local work. Nodes run backwards in the reverse of the order in which they
+# were made, so the gradients' return trip starts in _Wait's backward and is waited for in _Start's, after the local work.
+
+
+class _Start(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h: torch.Tensor, pending: PendingHalo) -> torch.Tensor:
+        comm, plan = pending.comm, pending.plan
+        ctx.pending, ctx.rows = pending, h.shape[0]
+        with comm.recorder.inside("other", "pack", pending.layer):
+            key = ("forward", pending.purpose, pending.layer, "pack")
+            packed = comm.buffer(key, (len(plan.send_rows), h.shape[1]), h.dtype)
+            torch.index_select(h, 0, plan.send_rows, out=packed)
+            pending.flight, received = comm._all_to_all(
+                packed, plan.send_counts, plan.receive_counts, pending.layer, "forward", pending.purpose)
+        return received.detach()
+
+    @staticmethod
+    def backward(ctx, _token):
+        pending = ctx.pending
+        pending.flight.wait()
+        with pending.comm.recorder.inside("other", "unpack", pending.layer):
+            g = pending.returned.new_zeros(ctx.rows, pending.returned.shape[1])
+            scatter_add(g, pending.plan, pending.returned)
+        return g, None
+
+
+class _Wait(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, token: torch.Tensor, pending: PendingHalo) -> torch.Tensor:
+        ctx.pending = pending
+        pending.flight.wait()
+        return token.detach()
+
+    @staticmethod
+    def backward(ctx, g):
+        pending = ctx.pending
+        with pending.comm.recorder.inside("other", "pack", pending.layer):
+            pending.flight, pending.returned = pending.comm.exchange_back(
+                pending.plan, g, pending.layer, pending.purpose)
+        return g, None
+
+
+def scatter_add(out: torch.Tensor, plan: HaloPlan, rows: torch.Tensor) -> None:
+    """out[send_rows] += rows, peer after peer: inside a peer's group no row repeats, so the order of sums is fixed."""
+    start = 0
+    for count in plan.send_counts:
+        if count:
+            part = slice(start, start + count)
+            out.index_add_(0, plan.send_rows[part], rows[part])
+        start += count

@@ -1,0 +1,98 @@
+"""One worker's rows of the propagation matrix, as operators over its inner and its halo vertices.
+
+    Z_i = A_ii X_i + A_ih X_halo          A = R (B + S) C
+
+with B the 0/1 adjacency, R and C diagonal scales and S the self-loops, by normalisation (d = in-degree without
+self-loops, over the whole graph unless `degrees="local"`):
+
+    symmetric   R = C = (D + I)^-1/2, S = I   GCN's D^-1/2 A D^-1/2; A_vu = 1 / sqrt(d_v d_u) for an edge u -> v
+    row         R = (D + I)^-1, C = I, S = I
+    mean        R = D^-1, C = I, S = 0        GraphSAGE's mean over neighbours; 0 where there are none
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from harness.core.kernels import Kernel, SparseOperator
+from harness.partition.shard import Shard
+
+NORMALISATIONS = ("symmetric", "row", "mean")
+
+
+def scales(degrees: np.ndarray, normalisation: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Row and column scale [len(degrees)] float32 of vertices with these in-degrees; None where the scale is 1."""
+    d = degrees.astype(np.float64)
+    if normalisation == "symmetric":
+        scale = (1.0 / np.sqrt(d + 1.0)).astype(np.float32)
+        return scale, scale
+    if normalisation == "row":
+        return (1.0 / (d + 1.0)).astype(np.float32), None
+    return np.divide(1.0, d, out=np.zeros_like(d), where=d > 0).astype(np.float32), None
+
+
+class Adjacency:
+    """A_ii and A_ih of one shard, and the order in which they are cheapest to apply.
+
+    degrees   "global", or "local": cut edges dropped and degrees counted inside the worker (there is no halo then)
+    """
+
+    def __init__(self, shard: Shard, normalisation: str, kernel: Kernel, device: torch.device, degrees: str = "global"):
+        self.num_inner, self.self_loops = shard.num_inner, normalisation != "mean"
+        self.num_halo = shard.num_halo if degrees == "global" else 0
+        inner_degrees = shard.degrees if degrees == "global" else np.diff(shard.inner_edges.indptr)
+        row, column = scales(inner_degrees, normalisation)
+        self.inner = SparseOperator(shard.inner_edges, row, column, self_loops=self.self_loops,
+                                    symmetric=shard.symmetric, kernel=kernel, device=device)
+        self.halo = None
+        if self.num_halo:
+            _, halo_column = scales(shard.halo_degrees, normalisation)
+            self.halo = SparseOperator(shard.halo_edges, row, halo_column, kernel=kernel, device=device)
+        self._shard, self._normalisation, self._kernel, self._device = shard, normalisation, kernel, device
+        self._out: tuple[SparseOperator, SparseOperator] | None = None
+
+    def apply(self, x: torch.Tensor, x_halo: torch.Tensor | None) -> torch.Tensor:
+        """A_ii x + A_ih x_halo  [n, F], without autograd."""
+        z = self.inner.forward(x)
+        if self.halo is not None and x_halo is not None:
+            self.halo.forward(x_halo, out=z, accumulate=True)
+        return z
+
+    def out_edges(self) -> tuple[SparseOperator, SparseOperator]:
+        """The worker's rows of A^T: over inner vertices and over the remote vertices its out-edges reach."""
+        if self._out is None:
+            shard = self._shard
+            row, column = scales(shard.degrees, self._normalisation)
+            # A^T = C (B^T + S) R: row and column scales change places.
+            scale_row, scale_column = column, row
+            if shard.symmetric:
+                inner, out, out_degrees = shard.inner_edges, shard.halo_edges, shard.halo_degrees
+            else:
+                inner, out, out_degrees = shard.out_inner_edges, shard.out_halo_edges, shard.out_halo_degrees
+            out_row, _ = scales(out_degrees, self._normalisation)
+            make = dict(kernel=self._kernel, device=self._device)
+            self._out = (
+                SparseOperator(inner, scale_row, scale_column, self_loops=self.self_loops,
+                               symmetric=shard.symmetric, **make),
+                SparseOperator(out, scale_row, out_row, **make),
+            )
+        return self._out
+
+    def transform_first(self, f_in: int, f_out: int) -> bool:
+        """Whether A (X W) is cheaper than (A X) W.
+
+        Transforming first aggregates rows of width f_out instead of f_in, and pays a dense product for the halo rows
+        too. An entry-times-width of the sparse product costs about as much as a multiply-add of the dense one here
+        (docs/log.md), and the dense product is run once forward and twice backward.
+        """
+        return 2 * self.num_entries * (f_in - f_out) > 3 * self.num_halo * f_in * f_out
+
+    @property
+    def num_entries(self) -> int:
+        return self.inner.num_entries + (self.halo.num_entries if self.halo is not None else 0)
+
+    def flops(self, width: int) -> int:
+        """Of one application to rows of `width`."""
+        return self.inner.flops(width) + (self.halo.flops(width) if self.halo is not None else 0)
+

@@ -1,0 +1,60 @@
+"""The typed schema of the blocks `model`, `optimiser` and `evaluate`; the values stand in `conf/`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.check import at_least, choice, more_than, within
+
+MODELS = ("gcn", "sage")
+
+
+@dataclass
+class ModelConfig:
+    """name: "gcn" or "sage" (GraphSAGE with mean aggregation). dropout acts on every layer's input but the features.
+
+    normalisation   of the GCN's adjacency: "symmetric" D^-1/2 (A+I) D^-1/2 or "row" D^-1 (A+I); a SAGE always takes the mean
+    norm            between layers: "none" or "layer" (layer norm before the activation)
+    """
+
+    name: str = "gcn"
+    layers: int = 2
+    hidden: int = 64
+    dropout: float = 0.5
+    normalisation: str = "symmetric"
+    norm: str = "none"
+
+    def __post_init__(self) -> None:
+        choice("name", self.name, MODELS)
+        at_least("layers", self.layers, 1)
+        at_least("hidden", self.hidden, 1)
+        within("dropout", self.dropout, 0.0, 0.99)
+        choice("normalisation", self.normalisation, ("symmetric", "row"))
+        choice("norm", self.norm, ("none", "layer"))
+
+    @property
+    def aggregation(self) -> str:
+        """The name `harness.core.adjacency` knows the propagation matrix by."""
+        return "mean" if self.name == "sage" else self.normalisation
+
+
+@dataclass
+class OptimiserConfig:
+    """Adam, for every system alike. weight_decay is added to the gradient (L2)."""
+
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+
+    def __post_init__(self) -> None:
+        more_than("lr", self.lr, 0.0)
+        at_least("weight_decay", self.weight_decay, 0.0)
+
+
+@dataclass
+class EvaluateConfig:
+    """every: epochs between exact evaluations (the last epoch is always evaluated); 0 evaluates at the end only."""
+
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        at_least("every", self.every, 0)

@@ -1,0 +1,80 @@
+"""Evaluation: an exact full-graph forward pass with the current weights, whatever the system trains on.
+
+It runs outside the train clock, so nothing of it is timed as training or counted as communication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional as F
+
+from harness.comm.comm import Comm, HaloPlan
+from harness.core.adjacency import Adjacency
+from harness.core.inputs import StaticInput
+from harness.core.models import Model
+from harness.core.propagate import HaloDropout, propagate
+
+SPLITS = ("train", "val", "test")
+
+
+class ExactForward:
+    """The strategy of evaluation: every halo row fresh."""
+
+    def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan):
+        self.adjacency, self.comm, self.plan = adjacency, comm, plan
+
+    def propagate(self, layer, h, weight, dropout):
+        return propagate(self.adjacency, h, self.comm.exchange(self.plan, h, layer, "evaluate"), weight, dropout)
+
+    def output(self, layer, z):
+        return z
+
+
+class Evaluator:
+    """Accuracy (single label) or micro-F1 (multi-label) of each split of the whole graph, the same on every worker.
+
+    make_input   builds the exact StaticInput; called at the first evaluation only
+    """
+
+    def __init__(self, strategy: ExactForward, make_input: Callable[[], StaticInput], masks: list[torch.Tensor],
+                 labels: torch.Tensor, num_layers: int):
+        self.strategy, self.make_input, self.masks, self.labels = strategy, make_input, masks, labels
+        self.input: StaticInput | None = None
+        no_ids = torch.empty(0, dtype=torch.int32)
+        self.no_dropout = [HaloDropout(0.0, no_ids, no_ids, 0)] * num_layers
+
+    @torch.no_grad()
+    def logits(self, model: Model) -> torch.Tensor:
+        """Exact logits [n, C] of the worker's own vertices."""
+        if self.input is None:
+            self.input = self.make_input()
+        return model(None, self.input, self.strategy, self.no_dropout)
+
+    def __call__(self, model: Model) -> tuple[float, float, float]:
+        logits = self.logits(model)
+        counts: list[float] = []
+        for mask in self.masks:
+            counts += self._counts(logits[mask], self.labels[mask])
+        totals = self.strategy.comm.total(counts)
+        return tuple(right / max(possible, 1.0) for right, possible in zip(totals[0::2], totals[1::2]))
+
+    def _counts(self, logits: torch.Tensor, labels: torch.Tensor) -> list[float]:
+        """Numerator and denominator of the score, which add up over workers."""
+        if labels.ndim == 1:
+            return [float((logits.argmax(1) == labels).sum()), float(len(labels))]
+        predicted, true = logits > 0, labels > 0
+        # Micro-F1 = 2 TP / (2 TP + FP + FN) = 2 TP / (predicted + true).
+        return [2.0 * float((predicted & true).sum()), float(predicted.sum() + true.sum())]
+
+
+def local_loss(logits: torch.Tensor, labels: torch.Tensor, train: torch.Tensor, train_count: int) -> torch.Tensor:
+    """This worker's share of the mean loss over the global training vertices.
+
+    Softmax cross-entropy; for multi-label graphs the binary cross-entropy averaged over classes. Shares add up over workers.
+    """
+    rows = logits[train]
+    if labels.ndim == 1:
+        return F.cross_entropy(rows, labels[train], reduction="sum") / train_count
+    return F.binary_cross_entropy_with_logits(rows, labels[train], reduction="sum") / (train_count * labels.shape[1])

@@ -1,0 +1,64 @@
+"""The static part of layer 0: raw features do not change, so neither does A X, and whoever may keep it computes it once."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from harness.core.adjacency import Adjacency
+from harness.core.kernels import Kernel, SparseOperator, spmm
+from harness.partition.shard import Csr
+
+
+class StaticInput:
+    """X and A [X; X_halo], ready to be multiplied by a weight in every epoch.
+
+    Features with few non-zeros (bags of words) are kept sparse, where A (X W) costs far less than a dense A X would.
+
+    x          [n, f0] float32, the worker's own rows
+    x_halo     [m, f0] float32, or None where the adjacency has no halo
+    f_out      width of the first layer's output, by which the cheaper form is chosen
+    """
+
+    def __init__(self, adjacency: Adjacency, x: torch.Tensor, x_halo: torch.Tensor | None, f_out: int, kernel: Kernel):
+        self.adjacency = adjacency
+        rows = x.shape[0] + (0 if x_halo is None else x_halo.shape[0])
+        nonzeros = int(torch.count_nonzero(x)) + (0 if x_halo is None else int(torch.count_nonzero(x_halo)))
+        # The sparse form reads its operands at random where the dense one streams: it has to save more than half.
+        self.sparse = x.device.type == "cpu" and 2 * (nonzeros + adjacency.num_entries) < x.numel() and rows > 0
+        self.x = self.x_halo = self.product = None
+        if self.sparse:
+            self.x = sparse_rows(x, kernel)
+            self.x_halo = None if x_halo is None else sparse_rows(x_halo, kernel)
+        else:
+            self.x = x
+            self.product = adjacency.apply(x, x_halo)
+
+    def times(self, weight: torch.Tensor) -> torch.Tensor:
+        """A [X; X_halo] W  [n, f_out], differentiable in W."""
+        if not self.sparse:
+            return self.product @ weight
+        z = spmm(self.adjacency.inner, spmm(self.x, weight))
+        return z if self.x_halo is None else spmm(self.adjacency.halo, spmm(self.x_halo, weight), z)
+
+    def own_times(self, weight: torch.Tensor) -> torch.Tensor:
+        """X W  [n, f_out], differentiable in W."""
+        return spmm(self.x, weight) if self.sparse else self.x @ weight
+
+    def flops(self, f_out: int) -> int:
+        """Of one `times`."""
+        if not self.sparse:
+            return 2 * self.product.numel() * f_out
+        halo = self.x_halo.flops(f_out) if self.x_halo is not None else 0
+        return self.x.flops(f_out) + halo + self.adjacency.flops(f_out)
+
+
+def sparse_rows(x: torch.Tensor, kernel: Kernel) -> SparseOperator:
+    """The rows of x [n, F] as an operator X with `spmm(X, W) = x @ W`."""
+    array = x.numpy()
+    counts = np.count_nonzero(array, axis=1)
+    indptr = np.zeros(len(array) + 1, np.int64)
+    np.cumsum(counts, out=indptr[1:])
+    rows, columns = np.nonzero(array)
+    csr = Csr(indptr.astype(np.int32), columns.astype(np.int32), array.shape[1])
+    return SparseOperator(csr, values=array[rows, columns], kernel=kernel, device=x.device)

@@ -1,0 +1,99 @@
+"""GCN and GraphSAGE-mean of any depth and width, written against a system's answer to "what remote rows do I use?"."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from harness.comm.recorder import Recorder
+from harness.core.adjacency import Adjacency
+from harness.core.config import ModelConfig
+from harness.core.inputs import StaticInput
+from harness.core.propagate import BackwardMark, HaloDropout
+
+
+class Strategy(Protocol):
+    """What a model needs of a system: see `harness.core.system.System`."""
+
+    adjacency: Adjacency
+
+    def propagate(self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout) -> torch.Tensor: ...
+
+    def output(self, layer: int, z: torch.Tensor) -> torch.Tensor: ...
+
+
+class Layer(nn.Module):
+    """One graph convolution: Z = A H W (+ H W_root) + b.
+
+    weight [f_in, f_out]; root [f_in, f_out] in GraphSAGE only, for the vertex's own row; bias [f_out]
+    """
+
+    def __init__(self, f_in: int, f_out: int, root: bool, norm: bool, generator: torch.Generator):
+        super().__init__()
+        self.weight = nn.Parameter(glorot(f_in, f_out, generator))
+        self.root = nn.Parameter(glorot(f_in, f_out, generator)) if root else None
+        self.bias = nn.Parameter(torch.zeros(f_out))
+        self.norm = nn.LayerNorm(f_out) if norm else None
+
+    def forward(self, layer: int, h: torch.Tensor, static: StaticInput | None, strategy: Strategy,
+                drop: HaloDropout) -> torch.Tensor:
+        z = static.times(self.weight) if static is not None else strategy.propagate(layer, h, self.weight, drop)
+        if self.root is not None:
+            z = z + (static.own_times(self.root) if static is not None else drop.inner(h) @ self.root)
+        return strategy.output(layer, z + self.bias)
+
+    def flops(self, adjacency: Adjacency, static: StaticInput | None) -> int:
+        """Of one forward pass: 2 for a multiply-add."""
+        f_in, f_out = self.weight.shape
+        if static is not None:
+            aggregate = static.flops(f_out)
+        elif adjacency.transform_first(f_in, f_out):
+            rows = adjacency.num_inner + adjacency.num_halo
+            aggregate = 2 * rows * f_in * f_out + adjacency.flops(f_out)
+        else:
+            aggregate = adjacency.flops(f_in) + 2 * adjacency.num_inner * f_in * f_out
+        return aggregate + (2 * adjacency.num_inner * f_in * f_out if self.root is not None else 0)
+
+
+class Model(nn.Module):
+    """L layers with ReLU between them; widths [L + 1]. The same seed gives the same weights on every worker."""
+
+    def __init__(self, config: ModelConfig, widths: list[int], seed: int):
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        last = len(widths) - 2
+        self.layers = nn.ModuleList(
+            Layer(f_in, f_out, config.name == "sage", config.norm == "layer" and l < last, generator)
+            for l, (f_in, f_out) in enumerate(zip(widths, widths[1:]))
+        )
+
+    def forward(self, x: torch.Tensor, static: StaticInput | None, strategy: Strategy, drops: list[HaloDropout],
+                recorder: Recorder | None = None) -> torch.Tensor:
+        """Logits [n, C] of the worker's own vertices.
+
+        x        [n, f0] features, used where `static` is None
+        static   layer 0's static product, or None where the system fetches features every epoch
+        drops    one a layer
+        """
+        h = x
+        for l, layer in enumerate(self.layers):
+            only = static if l == 0 else None
+            if recorder is not None:
+                recorder.segment("compute", "forward", l)
+                recorder.flops(layer.flops(strategy.adjacency, only))
+            h = layer(l, h, only, strategy, drops[l])
+            if recorder is not None:
+                # The backward pass repeats the forward products once for the weight and once for the input, which layer 0
+                # does not ask for.
+                h = BackwardMark.apply(h, recorder, l, layer.flops(strategy.adjacency, only) * (1 if l == 0 else 2))
+            if l + 1 < len(self.layers):
+                h = torch.relu(h if layer.norm is None else layer.norm(h))
+        return h
+
+
+def glorot(f_in: int, f_out: int, generator: torch.Generator) -> torch.Tensor:
+    """Uniform in +-sqrt(6 / (f_in + f_out))  [f_in, f_out]."""
+    bound = (6.0 / (f_in + f_out)) ** 0.5
+    return (torch.rand(f_in, f_out, generator=generator) * 2 - 1) * bound

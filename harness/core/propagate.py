@@ -1,0 +1,93 @@
+"""Z = A [H; halo] W over one worker's rows, and its adjoint in two forms.
+
+`propagate` is the owner-computes form: the gradient of every halo row is computed where it was used and travels back
+through the halo's own backward pass. `propagate_gathered` is the one-dimensional matrix form (CAGNET, SANCUS): the
+gradient delta = dL/dZ of every block is gathered instead, and
+
+    G_i = sum_j (A^T)_ij delta_j,    dL/dH_i = G_i W^T,    dL/dW = sum_i H_i^T G_i        (SANCUS, eqs. 4 and 5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from harness.comm.recorder import Recorder
+from harness.core.adjacency import Adjacency
+from harness.core.dropout import dropout
+from harness.core.kernels import spmm
+
+
+class HaloDropout:
+    """Dropout of layer inputs, drawn by global vertex id: the same mask for any partition, on halo rows as on inner rows.
+
+    Rows travel and are cached before dropout; the receiver drops. ids are [n] and [m] int32.
+    """
+
+    def __init__(self, p: float, inner_ids: torch.Tensor, halo_ids: torch.Tensor, key: int):
+        self.p, self.inner_ids, self.halo_ids, self.key = p, inner_ids, halo_ids, key
+
+    def inner(self, x: torch.Tensor) -> torch.Tensor:
+        return dropout(x, self.inner_ids, self.p, self.key) if self.p else x
+
+    def halo(self, x: torch.Tensor) -> torch.Tensor:
+        return dropout(x, self.halo_ids, self.p, self.key) if self.p else x
+
+
+def propagate(adjacency: Adjacency, h: torch.Tensor, pending, weight: torch.Tensor, drop: HaloDropout) -> torch.Tensor:
+    """(A_ii h + A_ih halo) W  [n, f_out], the local part computed while the halo is in flight."""
+    x = drop.inner(h)
+    first = adjacency.transform_first(*weight.shape)
+    z = spmm(adjacency.inner, x @ weight if first else x)
+    x_halo = pending.wait()
+    if adjacency.halo is not None:
+        x_halo = drop.halo(x_halo)
+        z = spmm(adjacency.halo, x_halo @ weight if first else x_halo, z)
+    return z if first else z @ weight
+
+
+class _Gathered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, adjacency, pending, drop, gather_delta):
+        ctx.save_for_backward(x, weight)
+        ctx.adjacency, ctx.gather_delta = adjacency, gather_delta
+        first = adjacency.transform_first(*weight.shape)
+        z = adjacency.inner.forward(x @ weight if first else x)
+        x_halo = drop.halo(pending.wait())
+        if adjacency.halo is not None:
+            adjacency.halo.forward(x_halo @ weight if first else x_halo, out=z, accumulate=True)
+        return z if first else z @ weight
+
+    @staticmethod
+    def backward(ctx, delta):
+        x, weight = ctx.saved_tensors
+        pending = ctx.gather_delta(delta)
+        inner, out = ctx.adjacency.out_edges()
+        g = inner.forward(delta)
+        remote = pending.wait()
+        if len(remote):
+            out.forward(remote, out=g, accumulate=True)
+        return (g @ weight.t() if ctx.needs_input_grad[0] else None), x.t() @ g, None, None, None, None
+
+
+def propagate_gathered(adjacency: Adjacency, h: torch.Tensor, pending, weight: torch.Tensor, drop: HaloDropout,
+                       gather_delta: Callable) -> torch.Tensor:
+    """As `propagate`, the halo rows constants; `gather_delta(delta [n, f_out])` starts fetching the deltas of the remote
+    vertices that the worker's out-edges reach, and its `wait()` gives them [m', f_out]."""
+    return _Gathered.apply(drop.inner(h), weight, adjacency, pending, drop, gather_delta)
+
+
+class BackwardMark(torch.autograd.Function):
+    """The identity; when the backward pass comes by, the recorder is told which layer it is now in."""
+
+    @staticmethod
+    def forward(ctx, z: torch.Tensor, recorder: Recorder, layer: int, flops: int) -> torch.Tensor:
+        ctx.recorder, ctx.layer, ctx.flops = recorder, layer, flops
+        return z.view_as(z)
+
+    @staticmethod
+    def backward(ctx, g):
+        ctx.recorder.segment("compute", "backward", ctx.layer)
+        ctx.recorder.flops(ctx.flops)
+        return g, None, None, None

@@ -1,0 +1,131 @@
+"""The contract between the shared trainer and a communication strategy.
+
+The core owns graph, layers, loss, optimiser, weight all-reduce and clock. A system answers what its paper answers:
+
+    halo(layer, h)       what remote rows does layer `layer` use now?   (differentiable: the backward pass is part of it)
+    before_epoch / after_epoch   what changes between epochs?
+    combine(parameters)  how are parameters combined?
+
+A system is a dataclass: its fields are its knobs, the values stand in `conf/system/`, and `__post_init__` refuses bad ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import torch
+
+from harness.check import choice
+from harness.comm.comm import Comm, HaloPlan
+from harness.comm.recorder import Recorder
+from harness.core.adjacency import Adjacency
+from harness.core.propagate import HaloDropout, propagate
+from harness.partition.shard import Shard
+
+
+class Pending(Protocol):
+    """Halo rows on their way: `wait()` gives them, [m, F], in halo order."""
+
+    def wait(self) -> torch.Tensor: ...
+
+
+class Ready:
+    """Halo rows that are already here."""
+
+    def __init__(self, rows: torch.Tensor):
+        self.rows = rows
+
+    def wait(self) -> torch.Tensor:
+        return self.rows
+
+
+@dataclass
+class RunFacts:
+    """What a system may look at to say that it cannot run: nothing else decides."""
+
+    model: str
+    num_workers: int
+    symmetric: bool
+    multilabel: bool
+
+
+@dataclass
+class Context:
+    """What a system is given once, before the first epoch.
+
+    widths   [L + 1]: features, hidden layers, classes; layer l maps widths[l] to widths[l + 1]
+    """
+
+    shard: Shard
+    comm: Comm
+    plan: HaloPlan
+    adjacency: Adjacency
+    widths: list[int]
+    recorder: Recorder
+    device: torch.device
+    seed: int
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.widths) - 1
+
+
+class System:
+    """Base of every communication strategy over an edge-cut partition."""
+
+    degrees: ClassVar[str] = "global"  # "local": cut edges are dropped and degrees counted inside each worker
+    features: str = "once"  # "refetch": layer 0's remote rows are asked for every epoch; "once": fetched once, static
+    exact_input: ClassVar[bool] = True  # whether the static input product equals the exact one (evaluation reuses it)
+
+    def supports(self, run: RunFacts) -> str | None:
+        """One sentence saying why this system cannot do the run, or None."""
+        return None
+
+    def setup(self, context: Context) -> None:
+        """Keep what is needed and allocate state. Overridden methods call this one first."""
+        self.shard, self.comm, self.plan = context.shard, context.comm, context.plan
+        self.adjacency, self.widths, self.recorder = context.adjacency, context.widths, context.recorder
+        self.device, self.seed, self.num_layers = context.device, context.seed, context.num_layers
+
+    def halo(self, layer: int, h: torch.Tensor) -> Pending:
+        """The remote rows layer `layer` aggregates now, given this worker's inner rows h [n, F]."""
+        raise NotImplementedError
+
+    def input_halo(self, x: torch.Tensor) -> torch.Tensor:
+        """The halo's raw features [m, F] for `features="once"`: fetched exactly, one time, and counted then."""
+        return self.comm.exchange(self.plan, x, layer=0, purpose="features").wait()
+
+    def propagate(self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout) -> torch.Tensor:
+        """(A_ii h + A_ih halo) W  [n, f_out]. Only a system with a backward pass of its own overrides this."""
+        return propagate(self.adjacency, h, self.halo(layer, h), weight, dropout)
+
+    def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
+        """A hook on layer `layer`'s pre-activation Z [n, f_out] and, through its backward, on delta = dL/dZ."""
+        return z
+
+    def before_epoch(self, epoch: int) -> None:
+        """Called inside the train clock, before the forward pass."""
+
+    def after_epoch(self, epoch: int) -> None:
+        """Called inside the train clock, after the optimiser's step."""
+
+    def combine(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        """Sum the weight gradients over the workers; each worker's loss is already divided by the global count."""
+        gradients = [p.grad for p in parameters]
+        flat = torch.cat([g.reshape(-1) for g in gradients])
+        self.comm.all_reduce(flat, purpose="weights")
+        for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients])):
+            gradient.copy_(part.view_as(gradient))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything a resumed run needs to go on bit for bit: tensors, numbers, strings and containers of them."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+
+
+def check_features(features: str) -> None:
+    choice("features", features, ("refetch", "once"))
