@@ -1,0 +1,169 @@
+"""SANCUS: Peng, Chen, Shao, Shen, Chen, Cao, "SANCUS: Staleness-Aware Communication-Avoiding Full-Graph Decentralized
+Training in Large-Scale Graph Neural Networks", VLDB 2022; cited from section 4.3 of the survey in the papers' folder.
+
+Implements Algorithm 3 (training by skip-broadcast) with the staleness checks of Algorithm 4 (`epoch_fixed`, SCS-E),
+Algorithm 5 (`epoch_adaptive`, SCS-A) and Algorithm 6 (`variation_gap`, SCS-H), and equations (2)-(7).
+
+Notation: P(i) worker i; H_j^(l) its block of the input of layer l, Ht_j^(l) the block as last broadcast, cached by all
+others; F(j) its flag, ACTIVE or STALE; Ver the epoch, Ver(j) the version of Ht_j; delta_j its block of dL/dZ.
+
+Decisions
+- norm of ||H - Ht|| > eps_H: Frobenius, divided by the norm of the cached block (`relative`); `max` and `fro` are absolute.
+- one flag a (layer, block); `flags=worker`: a worker ACTIVE in one layer is ACTIVE in all later layers of the epoch.
+- under `variation_gap` peers learn F(j) from an all-gather of one byte a worker and layer, counted; the epoch rules are
+  known to all from the versions and need none.
+- epoch_fixed broadcasts when Ver - Ver(j) > eps_E: every eps_E + 1 epochs. epoch_adaptive staggers the initial versions:
+  block j is first due at epoch j mod (eps_A + 1). Everything is broadcast in epoch 0, when caches are empty; for a block
+  whose turn comes later this does not move its version.
+- own block always fresh. Backward broadcasts delta_j every epoch, clipped locally to th sqrt(P) as printed, th = inf by
+  default; `clip_scale=inverse` for th / sqrt(P). dL/dW = sum_i H_i^T (A^T delta)_i with own, fresh H_i (eq. 5).
+- layer 0 follows the same rule under `features=refetch`; `once` fetches it in the first epoch only.
+- preset `sancus/official` builds what the authors' public code does: layer 0 cached once, layer 1 broadcast every epoch
+  up to epoch 51 and every second one after.
+Departures: as for CAGNET, broadcasts of a layer are posted together and the local product runs meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from harness.check import InputError, at_least, choice, more_than
+from harness.core.propagate import propagate_gathered
+from harness.core.system import System, check_features
+from systems.blocks import BlockRows, broadcast, empty_blocks
+
+
+@dataclass
+class Sancus(System):
+    """The knobs.
+
+    staleness   "epoch_fixed", "epoch_adaptive" or "variation_gap"
+    bound       eps_E or eps_A in epochs (0: broadcast every epoch), eps_H under `norm` (0: whenever anything changed)
+    norm        of the variation gap: "relative", "max" or "fro"
+    flags       "layer": one flag a (layer, block); "worker": one a block
+    features    "refetch" or "once"
+    clip        th, the threshold of the gradient's L2 norm
+    clip_scale  "sqrt": th sqrt(P) at each worker; "inverse": th / sqrt(P)
+    warmup      epochs at the start in which everything is broadcast
+    """
+
+    staleness: str = "epoch_fixed"
+    bound: float = 1.0
+    norm: str = "relative"
+    flags: str = "layer"
+    features: str = "refetch"
+    clip: float = math.inf
+    clip_scale: str = "sqrt"
+    warmup: int = 1
+
+    def __post_init__(self):
+        choice("staleness", self.staleness, ("epoch_fixed", "epoch_adaptive", "variation_gap"))
+        at_least("bound", self.bound, 0)
+        if self.staleness != "variation_gap" and self.bound != int(self.bound):
+            raise InputError(f"bound={self.bound} counts epochs under staleness={self.staleness}: give a whole number")
+        choice("norm", self.norm, ("relative", "max", "fro"))
+        choice("flags", self.flags, ("layer", "worker"))
+        check_features(self.features)
+        more_than("clip", self.clip, 0)
+        choice("clip_scale", self.clip_scale, ("sqrt", "inverse"))
+        at_least("warmup", self.warmup, 1)
+
+    def setup(self, context):
+        super().setup(context)
+        workers, inputs = self.comm.size, self.widths[:-1]
+        self.epoch = 0
+        self.halo_rows = BlockRows.of_halo(self.shard, self.device)
+        self.out_rows = BlockRows.of_out_halo(self.shard, self.device)
+        first = 1 if self.features == "once" else 0
+        # State: Ht_j of every remote block by layer; Ht_i of the own block where the rule compares with it; Ver(j).
+        self.cache = {l: empty_blocks(self.shard, inputs[l], self.device) for l in range(first, self.num_layers)}
+        self.own = {l: None for l in self.cache} if self.staleness == "variation_gap" else {}
+        self.version = {l: [self.initial_version(j) for j in range(workers)] for l in self.cache}
+        self.deltas = {width: empty_blocks(self.shard, width, self.device) for width in set(self.widths[1:])}  # scratch
+
+    def initial_version(self, j: int) -> int:
+        period = int(self.bound) + 1
+        return (j % period if self.staleness == "epoch_adaptive" else 0) - period
+
+    def before_epoch(self, epoch):
+        self.epoch, self.worker_active = epoch, False
+
+    # -- forward pass, lines 3-16 of Algorithm 3 ------------------------------------------------------------------
+
+    def halo(self, layer, h):
+        active = self.stale_check(layer, h.detach())
+        self.recorder.metric("active", self.comm.rank in active, layer)
+        if self.comm.rank in active and layer in self.own:
+            self.own[layer] = h.detach().clone()
+        return broadcast(self.comm, self.cache[layer], h, active, self.halo_rows, layer, "forward", "blocks")
+
+    def stale_check(self, layer: int, h: torch.Tensor) -> list[int]:
+        """STALE(): the workers that are ACTIVE now, in rank order. Algorithms 4, 5 and 6."""
+        if self.staleness == "variation_gap":
+            mine = self.epoch < self.warmup or self.gap(layer, h) > self.bound
+            if self.flags == "worker":
+                mine = self.worker_active = mine or self.worker_active
+            flags = self.comm.all_gather_flag(mine, layer)
+            return [j for j, active in enumerate(flags) if active]
+        version = self.version[layer]
+        due = [j for j in range(self.comm.size) if self.epoch - version[j] > self.bound]
+        for j in due:
+            version[j] = self.epoch
+        return list(range(self.comm.size)) if self.epoch < self.warmup else due
+
+    def gap(self, layer: int, h: torch.Tensor) -> float:
+        """||H_i - Ht_i|| under the chosen norm."""
+        cached = self.own[layer]
+        if self.norm == "max":
+            return float((h - cached).abs().max())
+        difference = float(torch.linalg.vector_norm(h - cached))
+        if self.norm == "fro":
+            return difference
+        size = float(torch.linalg.vector_norm(cached))
+        return difference / size if size else math.inf if difference else 0.0
+
+    # -- backward pass, lines 17-22 -------------------------------------------------------------------------------
+
+    def propagate(self, layer, h, weight, dropout):
+        return propagate_gathered(self.adjacency, h, self.halo(layer, h), weight, dropout,
+                                  lambda delta: self.gather_delta(layer, delta))
+
+    def gather_delta(self, layer, delta):
+        blocks = self.deltas[delta.shape[1]]
+        return broadcast(self.comm, blocks, delta, list(range(self.comm.size)), self.out_rows, layer, "backward", "deltas")
+
+    def output(self, layer, z):
+        if math.isinf(self.clip):
+            return z
+        scale = math.sqrt(self.comm.size)
+        return _GradientClip.apply(z, self.clip * scale if self.clip_scale == "sqrt" else self.clip / scale)
+
+    # -- the rest -------------------------------------------------------------------------------------------------
+
+    def input_halo(self, x):
+        blocks = empty_blocks(self.shard, x.shape[1], self.device)
+        everyone = list(range(self.comm.size))
+        return broadcast(self.comm, blocks, x, everyone, self.halo_rows, 0, "forward", "features").wait()
+
+    def state_dict(self):
+        return {"cache": self.cache, "own": self.own, "version": self.version}
+
+    def load_state_dict(self, state):
+        self.cache, self.own, self.version = state["cache"], state["own"], state["version"]
+
+
+class _GradientClip(torch.autograd.Function):
+    """The identity; backwards, delta scaled down to the threshold where its L2 norm exceeds it."""
+
+    @staticmethod
+    def forward(ctx, z, threshold):
+        ctx.threshold = threshold
+        return z.view_as(z)
+
+    @staticmethod
+    def backward(ctx, delta):
+        norm = torch.linalg.vector_norm(delta)
+        return (delta * (ctx.threshold / norm) if norm > ctx.threshold else delta), None
