@@ -1,0 +1,32 @@
+# A fresh machine needs Python 3.11+ and make. Everything else is installed into .venv from pyproject.toml, pinned by
+# constraints.txt.
+PYTHON ?= python3
+VENV   ?= .venv
+RUN    := $(VENV)/bin/python
+
+.PHONY: env demo test bench fidelity clean
+env: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	-$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dgl]'
+	touch $@
+
+demo: env       ## the main job on an embedded twin: progress, a result table, a picture
+	$(RUN) -m harness -m system=vanilla,zero_halo,cagnet,sancus dataset=twin/reddit dataset.scale=0.02 gpus=4 epochs=30 results=results/demo
+	$(RUN) -m harness.report table results/demo
+	$(RUN) -m harness.report plot results/demo --out results/demo/figures
+
+test: env       ## the whole test suite
+	$(RUN) -m pytest
+
+bench: env      ## ratios against PyG and DGL, start-up, scaling, rooflines: all in one run
+	$(RUN) -m harness.bench
+
+fidelity: env   ## published statistics of each graph beside its twin's
+	$(RUN) -m harness.fidelity
+
+clean:
+	rm -rf $(VENV) .pytest_cache .hypothesis

@@ -1,0 +1,151 @@
+"""The typed schema of a whole run: the top-level keys here, each block's schema beside the code that uses it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from harness.check import InputError, at_least, choice, did_you_mean, typed
+from harness.core.config import EvaluateConfig, ModelConfig, OptimiserConfig
+from harness.core.kernels import KERNELS
+from harness.core.system import System
+from harness.graph.config import DatasetConfig
+from harness.partition.config import PartitionConfig
+
+BLOCKS = {"dataset": DatasetConfig, "partition": PartitionConfig, "model": ModelConfig, "optimiser": OptimiserConfig,
+          "evaluate": EvaluateConfig}
+# Keys that say where and how to run, not what: two runs that differ only here are the same run.
+PLACE_KEYS = ("data_dir", "results", "cache", "device", "threads", "checkpoint_every", "fresh", "launch", "progress", "run_dir")
+
+
+@dataclass
+class RunConfig:
+    """Top-level keys.
+
+    gpus      workers, one a GPU where there are GPUs enough; on CPU the name stays and means workers
+    epochs, seed, label (what tables call the run; null: the system's name)
+    device    "auto", "cpu" or "cuda"; threads: CPU threads a worker (null: cores / workers, at least 1)
+    kernel    sparse kernel: "auto", "dgl", "numba" or "torch"
+    data_dir  raw data sets; results: where run folders go; cache: graphs and shards
+    run_dir   this run's folder (null: named by content under `results`)
+    checkpoint_every   epochs between checkpoints, 0 for none
+    fresh     start anew where the same run has finished or stopped before (its folder is kept beside)
+    launch    "local", or "prepare" to write the run folder and print the torchrun command
+    progress  "auto" (on a terminal), true or false
+    """
+
+    gpus: int = 1
+    epochs: int = 200
+    seed: int = 1
+    label: str | None = None
+    device: str = "auto"
+    threads: int | None = None
+    kernel: str = "auto"
+    data_dir: str = "data"
+    results: str = "results"
+    cache: str = "results/cache"
+    run_dir: str | None = None
+    checkpoint_every: int = 20
+    fresh: bool = False
+    launch: str = "local"
+    progress: str = "auto"
+
+    def __post_init__(self) -> None:
+        at_least("gpus", self.gpus, 1)
+        at_least("epochs", self.epochs, 1)
+        at_least("seed", self.seed, 0)
+        choice("device", self.device, ("auto", "cpu", "cuda"))
+        choice("kernel", self.kernel, KERNELS)
+        if self.threads is not None:
+            at_least("threads", self.threads, 1)
+        at_least("checkpoint_every", self.checkpoint_every, 0)
+        choice("launch", self.launch, ("local", "prepare"))
+        choice("progress", str(self.progress).lower(), ("auto", "true", "false"))
+
+
+@dataclass
+class Run:
+    """A composed config, every block checked and typed."""
+
+    settings: RunConfig
+    dataset: DatasetConfig
+    partition: PartitionConfig
+    model: ModelConfig
+    optimiser: OptimiserConfig
+    evaluate: EvaluateConfig
+    system: System
+    composed: dict[str, Any] = field(repr=False)
+
+    @property
+    def directory(self) -> Path:
+        """The run's folder: the same for the same run, so that a sweep started again runs only what is missing."""
+        if self.settings.run_dir:
+            return Path(self.settings.run_dir)
+        dataset = re.sub(r"[^\w.-]+", "-", self.graph_name)
+        system = self.settings.label or type(self.system).__name__.lower()
+        name = f"{re.sub(r'[^\w.-]+', '-', system)}-{self.settings.gpus}w-seed{self.settings.seed}-{self.fingerprint[:8]}"
+        return Path(self.settings.results) / dataset / name
+
+    @property
+    def graph_name(self) -> str:
+        return f"twin/{self.dataset.name}" if self.dataset.source == "twin" else self.dataset.name
+
+    @property
+    def fingerprint(self) -> str:
+        what = {k: v for k, v in self.composed.items() if k not in PLACE_KEYS}
+        return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def check(config: DictConfig | dict[str, Any]) -> Run:
+    """Check a composed config block by block; InputError with one sentence at the first thing wrong."""
+    if isinstance(config, DictConfig):
+        missing = sorted(OmegaConf.missing_keys(config))
+        if missing:
+            raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
+        config = OmegaConf.to_container(config, resolve=True)
+    blocks = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
+    top = {k: v for k, v in config.items() if k not in BLOCKS and k != "system"}
+    known = [*RunConfig.__dataclass_fields__, *BLOCKS, "system"]
+    for key in top:
+        if key not in known:
+            raise InputError(f'{key} is not a key of the config{did_you_mean(key, known)}')
+    try:
+        settings = typed(RunConfig, {**top, "progress": str(top.get("progress", "auto"))}, "config")
+    except InputError as error:
+        raise InputError(str(error).removeprefix("config.")) from None
+    return Run(settings=settings, system=make_system(_block(config, "system")), composed=config, **blocks)
+
+
+def make_system(block: dict[str, Any]) -> System:
+    """The system its `_target_` names, built from the block's other keys."""
+    target = str(block.get("_target_", ""))
+    module, _, name = target.rpartition(".")
+    try:
+        cls = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f'system._target_="{target}" cannot be imported: {error}; is its module on the Python path?') from None
+    if not (isinstance(cls, type) and issubclass(cls, System)):
+        raise InputError(f'system._target_="{target}" is not a System; derive the class from harness.core.system.System')
+    return typed(cls, {k: v for k, v in block.items() if k != "_target_"}, "system")
+
+
+def load(run_dir: Path) -> Run:
+    """The run a folder was made for."""
+    path = Path(run_dir) / "config.yaml"
+    if not path.is_file():
+        raise InputError(f'RUN_DIR="{run_dir}" holds no config.yaml; prepare one with python -m harness ... launch=prepare')
+    return check(OmegaConf.to_container(OmegaConf.load(path)))
+
+
+def _block(config: dict[str, Any], name: str) -> dict[str, Any]:
+    block = config.get(name)
+    if not isinstance(block, dict):
+        raise InputError(f'{name}={block!r} is not a block of keys; choose one with {name}=NAME')
+    return block

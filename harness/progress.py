@@ -1,0 +1,46 @@
+"""What a person sees while a run is going on; nothing where nobody is looking."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress as RichProgress, TextColumn, TimeRemainingColumn
+
+from harness.comm.recorder import Epoch
+from harness.config import Run
+
+
+class Progress:
+    """A bar with epoch, loss, accuracy, bytes so far and time left. Worker 0 draws it."""
+
+    def __init__(self, run: Run, enabled: bool):
+        wanted = str(run.settings.progress).lower()
+        shown = enabled and (wanted == "true" or (wanted == "auto" and sys.stderr.isatty()))
+        self.workers, self.megabytes, self.accuracy = run.settings.gpus, 0.0, ""
+        self.bar = None
+        if shown:
+            self.bar = RichProgress(
+                TextColumn("{task.description}"), BarColumn(), TextColumn("epoch {task.completed}/{task.total}"),
+                TextColumn("loss {task.fields[loss]:.4f}  {task.fields[accuracy]}  {task.fields[megabytes]:.1f} MB sent by worker 0"),
+                TimeRemainingColumn(), console=Console(stderr=True), refresh_per_second=4,
+            )
+            name = run.settings.label or type(run.system).__name__.lower()
+            self.task = self.bar.add_task(f"{name} on {run.graph_name} x{self.workers}", total=run.settings.epochs,
+                                          loss=float("nan"), accuracy="", megabytes=0.0)
+
+    def __enter__(self) -> Progress:
+        if self.bar is not None:
+            self.bar.start()
+        return self
+
+    def epoch(self, epoch: Epoch, loss: float, accuracy: tuple[float, float, float] | None) -> None:
+        self.megabytes += sum(size for _, size in epoch.sent.values()) / 1e6
+        if accuracy is not None:
+            self.accuracy = f"val {accuracy[1]:.4f}"
+        if self.bar is not None:
+            self.bar.update(self.task, completed=epoch.epoch + 1, loss=loss, accuracy=self.accuracy, megabytes=self.megabytes)
+
+    def __exit__(self, *_exc) -> None:
+        if self.bar is not None:
+            self.bar.stop()

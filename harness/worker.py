@@ -1,0 +1,130 @@
+"""One worker of a run: `python -m harness.worker RUN_DIR` under torchrun, or forked by the local launcher.
+
+It reads the run folder and its own shard, trains, and writes its own part of the trace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from harness import config as configs
+from harness.check import InputError
+from harness.comm.comm import Comm
+from harness.comm.recorder import Recorder, cpu_count
+from harness.core.checkpoint import Checkpoints
+from harness.core.trainer import Trainer
+from harness.partition import io
+from harness.progress import Progress
+from harness.trace import writer
+
+
+@record
+def main(run_dir: str) -> None:
+    """Join the group that RANK and WORLD_SIZE describe and train the run in `run_dir`."""
+    # Ctrl-C reaches every process of the terminal; the launcher is the one to act on it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    run = configs.load(Path(run_dir))
+    rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if size != run.settings.gpus:
+        raise InputError(f"gpus={run.settings.gpus} in {run_dir}/config.yaml but {size} workers were started; start as many as gpus says")
+    device = choose_device(run.settings.device)
+    with process_group(rank, size, device):
+        train(run, Path(run_dir), rank, size, device)
+
+
+def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.device) -> None:
+    """The whole of a worker's work inside an open process group."""
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    torch.set_num_threads(run.settings.threads or max(1, cpu_count() // local))
+    keep_freed_memory()
+    recorder = Recorder()
+    comm = Comm(rank, size, device, recorder)
+    shard = io.load(writer.read_json(run_dir / "shards.json")["folder"], rank)
+    trainer = Trainer(shard, comm, run.system, run.model, run.optimiser, seed=run.settings.seed, kernel=run.settings.kernel)
+    checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm)
+    first = checkpoints.restore(trainer)
+    trace = writer.TraceWriter(run_dir, rank, attempt=checkpoints.attempt)
+    last = run.settings.epochs - 1
+    every = run.evaluate.every
+    with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
+        for epoch in range(first, run.settings.epochs):
+            local_loss = trainer.train_epoch(epoch)
+            accuracy = trainer.evaluate() if epoch == last or (every and epoch % every == 0) else None
+            with recorder.clock("log"):
+                loss = trainer.global_loss(local_loss)
+                if run.settings.checkpoint_every and (epoch + 1) % run.settings.checkpoint_every == 0 and epoch != last:
+                    checkpoints.save(trainer, epoch + 1)
+            trace.write(recorder.epoch, loss=loss, accuracy=accuracy, peak_rss_bytes=peak_rss())
+            progress.epoch(recorder.epoch, loss, accuracy)
+        comm.barrier()
+    if rank == 0:
+        writer.finalise(run_dir)
+        writer.write_json_atomic(run_dir / "summary.json", writer.summary(run_dir))
+        checkpoints.clear()
+
+
+@contextlib.contextmanager
+def process_group(rank: int, size: int, device: torch.device) -> Iterator[None]:
+    """Join the workers of this run: through a file on one host, or as torchrun's environment says."""
+    if size == 1:
+        yield
+        return
+    own_gpu = device.type == "cuda" and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    backend = "nccl" if own_gpu else "gloo"
+    rendezvous = os.environ.get("HALOBENCH_RENDEZVOUS")
+    if rendezvous:
+        # One host: meet in a file and talk over loopback only.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+        dist.init_process_group(backend, store=dist.FileStore(rendezvous, size), rank=rank, world_size=size)
+    else:
+        dist.init_process_group(backend)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise InputError("device=cuda but no CUDA device is visible; give device=cpu")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def peak_rss() -> int:
+    """Bytes of this process's largest resident set."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what is freed: handing large tensors back to the system after each use and faulting them in again costs
+    more than the products that fill them."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            libc = ctypes.CDLL("libc.so.6")
+            M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+            libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
+            libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: torchrun --nproc-per-node WORKERS -m harness.worker RUN_DIR")
+    try:
+        main(sys.argv[1])
+    except InputError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.pool import WorkerPool
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Examples go to worker processes; a slow machine must not turn a slow example into a failure.
+settings.register_profile("halobench", deadline=None, suppress_health_check=[HealthCheck.too_slow,
+                          HealthCheck.function_scoped_fixture], derandomize=True, max_examples=20)
+settings.load_profile("halobench")
+
+
+@pytest.fixture(scope="session")
+def pool():
+    """Four gloo workers for the whole session."""
+    workers = WorkerPool()
+    yield workers
+    workers.close()
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real raw graphs, or a skip that says why."""
+    folder = Path(os.environ.get("HALOBENCH_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no real graphs at {folder}; set HALOBENCH_DATA to their folder")
+    return folder

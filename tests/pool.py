@@ -1,0 +1,73 @@
+"""A pool of worker processes, started once a session: a test sends it work instead of paying for `import torch`."""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+import traceback
+from pathlib import Path
+
+SIZE = 4
+
+
+class WorkerPool:
+    """`run(job, size, *args)` calls job(comm, *args) on `size` workers in a real gloo group and returns their results."""
+
+    def __init__(self, size: int = SIZE):
+        # Spawned, not forked: the test process has run threads of its own.
+        context = multiprocessing.get_context("spawn")
+        self.pipes, self.processes = [], []
+        for _ in range(size):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            process.start()
+            self.pipes.append(ours)
+            self.processes.append(process)
+        self.scratch = tempfile.TemporaryDirectory(prefix="halobench-pool-")
+        self.jobs = 0
+
+    def run(self, job, size: int, *args, per_worker: list | None = None) -> list:
+        """Results by rank. `per_worker[rank]` is appended to the arguments of each worker."""
+        self.jobs += 1
+        store = str(Path(self.scratch.name) / f"store-{self.jobs}")
+        for rank, pipe in enumerate(self.pipes[:size]):
+            own = (per_worker[rank],) if per_worker is not None else ()
+            pipe.send((job, rank, size, store, (*args, *own)))
+        answers = [pipe.recv() for pipe in self.pipes[:size]]
+        for rank, (ok, value) in enumerate(answers):
+            if not ok:
+                raise AssertionError(f"worker {rank} failed:\n{value}")
+        return [value for _, value in answers]
+
+    def close(self) -> None:
+        for pipe in self.pipes:
+            pipe.send(None)
+        for process in self.processes:
+            process.join(timeout=10)
+        self.scratch.cleanup()
+
+
+def _serve(pipe) -> None:
+    import os
+
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    import torch
+    import torch.distributed as dist
+
+    from harness.comm.comm import Comm
+    from harness.comm.recorder import Recorder
+
+    torch.set_num_threads(1)
+    while (message := pipe.recv()) is not None:
+        job, rank, size, store, args = message
+        try:
+            if size > 1:
+                dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
+            try:
+                answer = (True, job(Comm(rank, size, torch.device("cpu"), Recorder()), *args))
+            finally:
+                if size > 1:
+                    dist.destroy_process_group()
+        except BaseException:
+            answer = (False, traceback.format_exc())
+        pipe.send(answer)
