@@ -1,0 +1,64 @@
+"""DGL's CPU copy-sum, and everything that loading DGL 2.1.0 under a newer torch takes.
+
+DGL's graphbolt is a binary built for one torch version and fails to load under any other; nothing here needs it, so an
+empty module stands in its place. Left alone, importing DGL also prints two lines and writes a file into the home
+directory: naming the backend beforehand keeps it from both.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+import warnings
+
+import numpy as np
+import torch
+
+from harness.partition.shard import Csr
+
+
+def load_dgl() -> types.ModuleType | None:
+    """The `dgl` module, or None where it is not installed or cannot be loaded."""
+    if "dgl" in sys.modules:
+        return sys.modules["dgl"]
+    before = os.environ.get("DGLBACKEND")
+    os.environ["DGLBACKEND"] = "pytorch"
+    sys.modules.setdefault("dgl.graphbolt", types.ModuleType("dgl.graphbolt"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import dgl
+            import dgl._sparse_ops
+            import dgl.heterograph_index
+        return dgl
+    except (ImportError, OSError, AttributeError):  # missing, a library that cannot be loaded, a torch too new
+        for name in [name for name in sys.modules if name == "dgl" or name.startswith("dgl.")]:
+            del sys.modules[name]
+        return None
+    finally:
+        if before is None:
+            del os.environ["DGLBACKEND"]
+        else:
+            os.environ["DGLBACKEND"] = before
+
+
+class CopySum:
+    """out += B x for a 0/1 block B, float32, through DGL's kernel without its graph and autograd layers."""
+
+    def __init__(self, block: Csr):
+        load_dgl()
+        from dgl import _sparse_ops, heterograph_index
+
+        self._kernel, self._view = _sparse_ops._CAPI_DGLKernelSpMM, _sparse_ops.to_dgl_nd
+        self._none = self._view(None)
+        # DGL keeps views of the index arrays; it wants both of one type.
+        indptr = torch.from_numpy(np.ascontiguousarray(block.indptr, dtype=block.indices.dtype))
+        indices = torch.from_numpy(np.ascontiguousarray(block.indices))
+        self._graph = heterograph_index.create_unitgraph_from_csr(
+            2, block.num_columns, block.num_rows, indptr, indices, torch.empty(0, dtype=indices.dtype), ["csc"], True
+        )
+
+    def add(self, x: torch.Tensor, out: torch.Tensor) -> None:
+        """x [columns, F] and out [rows, F], both contiguous float32 on the CPU."""
+        self._kernel(self._graph, "copy_lhs", "sum", self._view(x), self._none, self._view(out), self._none, self._none)

@@ -1,0 +1,124 @@
+"""Dropout whose mask is a hash of (key, vertex, column): the same for any partition, and never stored.
+
+    x'_vk = x_vk / (1 - p)  where  u(key, v, k) >= p,  else 0
+
+u is 16 bits of a counter-based hash: one 64-bit word serves four neighbouring columns. The word of vertex v and column
+group g is mix(mix(key) + (v * 2^32 + g) * golden) with mix the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast
+splittable pseudorandom number generators", OOPSLA 2014). p is therefore rounded to a multiple of 2^-16, and the scale
+uses the rounded p, so that the expectation is exact.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import torch
+
+from harness.check import within
+
+LEVELS = 1 << 16
+GOLDEN, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+@numba.njit(inline="always")
+def _mix(z):
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX_1)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX_2)
+    return z ^ (z >> np.uint64(31))
+
+
+@numba.njit(cache=True, nogil=True)
+def _drop_rows(first, last, x, ids, base, threshold, scale, out):
+    width = x.shape[1]
+    full = width - width % 4
+    zero = x.dtype.type(0)
+    for v in range(first, last):
+        a, y = x[v], out[v]
+        counter = base + (np.uint64(ids[v]) << np.uint64(32)) * np.uint64(GOLDEN)
+        for k in range(0, full, 4):
+            bits = _mix(counter + np.uint64(k >> 2) * np.uint64(GOLDEN))
+            y[k] = a[k] * scale if (bits & np.uint64(0xFFFF)) >= threshold else zero
+            y[k + 1] = a[k + 1] * scale if ((bits >> np.uint64(16)) & np.uint64(0xFFFF)) >= threshold else zero
+            y[k + 2] = a[k + 2] * scale if ((bits >> np.uint64(32)) & np.uint64(0xFFFF)) >= threshold else zero
+            y[k + 3] = a[k + 3] * scale if (bits >> np.uint64(48)) >= threshold else zero
+        if full < width:
+            bits = _mix(counter + np.uint64(full >> 2) * np.uint64(GOLDEN))
+            for k in range(full, width):
+                y[k] = a[k] * scale if (bits & np.uint64(0xFFFF)) >= threshold else zero
+                bits = bits >> np.uint64(16)
+
+
+@numba.njit(cache=True, nogil=True, parallel=True)
+def _drop_rows_parallel(parts, x, ids, base, threshold, scale, out):
+    rows = len(ids)
+    for part in numba.prange(parts):
+        _drop_rows(rows * part // parts, rows * (part + 1) // parts, x, ids, base, threshold, scale, out)
+
+
+def _mix_int(z: int) -> int:
+    z = ((z ^ (z >> 30)) * MIX_1) & (2**64 - 1)
+    z = ((z ^ (z >> 27)) * MIX_2) & (2**64 - 1)
+    return z ^ (z >> 31)
+
+
+def _signed(value: int) -> int:
+    """The int64 with the same bits: torch has no unsigned arithmetic, and two's complement products agree."""
+    return value - 2**64 if value >= 2**63 else value
+
+
+def _shift(z: torch.Tensor, bits: int) -> torch.Tensor:
+    """Logical shift to the right of int64."""
+    return (z >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def drop_with_torch(x: torch.Tensor, ids: torch.Tensor, base: int, threshold: int, scale: float) -> torch.Tensor:
+    """The same bits by torch operations, on any device."""
+    rows, width = x.shape
+    group = torch.arange((width + 3) // 4, device=x.device)
+    z = ((ids.long() << 32).unsqueeze(1) + group) * _signed(GOLDEN) + _signed(base)
+    z = (z ^ _shift(z, 30)) * _signed(MIX_1)
+    z = (z ^ _shift(z, 27)) * _signed(MIX_2)
+    z = z ^ _shift(z, 31)
+    lanes = z.unsqueeze(2) >> torch.tensor([0, 16, 32, 48], device=x.device) & 0xFFFF
+    keep = lanes.reshape(rows, -1)[:, :width] >= threshold
+    return torch.where(keep, x * scale, torch.zeros((), dtype=x.dtype, device=x.device))
+
+
+def _drop(x: torch.Tensor, ids: torch.Tensor, key: int, threshold: int) -> torch.Tensor:
+    base = _mix_int(key & (2**64 - 1))
+    scale = LEVELS / (LEVELS - threshold)
+    if x.device.type != "cpu":
+        return drop_with_torch(x, ids, base, threshold, scale)
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    arguments = (x.numpy(), ids.numpy(), np.uint64(base), np.uint64(threshold), x.numpy().dtype.type(scale), out.numpy())
+    threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
+    if threads == 1:
+        _drop_rows(0, len(ids), *arguments)
+    else:
+        numba.set_num_threads(threads)
+        _drop_rows_parallel(threads, *arguments)
+    return out
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, ids, key, threshold):
+        ctx.ids, ctx.key, ctx.threshold = ids, key, threshold
+        return _drop(x, ids, key, threshold)
+
+    @staticmethod
+    def backward(ctx, g):
+        return _drop(g, ctx.ids, ctx.key, ctx.threshold), None, None, None
+
+
+def dropout(x: torch.Tensor, ids: torch.Tensor, p: float, key: int) -> torch.Tensor:
+    """x [rows, F] with entries dropped at rate p (rounded to 2^-16) and the rest scaled to keep the expectation.
+
+    ids   [rows] int32 global vertex ids, on x's device
+    key   an integer made of seed, epoch and layer: another key, another mask
+    Differentiable in x; the backward pass computes the mask again. InputError unless 0 <= p < 1.
+    """
+    within("dropout", p, 0.0, 1.0 - 1.0 / LEVELS)
+    threshold = round(p * LEVELS)
+    return x if threshold == 0 else _Dropout.apply(x, ids, key, threshold)

@@ -1,0 +1,325 @@
+"""The sparse product every layer is made of, its adjoint, and the kernels that can compute it.
+
+    y = r * (B (c * x) + s (c * x))        B [rows, cols] 0/1 (or `values`), r and c row and column scales, s in {0, 1}
+
+with `*` row-wise. The three kernels differ in speed only (docs/log.md has the figures):
+
+    dgl     DGL's blocked copy-sum. Float32, no values.
+    numba   the same sum compiled here. Any float type, values, no dependency beyond numba.
+    torch   torch.sparse CSR; the only one on CUDA.
+
+On the CPU each row is summed by one thread in the order of its entries, so a product is bitwise repeatable, whatever
+the number of threads.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numba
+import numpy as np
+import torch
+
+from harness.check import choice
+from harness.core.dgl_kernel import CopySum, load_dgl
+from harness.partition.shard import Csr
+
+KERNELS = ("auto", "numba", "dgl", "torch")
+
+
+class Product(ABC):
+    """One block prepared for one kernel."""
+
+    @abstractmethod
+    def apply(self, x, row, column, self_loops: bool, out, accumulate: bool) -> None:
+        """out (+)= row * (B + s I) (column * x). x [cols, F], out [rows, F] contiguous; scales [rows], [cols] or None."""
+
+
+class Kernel(ABC):
+    """A way to multiply. Passed around, never global; `name` goes into the trace."""
+
+    name: str
+
+    @abstractmethod
+    def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product: ...
+
+
+def make_kernel(name: str = "auto", device: torch.device | str = "cpu") -> Kernel:
+    """auto is torch on CUDA; on the CPU dgl where it can be loaded, else numba. InputError for a kernel that cannot run."""
+    choice("kernel", name, KERNELS)
+    if torch.device(device).type != "cpu":
+        return TorchKernel()
+    if name == "torch":
+        return TorchKernel()
+    if name in ("auto", "dgl") and load_dgl() is not None:
+        return DglKernel()
+    return NumbaKernel()
+
+
+# numba
+
+
+@numba.njit(cache=True, nogil=True, boundscheck=False)
+def _sum_rows(first, last, indptr, indices, values, x, row, self_loops, out, accumulate):
+    width = x.shape[1]
+    for v in range(first, last):
+        y = out[v]
+        scale = row[v] if len(row) else row.dtype.type(1)
+        start, end = indptr[v], indptr[v + 1]
+        total = np.zeros(width, x.dtype)
+        if self_loops:
+            for k in range(width):
+                total[k] = x[v, k]
+        if len(values):
+            for e in range(start, end):
+                source, weight = x[indices[e]], values[e]
+                for k in range(width):
+                    total[k] += weight * source[k]
+        else:
+            for e in range(start, end - 3, 4):
+                a, b, c, d = x[indices[e]], x[indices[e + 1]], x[indices[e + 2]], x[indices[e + 3]]
+                for k in range(width):
+                    total[k] += (a[k] + b[k]) + (c[k] + d[k])
+            for e in range(end - (end - start) % 4, end):
+                source = x[indices[e]]
+                for k in range(width):
+                    total[k] += source[k]
+        if accumulate:
+            for k in range(width):
+                y[k] += scale * total[k]
+        else:
+            for k in range(width):
+                y[k] = scale * total[k]
+
+
+@numba.njit(cache=True, nogil=True, parallel=True)
+def _sum_rows_parallel(bounds, indptr, indices, values, x, row, self_loops, out, accumulate):
+    for part in numba.prange(len(bounds) - 1):
+        _sum_rows(bounds[part], bounds[part + 1], indptr, indices, values, x, row, self_loops, out, accumulate)
+
+
+def balanced_bounds(indptr: np.ndarray, parts: int) -> np.ndarray:
+    """[parts + 1] int64 row bounds that give every part about the same number of entries plus rows."""
+    rows = len(indptr) - 1
+    load = indptr[1:].astype(np.int64) + np.arange(1, rows + 1)
+    targets = np.arange(1, parts) * (load[-1] if rows else 0) // parts
+    return np.concatenate([[0], np.searchsorted(load, targets, side="right"), [rows]]).astype(np.int64)
+
+
+class _NumbaProduct(Product):
+    def __init__(self, block: Csr, values: np.ndarray | None):
+        self._indptr, self._indices = block.indptr, block.indices
+        self._values = np.empty(0, np.float32) if values is None else values
+        self._bounds: dict[int, np.ndarray] = {}
+
+    def apply(self, x, row, column, self_loops, out, accumulate):
+        if x.shape[1] == 0 or out.shape[0] == 0:
+            return
+        if column is not None:
+            x = x * column.unsqueeze(1).to(x.dtype)
+        scale = np.empty(0, np.float32) if row is None else row.numpy()
+        rest = (self._indptr, self._indices, self._values, x.numpy(), scale, self_loops, out.numpy(), accumulate)
+        threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
+        if threads == 1:
+            _sum_rows(0, len(self._indptr) - 1, *rest)
+            return
+        if threads not in self._bounds:
+            self._bounds[threads] = balanced_bounds(self._indptr, threads)
+        numba.set_num_threads(threads)
+        _sum_rows_parallel(self._bounds[threads], *rest)
+
+
+class NumbaKernel(Kernel):
+    name = "numba"
+
+    def prepare(self, block, values, device):
+        return _NumbaProduct(block, values)
+
+
+# DGL
+
+
+class _DglProduct(Product):
+    def __init__(self, block: Csr):
+        self._block, self._sum = block, CopySum(block)
+        self._other: Product | None = None
+
+    def apply(self, x, row, column, self_loops, out, accumulate):
+        if x.dtype != torch.float32:
+            if self._other is None:
+                self._other = _NumbaProduct(self._block, None)
+            self._other.apply(x, row, column, self_loops, out, accumulate)
+            return
+        if column is not None:
+            x = x * column.unsqueeze(1)
+        # DGL adds to what is there: the self-loops, and an unscaled sum's base, cost nothing more.
+        total = torch.empty_like(out) if accumulate and row is not None else out
+        if total is not out or not accumulate:
+            total.copy_(x) if self_loops else total.zero_()
+        elif self_loops:
+            total.add_(x)
+        if self._block.num_entries and x.shape[1]:
+            self._sum.add(x, total)
+        if row is not None:
+            if accumulate:
+                out.addcmul_(total, row.unsqueeze(1))
+            else:
+                out.mul_(row.unsqueeze(1))
+
+
+class DglKernel(Kernel):
+    name = "dgl"
+
+    def prepare(self, block, values, device):
+        return _DglProduct(block) if values is None else _NumbaProduct(block, values)
+
+
+# torch
+
+
+class _TorchProduct(Product):
+    def __init__(self, block: Csr, values: np.ndarray | None, device: torch.device):
+        values = np.ones(block.num_entries, np.float32) if values is None else values
+        indptr = torch.from_numpy(block.indptr.astype(block.indices.dtype, copy=False))
+        self._parts = tuple(part.to(device) for part in (indptr, torch.from_numpy(block.indices), torch.from_numpy(values)))
+        self._shape = (block.num_rows, block.num_columns)
+        self._matrices: dict[torch.dtype, torch.Tensor] = {}
+
+    def apply(self, x, row, column, self_loops, out, accumulate):
+        if x.dtype not in self._matrices:
+            indptr, indices, values = self._parts
+            self._matrices[x.dtype] = torch.sparse_csr_tensor(
+                indptr, indices, values.to(x.dtype), self._shape, check_invariants=False
+            )
+        if column is not None:
+            x = x * column.unsqueeze(1).to(x.dtype)
+        total = self._matrices[x.dtype] @ x if len(self._parts[1]) else x.new_zeros(out.shape)
+        if self_loops:
+            total += x
+        if row is not None:
+            total *= row.unsqueeze(1).to(x.dtype)
+        out.add_(total) if accumulate else out.copy_(total)
+
+
+class TorchKernel(Kernel):
+    name = "torch"
+
+    def prepare(self, block, values, device):
+        return _TorchProduct(block, values, device)
+
+
+# The operator
+
+
+@numba.njit(cache=True, nogil=True)
+def _transpose(indptr, indices, num_columns, keep_order):
+    """Counting sort by column: rows of the result ascend. `order` holds each entry's old place, or nothing."""
+    starts = np.zeros(num_columns + 1, indptr.dtype)
+    for e in range(len(indices)):
+        starts[indices[e] + 1] += 1
+    for j in range(num_columns):
+        starts[j + 1] += starts[j]
+    place = starts[:-1].copy()
+    rows = np.empty(len(indices), indices.dtype)
+    order = np.empty(len(indices) if keep_order else 0, indptr.dtype)
+    for v in range(len(indptr) - 1):
+        for e in range(indptr[v], indptr[v + 1]):
+            j = indices[e]
+            rows[place[j]] = v
+            if keep_order:
+                order[place[j]] = e
+            place[j] += 1
+    return starts, rows, order
+
+
+def transpose(block: Csr, values: np.ndarray | None = None) -> tuple[Csr, np.ndarray | None]:
+    """The transposed block [cols, rows], and its values."""
+    indptr, indices, order = _transpose(block.indptr, block.indices, block.num_columns, values is not None)
+    return Csr(indptr, indices, block.num_rows), None if values is None else values[order]
+
+
+class SparseOperator:
+    """x [cols, F] -> r * (B + s I) (c * x)  [rows, F], and its exact transpose.
+
+    block       Csr; its index arrays are used in place
+    row, column [rows], [cols] float32 (numpy or tensor), or None for 1
+    self_loops  each row also counts itself (a square block only)
+    symmetric   B equals its transpose: a square block is then used for both directions
+    values      [entries] float32 instead of 1, or None
+    """
+
+    def __init__(self, block: Csr, row=None, column=None, *, kernel: Kernel, self_loops: bool = False,
+                 symmetric: bool = False, values: np.ndarray | None = None, device: torch.device | str = "cpu"):
+        assert not self_loops or block.num_rows == block.num_columns
+        self.block, self.kernel, self.device = block, kernel, torch.device(device)
+        self._row, self._column = self._scale(row), self._scale(column)
+        self._values, self._self_loops = values, self_loops
+        self._symmetric = symmetric and values is None and block.num_rows == block.num_columns
+        self._forward = kernel.prepare(block, values, self.device)
+        self._adjoint: Product | None = self._forward if self._symmetric else None
+
+    def _scale(self, scale) -> torch.Tensor | None:
+        return None if scale is None else torch.as_tensor(scale).to(self.device)
+
+    @property
+    def num_rows(self) -> int:
+        return self.block.num_rows
+
+    @property
+    def num_columns(self) -> int:
+        return self.block.num_columns
+
+    @property
+    def num_entries(self) -> int:
+        return self.block.num_entries
+
+    def flops(self, width: int) -> int:
+        """One addition (two operations with values) per entry and column, and the scales and self-loops."""
+        per_row = self.num_rows * ((self._row is not None) + self._self_loops)
+        per_column = self.num_columns * (self._column is not None)
+        return width * (self.num_entries * (1 if self._values is None else 2) + per_row + per_column)
+
+    def forward(self, x: torch.Tensor, out: torch.Tensor | None = None, accumulate: bool = False) -> torch.Tensor:
+        """y [rows, F], written (or with `accumulate` added) to `out` where one is given. No autograd."""
+        return self._run(self._forward, x, self.num_rows, self._row, self._column, out, accumulate)
+
+    def adjoint(self, g: torch.Tensor, out: torch.Tensor | None = None, accumulate: bool = False) -> torch.Tensor:
+        """The transpose applied to g [rows, F]: c * (B^T + s I) (r * g)  [cols, F]."""
+        if self._adjoint is None:
+            self._adjoint = self.kernel.prepare(*transpose(self.block, self._values), self.device)
+        return self._run(self._adjoint, g, self.num_columns, self._column, self._row, out, accumulate)
+
+    def _run(self, product, x, num_rows, row, column, out, accumulate):
+        x = x.detach().contiguous()
+        if out is None:
+            assert not accumulate
+            out = x.new_empty(num_rows, x.shape[1])
+        assert out.is_contiguous() and out.shape == (num_rows, x.shape[1])
+        product.apply(x, row, column, self._self_loops, out.detach(), accumulate)
+        return out
+
+
+class SpMM(torch.autograd.Function):
+    """base + A x, differentiable in both."""
+
+    @staticmethod
+    def forward(ctx, x, base, operator, in_place):
+        ctx.operator = operator
+        if base is None:
+            return operator.forward(x)
+        if in_place:
+            ctx.mark_dirty(base)
+        else:
+            base = base.clone(memory_format=torch.contiguous_format)
+        return operator.forward(x, out=base, accumulate=True)
+
+    @staticmethod
+    def backward(ctx, g):
+        x_grad = ctx.operator.adjoint(g) if ctx.needs_input_grad[0] else None
+        return x_grad, g if ctx.needs_input_grad[1] else None, None, None
+
+
+def spmm(operator: SparseOperator, x: torch.Tensor, base: torch.Tensor | None = None) -> torch.Tensor:
+    """A x, or base + A x  [rows, F]. A base that is itself the result of `spmm` in a graph being recorded is consumed."""
+    in_place = base is not None and isinstance(base.grad_fn, SpMM._backward_cls) and base.is_contiguous()
+    return SpMM.apply(x, base, operator, in_place)
