@@ -1,0 +1,169 @@
+"""What is published about each real graph, and the parameters that make its twin agree with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published figure. `parts` is given for statistics of a partition (`halo_ratio`, `replication`)."""
+
+    statistic: str
+    value: float
+    source: str
+    parts: int = 0
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A real graph's size and the knobs of its twin.
+
+    vertices, edges      edges are directed: an undirected edge counts twice
+    split                training, validation and test vertices of the real graph; what is left over has no label
+    tail                 exponent of the degree density's power-law tail
+    largest              largest target degree at scale 1
+    far, near            (blocks, share): share of the edges that join vertices of the same one of `blocks` equal intervals; far
+                         levels only through bridge vertices
+    district             share of the edges drawn inside one class and one block of the finest level of `near`
+                         (what is left of 1 is drawn inside a leaf community)
+    leaf                 vertices of a leaf community
+    bridges              share of the vertices that have distant edges
+    skew                 class c's share of the vertices is proportional to (c + 1) ** -skew
+    label_noise          share of the vertices whose label is drawn anew from the class shares
+    confused             share of the leaf communities whose features look like another class
+    drift                confused communities hold test vertices only (a distribution shift between training and test)
+    signal               distance of a class centre from the origin, in standard deviations of the feature noise
+    sharpness            multi-label: standard deviation of a topic's log-odds of each label
+    labels_each          multi-label: mean number of labels a vertex
+    """
+
+    vertices: int
+    edges: int
+    features: int
+    classes: int
+    split: tuple[int, int, int]
+    published: tuple[Published, ...]
+    tail: float = 3.0
+    largest: int = 10_000
+    far: tuple[tuple[int, float], ...] = ((1, 0.02), (4, 0.02))
+    near: tuple[tuple[int, float], ...] = ((8, 0.06), (32, 0.15))
+    district: float = 0.35
+    leaf: int = 500
+    bridges: float = 0.7
+    skew: float = 0.7
+    label_noise: float = 0.0
+    confused: float = 0.0
+    drift: bool = False
+    signal: float = 1.0
+    multilabel: bool = False
+    sharpness: float = 2.0
+    labels_each: float = 5.0
+
+    @property
+    def mean_degree(self) -> float:
+        return self.edges / self.vertices
+
+
+def _halo(table: str, inner: list[float], boundary: list[float]) -> tuple[Published, ...]:
+    return tuple(Published("halo_ratio", b / i, table, p) for p, i, b in zip((4, 6, 8), inner, boundary))
+
+
+_PSC = "PSC-GCN Table I"
+_EBV = "CDFGNN Table 3, EBV gamma=0"
+
+SPECS: dict[str, Spec] = {
+    "reddit": Spec(
+        232_965, 114_615_892, 602, 41, (153_431, 23_831, 55_703),
+        (
+            *_halo(_PSC, [58.2, 38.8, 29.1], [94.9, 89.4, 90.7]),
+            Published("replication", 2.9027, _EBV, 4),
+            Published("homophily", 0.756, "literature"),
+            Published("gcn", 0.9530, "CaPGNN Table 7 (validation, Vanilla x4)"),
+            Published("gcn", 0.9701, "PSC-GCN Table II (test)"),
+        ),
+        tail=3.6, largest=21_657, leaf=1200, signal=1.6, confused=0.05,
+    ),
+    "reddit2": Spec(
+        232_965, 23_213_838, 602, 41, (153_932, 23_699, 55_334),
+        (
+            Published("replication", 2.9027, _EBV + " (prints these edges, but its code loads reddit)", 4),
+            Published("homophily", 0.78, "literature"),
+            Published("gcn", 0.933, "literature (GraphSAINT paper, GCN)"),
+        ),
+        tail=3.0, largest=10_000, leaf=600, signal=1.6, confused=0.05,
+    ),
+    "flickr": Spec(
+        89_250, 899_756, 500, 7, (44_625, 22_312, 22_313),
+        (
+            Published("homophily", 0.319, "literature"),
+            Published("gcn", 0.4688, "CaPGNN Table 7 (validation, Vanilla x4)"),
+        ),
+        tail=2.6, largest=5_425, leaf=200, skew=1.0, label_noise=0.45, signal=1.0,
+    ),
+    "yelp": Spec(
+        716_847, 13_954_818, 300, 100, (537_635, 71_685, 107_527),
+        (
+            *_halo(_PSC, [179.2, 119.5, 89.6], [120.6, 124.7, 115.5]),
+            Published("gcn", 0.6512, "PSC-GCN Table II (test, Full-graph)"),
+            Published("gcn", 0.4155, "CaPGNN Table 7 (validation, Vanilla x4)"),
+        ),
+        tail=2.5, largest=5_000, leaf=300, multilabel=True, labels_each=9.4, sharpness=2.0, signal=1.0,
+    ),
+    "amazon-products": Spec(
+        1_569_960, 264_339_468, 200, 107, (1_334_466, 78_498, 156_996),
+        (Published("gcn", 0.3765, "CaPGNN Table 7 (validation, Vanilla x4)"),),
+        tail=2.5, largest=50_000, leaf=1000, multilabel=True, labels_each=4.0, sharpness=1.5, signal=1.0,
+    ),
+    "corafull": Spec(
+        19_793, 126_842, 8_710, 70, (11_876, 3_959, 3_958),
+        (
+            Published("homophily", 0.567, "literature"),
+            Published("gcn", 0.6746, "CaPGNN Table 7 (validation, Vanilla x4)"),
+        ),
+        tail=3.2, largest=297, leaf=60, label_noise=0.15, signal=6.0,
+    ),
+    "coauthor-physics": Spec(
+        34_493, 495_924, 8_415, 5, (20_696, 6_899, 6_898),
+        (
+            Published("homophily", 0.931, "measured on the real graph"),
+            Published("gcn", 0.9654, "CaPGNN Table 7 (validation, Vanilla x4)"),
+        ),
+        tail=3.5, largest=382, leaf=100, skew=1.0, signal=4.0,
+    ),
+    "ogbn-arxiv": Spec(
+        169_343, 2_315_598, 128, 40, (90_941, 29_799, 48_603),
+        (
+            Published("homophily", 0.655, "literature"),
+            Published("gcn", 0.7174, "OGB leader board (test)"),
+            Published("no_graph", 0.5550, "OGB leader board (test, MLP)"),
+        ),
+        tail=2.8, largest=13_161, leaf=150, skew=1.0, label_noise=0.12, confused=0.1, signal=2.0,
+    ),
+    "ogbn-products": Spec(
+        2_449_029, 123_718_280, 100, 47, (196_615, 39_323, 2_213_091),
+        (
+            *_halo(_PSC, [612.3, 408.2, 306.1], [271.3, 245.3, 208.8]),
+            Published("replication", 3.1788, _EBV, 8),
+            Published("homophily", 0.808, "literature"),
+            Published("gcn", 0.7894, "PSC-GCN Table II (test, Full-graph)"),
+            Published("gcn_val", 0.9177, "CaPGNN Table 7 (validation, Vanilla x4)"),
+            Published("no_graph", 0.6106, "OGB leader board (test, MLP)"),
+        ),
+        tail=2.8, largest=17_481, leaf=400, skew=1.2, confused=0.15, drift=True, signal=2.0,
+    ),
+    "ogbn-papers100m": Spec(
+        111_059_956, 3_231_371_744, 128, 172, (1_207_179, 125_265, 214_338),
+        (
+            Published("replication", 3.6503, _EBV, 16),
+            Published("gcn", 0.6329, "literature (OGB, SGC)"),
+            Published("no_graph", 0.4724, "OGB leader board (test, MLP)"),
+        ),
+        tail=2.8, largest=251_471, leaf=300, skew=0.8, label_noise=0.2, confused=0.1, signal=2.0,
+    ),
+    "friendster": Spec(
+        65_608_366, 3_612_134_270, 64, 32, (39_365_020, 13_121_673, 13_121_673),
+        (Published("replication", 3.7237, _EBV, 16),),
+        tail=2.6, largest=5_214, leaf=500, signal=1.5,
+    ),
+}
