@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.check import InputError
+from harness.graph import csr
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,16 @@ def validate(graph: Graph) -> Graph:
     if graph.num_edges and (graph.indices.min() < 0 or graph.indices.max() >= n):
         bad = graph.indices[(graph.indices < 0) | (graph.indices >= n)][0]
         raise InputError(f"{name}: edge endpoint {bad} is not a vertex; vertices are 0 to {n - 1}")
+    if not csr.rows_ascend(graph.indptr, graph.indices):
+        raise InputError(f"{name}: the in-neighbours of a vertex are out of order or repeated; build the rows with harness.graph.csr")
     for field in ("features", "labels", "train", "val", "test"):
         if len(getattr(graph, field)) != n:
             raise InputError(f"{name}: {field} has {len(getattr(graph, field))} rows for {n} vertices; give one a vertex")
     if graph.features.ndim != 2 or graph.features.shape[1] < 1:
         raise InputError(f"{name}: features has shape {graph.features.shape}; give [vertices, dimension]")
+    for field, dtype in (("features", np.float32), ("train", np.bool_), ("val", np.bool_), ("test", np.bool_)):
+        if getattr(graph, field).dtype != dtype:
+            raise InputError(f"{name}: {field} holds {getattr(graph, field).dtype}; convert it to {np.dtype(dtype)}")
     # A blockwise look keeps the temporary small on graphs whose features fill half the memory.
     for start in range(0, n, 65536):
         finite = np.isfinite(graph.features[start : start + 65536]).all(axis=1)

@@ -1,0 +1,70 @@
+"""The `dataset` block: which graph, from where, split how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from harness.check import InputError, at_least, choice, more_than
+
+SOURCES = ("real", "npz", "twin")
+SPLITS = ("own", "random", "low_label")
+REAL = (
+    "reddit", "reddit2", "flickr", "yelp", "amazon-products", "corafull", "coauthor-physics", "coauthor-cs", "amazon-computers",
+    "amazon-photo", "cora", "citeseer", "pubmed", "dblp", "tolokers", "ogbn-arxiv", "ogbn-products", "ogbn-papers100m",
+)  # fmt: skip
+# Keys that only some sources read.
+USED_BY = {"path": ("npz",), "mask": ("real", "npz"), "symmetrise": ("real", "npz"), "scale": ("twin",), "generator_seed": ("twin",)}
+
+
+@dataclass
+class DatasetConfig:
+    """A graph to train on.
+
+    name          the data set; for a twin the real graph it imitates; for npz what tables shall call the graph
+    source        "real" (raw files of torch_geometric or ogb), "npz" (bring your own, docs/data.md) or "twin" (generated)
+    split         "own" (the data set's; random where it has none), "random" (60/20/20) or "low_label" (20 training and 30
+                  validation vertices a class, the rest test); the last two are drawn by the run's seed
+    mask          which of the data set's own splits, where it has several (tolokers: 0 to 9)
+    path          source npz: the file
+    symmetrise    source real or npz: true adds the reverse of every edge, as torch_geometric does for its npz formats and
+                  full-batch papers do for ogbn-arxiv; false keeps edges as stored; null is true for real data sets
+                  and, for npz, what the file's `directed` says
+    scale         source twin: share of the published vertices, at constant mean degree
+    generator_seed   source twin: which twin of the family
+    normalise_features   divide each vertex's features by their sum, as the GCN reference does on Cora, CiteSeer and PubMed
+    """
+
+    name: str
+    source: str = "real"
+    split: str = "own"
+    mask: int = 0
+    path: str | None = None
+    symmetrise: bool | None = None
+    scale: float = 1.0
+    generator_seed: int = 0
+    normalise_features: bool = False
+
+    def __post_init__(self) -> None:
+        choice("source", self.source, SOURCES)
+        choice("split", self.split, SPLITS)
+        at_least("mask", self.mask, 0)
+        more_than("scale", self.scale, 0)
+        at_least("generator_seed", self.generator_seed, 0)
+        if not self.name:
+            raise InputError('name="" names no graph: give the data set\'s name')
+        if self.source == "real":
+            choice("name", self.name, REAL)
+        if self.source == "npz" and not self.path:
+            raise InputError("path is not given: add dataset.path=GRAPH.npz")
+
+    def ignored(self) -> list[str]:
+        """One sentence for each key that was set but is not read with this source and split."""
+        defaults = {f.name: f.default for f in fields(self)}
+        said = [
+            f'dataset.{key}={getattr(self, key)} is ignored: source "{self.source}" does not read it'
+            for key, sources in USED_BY.items()
+            if self.source not in sources and getattr(self, key) != defaults[key]
+        ]
+        if self.mask and self.split != "own" and self.source in USED_BY["mask"]:
+            said.append(f'dataset.mask={self.mask} is ignored: split "{self.split}" draws its own')
+        return said

@@ -1,0 +1,114 @@
+"""Bring your own graph: one npz file, whose format docs/data.md documents."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from harness.check import InputError, did_you_mean
+from harness.graph.csr import InEdges, from_csr, from_edges
+from harness.graph.raw import Raw, array_names, arrays, class_count, features_of, mask_of, reading, single_labels, sparse_features
+
+SPLITS = ("train", "val", "test")
+SPARSE = ("attr_data", "attr_indices", "attr_indptr", "attr_shape")
+KEYS = ("edges", "indptr", "indices", "features", *SPARSE, "labels", *SPLITS, "num_classes", "directed")
+
+
+def read(path: Path, symmetrise: bool | None) -> Raw:
+    """The graph in `path`; `symmetrise` None does what the file's `directed` says.
+
+    Raises InputError for every way in which the file is not as documented.
+    """
+    names = _names(path)
+    with reading(path):
+        _present(names)
+    parts = arrays(path, (), KEYS)
+    with reading(path):
+        features = features_of(parts.pop("features")) if "features" in parts else sparse_features(parts)
+        if symmetrise is None:
+            symmetrise = not _scalar(parts, "directed", "b", False)
+        edges = _edges(parts, len(features), symmetrise)
+        labels, num_classes = _labels(parts)
+        masks = tuple(_mask(key, parts[key], len(features)) for key in SPLITS) if "train" in parts else None
+        if masks and len({len(mask) for mask in masks}) > 1:
+            raise InputError(f"train, val and test hold {', '.join(str(len(mask)) for mask in masks)} splits; give the same number of each")
+    return Raw(edges, features, labels, num_classes, masks)
+
+
+def has_split(path: Path) -> bool:
+    """Whether the file holds splits of its own."""
+    return set(SPLITS) <= set(_names(path))
+
+
+def _names(path: Path) -> list[str]:
+    if not path.is_file():
+        raise InputError(f'dataset.path="{path}" is not a file: give the path of an npz as docs/data.md describes')
+    return array_names(path)
+
+
+def _present(names: list[str]) -> None:
+    unknown = [name for name in names if name not in KEYS]
+    hint = did_you_mean(unknown[0], KEYS) if unknown else ""
+
+    def need(found: bool, what: str) -> None:
+        if not found:
+            stranger = f' ("{unknown[0]}" is not a key{hint})' if unknown else ""
+            raise InputError(f"{what}{stranger}")
+
+    need("edges" in names or {"indptr", "indices"} <= set(names), "the edges are missing: give edges, or indptr and indices")
+    need(not ("edges" in names and "indptr" in names), "the edges are there twice: give either edges or indptr and indices")
+    need("features" in names or set(SPARSE) <= set(names), f"the features are missing: give features, or {', '.join(SPARSE)}")
+    need("labels" in names, "labels is missing: give one label a vertex")
+    given = [key for key in SPLITS if key in names]
+    need(len(given) in (0, 3), f"only {' and '.join(given)} of train, val and test is given: give all three or none")
+    for name in unknown:
+        warnings.warn(f'array "{name}" of the npz is ignored{did_you_mean(name, KEYS)}', stacklevel=2)
+
+
+def _edges(parts: dict[str, np.ndarray], num_vertices: int, symmetrise: bool) -> InEdges:
+    if "edges" not in parts:
+        if len(parts["indptr"]) != num_vertices + 1:
+            raise InputError(f"indptr has {len(parts['indptr'])} entries for {num_vertices} rows of features: give one more than rows")
+        if parts["indices"].ndim != 1:
+            raise InputError(f"indices has shape {parts['indices'].shape}: give one list of vertices")
+        return from_csr(parts["indptr"], parts["indices"], symmetrise=symmetrise)
+    pairs = parts["edges"]
+    if pairs.ndim != 2 or 2 not in pairs.shape:
+        raise InputError(f"edges has shape {pairs.shape}: give [edges, 2] or [2, edges], source and target")
+    src, dst = (pairs[:, 0], pairs[:, 1]) if pairs.shape[1] == 2 else pairs
+    return from_edges(src, dst, num_vertices, symmetrise=symmetrise)
+
+
+def _labels(parts: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
+    labels = parts["labels"]
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        if labels.dtype.kind not in "iub" or (labels.size and not 0 <= labels.min() <= labels.max() <= 1):
+            raise InputError(f"labels of type {labels.dtype} in {labels.shape}: give whole numbers 0 and 1 for multi-label classes")
+        labels = labels.astype(np.uint8)
+    else:
+        labels = single_labels(labels)
+    return labels, int(_scalar(parts, "num_classes", "iu", class_count(labels)))
+
+
+def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:
+    """[K, V] bool from a mask [V], K alternative masks [K, V], or a list of vertices."""
+    if values.dtype == np.bool_:
+        if values.ndim not in (1, 2) or values.shape[-1] != num_vertices:
+            raise InputError(f"{key} has shape {values.shape} for {num_vertices} vertices: give one bool a vertex, or a list of vertices")
+        return values.reshape(-1, num_vertices)
+    mask = mask_of(values, num_vertices, key)
+    if mask.sum() != values.size:
+        raise InputError(f"{key} lists a vertex twice: list each once (a mask of 0 and 1 must be stored as bool)")
+    return mask[None]
+
+
+def _scalar(parts: dict[str, np.ndarray], key: str, kinds: str, default: bool | int) -> bool | int:
+    if key not in parts:
+        return default
+    value = parts[key]
+    # 0 and 1 pass for false and true.
+    if value.size != 1 or value.dtype.kind not in kinds + ("iu" if kinds == "b" else "") or (kinds == "b" and value.item() not in (0, 1)):
+        raise InputError(f"{key}={value.tolist() if value.size < 5 else value.shape} cannot be used: give one {'bool' if kinds == 'b' else 'whole number'}")
+    return value.item()

@@ -1,0 +1,164 @@
+"""Reading raw files that may be truncated, corrupt or hostile; and what every reader hands on.
+
+No pickle is loaded here: an npz's object arrays are never touched. Whatever a file makes its format's reader raise becomes one
+InputError that names the file and the mend.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.check import InputError
+from harness.graph.csr import InEdges, dense_rows
+
+
+@dataclass
+class Raw:
+    """A data set as its files give it, before a split is chosen.
+
+    features     [V, F] float32
+    labels       [V] int32, -1 where a vertex has none; or [V, C] uint8
+    num_classes  C
+    masks        (train, val, test), each [K, V] bool for K alternative splits; None where the data set has none
+    """
+
+    edges: InEdges
+    features: np.ndarray
+    labels: np.ndarray
+    num_classes: int
+    masks: tuple[np.ndarray, np.ndarray, np.ndarray] | None
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever reading `path` raises into one sentence."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f'file "{path}": {error}') from None
+    except (PermissionError, IsADirectoryError) as error:
+        raise InputError(f'file "{path}" cannot be read: {error.strerror}; make it a file that this user may read') from None
+    except Exception as error:  # bytes from anywhere can make a format's reader raise anything
+        reason = " ".join(str(error).split())[:160] or "it ends too early"
+        raise InputError(
+            f'file "{path}" cannot be read ({type(error).__name__}: {reason}); it is truncated or not in its format: replace it by a whole copy'
+        ) from None
+
+
+def arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """The named arrays of an npz; those `optional` only where they are there."""
+    with reading(path), np.load(path, allow_pickle=False) as archive:
+        _archive(archive)
+        for key in required:
+            if key not in archive.files:
+                raise InputError(f'array "{key}" is missing (there are: {", ".join(archive.files) or "none"}); fetch the file again')
+        return {key: _member(archive, key) for key in (*required, *optional) if key in archive.files}
+
+
+def array_names(path: Path) -> list[str]:
+    """The names of an npz's arrays; nothing else of it is read."""
+    with reading(path), np.load(path, allow_pickle=False) as archive:
+        _archive(archive)
+        return list(archive.files)
+
+
+def array(path: Path) -> np.ndarray:
+    """The array of an npy file."""
+    with reading(path):
+        found = np.load(path, allow_pickle=False)
+        if not isinstance(found, np.ndarray):
+            raise InputError("this is an archive of arrays where a single one is wanted: fetch the file again")
+        return found
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    with reading(path):
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, dict):
+            raise InputError(f"this holds a JSON {type(found).__name__} where an object is wanted: fetch the file again")
+        return found
+
+
+def table(path: Path, dtype: type) -> np.ndarray:
+    """[rows, columns] of a headerless csv.gz whose every cell is a `dtype`."""
+    with reading(path):
+        return pd.read_csv(path, compression="gzip", header=None, dtype=dtype).to_numpy()
+
+
+def features_of(values: np.ndarray) -> np.ndarray:
+    """[V, F] float32 in rows, without a copy where it is that already."""
+    if values.ndim != 2 or values.dtype.kind not in "iufb":
+        raise InputError(f"features of type {values.dtype} and shape {values.shape} cannot be used; give numbers in [vertices, dimension]")
+    return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def sparse_features(parts: dict[str, np.ndarray], prefix: str = "attr") -> np.ndarray:
+    """[V, F] float32 from the compressed rows `attr_data`, `attr_indices`, `attr_indptr`, `attr_shape`."""
+    rows, columns = shape_of(parts[f"{prefix}_shape"], f"{prefix}_shape")
+    indptr = parts[f"{prefix}_indptr"]
+    if len(indptr) != rows + 1:
+        raise InputError(f"{prefix}_indptr has {len(indptr)} entries for {rows} rows; give one more than rows")
+    return dense_rows(indptr, parts[f"{prefix}_indices"], parts[f"{prefix}_data"], columns, prefix)
+
+
+def shape_of(shape: np.ndarray, where: str) -> tuple[int, int]:
+    if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0:
+        raise InputError(f"{where}={shape.tolist()} is no matrix shape; give two numbers, rows and columns")
+    return int(shape[0]), int(shape[1])
+
+
+def single_labels(values: np.ndarray) -> np.ndarray:
+    """[V] int32 from numbers; NaN means "none" (-1)."""
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1 or values.dtype.kind not in "iuf":
+        raise InputError(f"labels of type {values.dtype} and shape {values.shape} cannot be used; give one whole number a vertex")
+    if values.dtype.kind == "f":
+        values = np.where(np.isnan(values), -1, values)
+        if np.any(values != np.floor(values)):
+            raise InputError(f"label {values[values != np.floor(values)][0]} is not a whole number; give one class a vertex")
+    if len(values) and not -(2**31) <= values.min() <= values.max() < 2**31:
+        raise InputError(f"labels from {values.min()} to {values.max()} are out of range; number the classes from 0")
+    return values.astype(np.int32)
+
+
+def class_count(labels: np.ndarray) -> int:
+    """One more than the largest label of [V] single labels; the columns of [V, C] multi-labels."""
+    return int(labels.max(initial=-1)) + 1 if labels.ndim == 1 else labels.shape[1]
+
+
+def mask_of(ids: np.ndarray, num_vertices: int, where: str) -> np.ndarray:
+    """[V] bool, true at the vertices listed."""
+    ids = np.asarray(ids)
+    if ids.size == 0:
+        return np.zeros(num_vertices, bool)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise InputError(f"{where} of type {ids.dtype} and shape {ids.shape} is no list of vertices; give vertex numbers")
+    if not 0 <= ids.min() <= ids.max() < num_vertices:
+        bad = ids[(ids < 0) | (ids >= num_vertices)][0]
+        raise InputError(f"{where}: {bad} is not a vertex; vertices are 0 to {num_vertices - 1}")
+    mask = np.zeros(num_vertices, bool)
+    mask[ids] = True
+    return mask
+
+
+def _member(archive: Any, key: str) -> np.ndarray:
+    try:
+        return archive[key]
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise InputError(f'array "{key}" holds Python objects, which are never loaded: store it as numbers') from None
+        raise
+
+
+def _archive(archive: Any) -> None:
+    if not hasattr(archive, "files"):
+        raise InputError("this is a single array where an npz archive is wanted: fetch the file again")

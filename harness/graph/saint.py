@@ -1,0 +1,62 @@
+"""Readers of Reddit (GraphSAGE's post graph as DGL and torch_geometric store it) and of GraphSAINT's four-file layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from harness.check import InputError
+from harness.graph.csr import from_csr, from_edges
+from harness.graph.raw import Raw, array, arrays, class_count, features_of, json_object, mask_of, reading, shape_of, single_labels
+
+
+def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> Raw:
+    """`data` holds feature [V, F], label [V] and node_types [V] (1 train, 2 validation, 3 test); `graph` a scipy COO matrix."""
+    parts = arrays(data, ("feature", "label", "node_types"))
+    with reading(data):
+        features, labels, kinds = features_of(parts.pop("feature")), single_labels(parts["label"]), parts["node_types"]
+        if kinds.shape != (len(features),):
+            raise InputError(f"node_types has shape {kinds.shape} for {len(features)} vertices: fetch the file again")
+    ends = arrays(graph, ("row", "col"))
+    with reading(graph):
+        edges = from_edges(ends["row"], ends["col"], len(features), symmetrise=symmetrise)
+    return Raw(edges, features, labels, class_count(labels), tuple((kinds == kind)[None] for kind in (1, 2, 3)))
+
+
+def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, symmetrise: bool) -> Raw:
+    """adj_full.npz (scipy CSR parts), feats.npy [V, F], class_map.json (vertex -> class, or -> list of 0 and 1), role.json."""
+    parts = arrays(adjacency, ("indptr", "indices", "shape"))
+    with reading(adjacency):
+        rows, columns = shape_of(parts["shape"], "shape")
+        if rows != columns or len(parts["indptr"]) != rows + 1:
+            raise InputError(f"adjacency of shape {rows} x {columns} with {len(parts['indptr'])} row pointers: fetch the file again")
+        edges = from_csr(parts["indptr"], parts["indices"], symmetrise=symmetrise, where="adjacency")
+    del parts
+    features = array(feats)
+    with reading(feats):
+        features = features_of(features)
+    labels = _labels(class_map, len(features))
+    roles = json_object(role)
+    with reading(role):
+        if missing := {"tr", "va", "te"} - roles.keys():
+            raise InputError(f"role {sorted(missing)[0]} is missing: fetch the file again")
+        masks = tuple(mask_of(np.array(roles[key]), len(features), f"role {key}")[None] for key in ("tr", "va", "te"))
+    return Raw(edges, features, labels, class_count(labels), masks)
+
+
+def _labels(path: Path, num_vertices: int) -> np.ndarray:
+    classes = json_object(path)
+    with reading(path):
+        vertices = np.fromiter(map(int, classes), np.int64, len(classes))
+        mask_of(vertices, num_vertices, "class_map")
+        values = np.array(list(classes.values()))
+        if values.ndim == 2 and values.dtype.kind in "iub" and set(np.unique(values)) <= {0, 1}:
+            labels = np.zeros((num_vertices, values.shape[1]), np.uint8)
+            labels[vertices] = values
+        elif values.ndim == 1:
+            labels = np.full(num_vertices, -1, np.int32)
+            labels[vertices] = single_labels(values)
+        else:
+            raise InputError(f"classes of type {values.dtype} and shape {values.shape} are neither numbers nor lists of 0 and 1: fetch the file again")
+    return labels
