@@ -1,0 +1,88 @@
+"""What must cross rank boundaries, counted from the definitions: float32 values (4 bytes), totals over all ranks.
+
+`widths` is [f_0, f_1, ..., f_L]: features, hidden widths, classes. Layer l (from 0) maps width f_l to f_{l+1}. An
+epoch's counts are arrays [L] by layer, one for "forward" and one for "backward". `first` says whether the epoch is a
+run's first (epoch 0), in which features = "once" still fetches layer 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.oracles.dense import adjacency
+from tests.oracles.halo import blocks_of
+
+FLOAT = 4
+
+
+def halo_rows(graph, assignment: np.ndarray) -> np.ndarray:
+    """[P, P] rows[j, i]: vertices owned by j with an edge to a vertex of i; each counts once, whatever its edges."""
+    a, blocks = adjacency(graph), blocks_of(assignment)
+    rows = np.zeros((len(blocks), len(blocks)), dtype=np.int64)
+    for j in range(len(blocks)):
+        for i in range(len(blocks)):
+            if i != j:
+                rows[j, i] = a[np.ix_(blocks[i], blocks[j])].any(axis=0).sum()
+    return rows
+
+
+def vanilla(
+    graph, assignment: np.ndarray, widths: list[int], *, features: str, first: bool
+) -> dict[str, dict[str, np.ndarray]]:
+    """{"rows" | "bytes": {"forward" | "backward": [L]}} of one epoch's exact halo exchange.
+
+    Layer l's forward exchange moves rows of H^(l), width f_l, from owners to readers; its backward exchange moves their
+    gradients, of the same width, back. Features need no gradient, so layer 0 has no backward exchange.
+    """
+    halo, layers = int(halo_rows(graph, assignment).sum()), len(widths) - 1
+    rows = {"forward": np.zeros(layers, dtype=np.int64), "backward": np.zeros(layers, dtype=np.int64)}
+    for l in range(layers):
+        rows["forward"][l] = 0 if l == 0 and features == "once" and not first else halo
+        rows["backward"][l] = 0 if l == 0 else halo
+    width = np.array(widths[:layers], dtype=np.int64)
+    return {"rows": rows, "bytes": {direction: FLOAT * width * n for direction, n in rows.items()}}
+
+
+def cagnet(num_vertices: int, parts: int, widths: list[int], *, features: str, first: bool) -> dict[str, np.ndarray]:
+    """{"forward" | "backward": [L]} bytes of one epoch of CAGNET-1D.
+
+    Layer l broadcasts every block of H^(l) forward (width f_l) and of δ^(l+1) backward (width f_{l+1}): with "refetch"
+    4 (P-1) N (f_0 + 2 f_1 + ... + 2 f_{L-1} + f_L) in all. With "once" ÂX is kept, so layer 0 broadcasts features in
+    the first epoch only, and ∂W^(0) = (ÂX)ᵀ δ^(1) never needs another rank's δ^(1).
+    """
+    layers = len(widths) - 1
+    forward, backward = np.zeros(layers, dtype=np.int64), np.zeros(layers, dtype=np.int64)
+    for l in range(layers):
+        if l > 0 or features == "refetch" or first:
+            forward[l] = FLOAT * (parts - 1) * num_vertices * widths[l]
+        if l > 0 or features == "refetch":
+            backward[l] = FLOAT * (parts - 1) * num_vertices * widths[l + 1]
+    return {"forward": forward, "backward": backward}
+
+
+def sancus(active: np.ndarray, assignment: np.ndarray, widths: list[int], *, features: str) -> dict[str, np.ndarray]:
+    """{"forward" | "backward" | "flags": [L]} bytes of one SANCUS epoch whose flags were `active` [L, P].
+
+    Forward: an ACTIVE block j costs 4 (P-1) n_j f_l. Backward: as CAGNET. Flags: before the broadcasts of a layer every
+    rank tells the P-1 others one byte, in every epoch (0 included) and for every layer to which the staleness rule
+    applies: all with "refetch", all but layer 0 with "once".
+    """
+    layers, parts = active.shape
+    sizes = [len(rows) for rows in blocks_of(assignment)]
+    forward, flags = np.zeros(layers, dtype=np.int64), np.zeros(layers, dtype=np.int64)
+    for l in range(layers):
+        for j in range(parts):
+            if active[l, j]:
+                forward[l] += FLOAT * (parts - 1) * sizes[j] * widths[l]
+        if l > 0 or features == "refetch":
+            flags[l] = (parts - 1) * parts
+    backward = cagnet(len(assignment), parts, widths, features=features, first=False)["backward"]
+    return {"forward": forward, "backward": backward, "flags": flags}
+
+
+def all_reduce(num_weights: int, parts: int) -> int:
+    """Bytes of an all-reduce of n = `num_weights` float32 values, all ranks together: 2 (P-1) n 4.
+
+    A ring's reduce-scatter and all-gather hand out (P-1)/P n values a rank each.
+    """
+    return 2 * (parts - 1) * num_weights * FLOAT

@@ -1,0 +1,225 @@
+"""Full-graph training written out: dense matrices, float64, one process, every derivative by hand.
+
+GCN (Kipf and Welling), layer l of L, in the numbering of the SANCUS paper's equations (2)-(5):
+
+    Z^(l) = Â H^(l-1) W^(l-1) + b^(l-1)                                        (2)
+    H^(l) = ReLU(Z^(l)), and H^(L) = Z^(L) are the logits                      (3)
+    δ^(l) = ∂loss/∂Z^(l)
+    δ^(l-1) = (Âᵀ δ^(l) W^(l-1)ᵀ) ⊙ ReLU'(Z^(l-1))                             (4)
+    ∂loss/∂W^(l-1) = H^(l-1)ᵀ Âᵀ δ^(l),   ∂loss/∂b^(l-1) = column sums of δ^(l)  (5)
+
+(4) and (5) are printed with factors in another order and for a symmetric Â; these are the forms whose shapes fit and
+which hold for a directed graph as well. `tests/test_oracles.py` holds them against finite differences.
+
+GraphSAGE-mean: Z^(l) = M H^(l-1) W^(l-1) + H^(l-1) R^(l-1) + b^(l-1), M the mean over the in-neighbours.
+
+Parameters are named as in the harness: layers.{l}.weight [in, out], layers.{l}.bias [out], and for GraphSAGE
+layers.{l}.root [in, out], with l counted from 0. In code `layer` l maps H[l] to H[l + 1].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+Weights = dict[str, np.ndarray]
+
+
+@dataclass
+class History:
+    """What a run leaves behind; the epochs are counted from 0.
+
+    losses        [epochs] the training loss BEFORE the epoch's update
+    gradients     [epochs] gradient of the loss by parameter, without weight decay
+    weights_after [epochs] parameters after the epoch's update
+    weights       the last of them (the initial ones after 0 epochs)
+    logits        [V, C] exact full-graph forward with `weights`
+    scores        accuracy (micro-F1 when multi-label) of `logits` on train, val, test; NaN where the mask is empty
+    """
+
+    losses: list[float] = field(default_factory=list)
+    gradients: list[Weights] = field(default_factory=list)
+    weights_after: list[Weights] = field(default_factory=list)
+    weights: Weights = field(default_factory=dict)
+    logits: np.ndarray | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+
+
+# --- the matrices -----------------------------------------------------------------------------------------------------
+
+
+def adjacency(graph) -> np.ndarray:
+    """[V, V] A with A[v, u] = 1 for an edge u -> v, u != v: row v holds v's in-neighbours, self-loops are dropped."""
+    n = graph.num_vertices
+    a = np.zeros((n, n))
+    a[np.repeat(np.arange(n), np.diff(graph.indptr)), graph.indices] = 1.0
+    np.fill_diagonal(a, 0.0)
+    return a
+
+
+def gcn_operator(a: np.ndarray, normalisation: str) -> np.ndarray:
+    """Â of the adjacency `a`: D^-1/2 (A + I) D^-1/2 ("symmetric") or D^-1 (A + I) ("row"), D = in-degree + 1."""
+    a_bar = a + np.eye(len(a))
+    d = a_bar.sum(axis=1)
+    if normalisation == "symmetric":
+        return a_bar / np.sqrt(np.outer(d, d))
+    assert normalisation == "row", normalisation
+    return a_bar / d[:, None]
+
+
+def mean_operator(a: np.ndarray) -> np.ndarray:
+    """M of the adjacency `a`: the mean over the in-neighbours, a row of zeros for a vertex that has none."""
+    d = a.sum(axis=1, keepdims=True)
+    return np.divide(a, d, out=np.zeros_like(a), where=d > 0)
+
+
+def operator_of(a: np.ndarray, model: str, normalisation: str) -> np.ndarray:
+    assert model in ("gcn", "sage"), model
+    return gcn_operator(a, normalisation) if model == "gcn" else mean_operator(a)
+
+
+def num_layers(weights: Weights) -> int:
+    return sum(name.endswith(".weight") for name in weights)
+
+
+# --- forward, loss, backward ------------------------------------------------------------------------------------------
+
+
+def forward(operator: np.ndarray, x: np.ndarray, weights: Weights, model: str) -> tuple[list, list]:
+    """(H, Z): H[0] = x, and for layer l = 0..L-1 Z[l + 1] and H[l + 1]; H[L] = Z[L] are the logits."""
+    layers = num_layers(weights)
+    h, z = [x], [None]
+    for l in range(layers):
+        z_next = operator @ h[l] @ weights[f"layers.{l}.weight"] + weights[f"layers.{l}.bias"]
+        if model == "sage":
+            z_next = z_next + h[l] @ weights[f"layers.{l}.root"]
+        z.append(z_next)
+        h.append(np.maximum(z_next, 0.0) if l + 1 < layers else z_next)
+    return h, z
+
+
+def backward(operator: np.ndarray, h: list, z: list, delta: np.ndarray, weights: Weights, model: str) -> Weights:
+    """Gradients of all parameters, from delta = ∂loss/∂logits."""
+    gradients = {}
+    for l in reversed(range(num_layers(weights))):
+        g = operator.T @ delta  # Âᵀ δ^(l+1)
+        gradients[f"layers.{l}.weight"] = h[l].T @ g
+        gradients[f"layers.{l}.bias"] = delta.sum(axis=0)
+        gradient_h = g @ weights[f"layers.{l}.weight"].T
+        if model == "sage":
+            gradients[f"layers.{l}.root"] = h[l].T @ delta
+            gradient_h = gradient_h + delta @ weights[f"layers.{l}.root"].T
+        if l > 0:
+            delta = gradient_h * (z[l] > 0)
+    return gradients
+
+
+def loss_and_delta(logits: np.ndarray, labels: np.ndarray, train: np.ndarray, count: int) -> tuple[float, np.ndarray]:
+    """Sum over the rows in `train` of the vertex loss, divided by `count`, and its derivative by the logits.
+
+    `count` is the number of training vertices of the whole graph, whichever rows are given here.
+    The loss of a vertex is softmax cross-entropy (labels [n]) or the mean over the classes of binary cross-entropy with
+    logits (labels [n, C]).
+    """
+    delta = np.zeros_like(logits)
+    rows = np.flatnonzero(train)
+    y = logits[rows]
+    if labels.ndim == 1:
+        shifted = y - y.max(axis=1, keepdims=True)
+        log_p = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+        target = np.eye(logits.shape[1])[labels[rows]]
+        loss = -(target * log_p).sum()
+        delta[rows] = (np.exp(log_p) - target) / count
+    else:
+        target, classes = labels[rows].astype(np.float64), logits.shape[1]
+        loss = (np.logaddexp(0.0, y) - target * y).sum() / classes  # -t log σ(y) - (1-t) log(1-σ(y))
+        sigmoid = np.exp(-np.logaddexp(0.0, -y))
+        delta[rows] = (sigmoid - target) / (classes * count)
+    return float(loss) / count, delta
+
+
+def loss_and_gradients(
+    operator: np.ndarray, x: np.ndarray, labels: np.ndarray, train: np.ndarray, count: int, weights: Weights, model: str
+) -> tuple[float, Weights]:
+    h, z = forward(operator, x, weights, model)
+    loss, delta = loss_and_delta(h[-1], labels, train, count)
+    return loss, backward(operator, h, z, delta, weights, model)
+
+
+def score(logits: np.ndarray, labels: np.ndarray, mask: np.ndarray) -> float:
+    """Accuracy, or micro-F1 of (logit > 0) when multi-label (0 without any positive); NaN on an empty mask."""
+    if not mask.any():
+        return float("nan")
+    if labels.ndim == 1:
+        return float((logits[mask].argmax(axis=1) == labels[mask]).mean())
+    predicted, true = logits[mask] > 0, labels[mask] == 1
+    positives = predicted.sum() + true.sum()  # 2 TP + FP + FN
+    return float(2 * (predicted & true).sum() / positives) if positives else 0.0
+
+
+# --- the optimiser and the loop ---------------------------------------------------------------------------------------
+
+
+class Adam:
+    """Adam with bias correction; weight decay is L2, added to the gradient (the semantics of torch.optim.Adam)."""
+
+    def __init__(self, lr: float, weight_decay: float = 0.0, beta1=0.9, beta2=0.999, eps=1e-8):
+        self.lr, self.weight_decay, self.beta1, self.beta2, self.eps = lr, weight_decay, beta1, beta2, eps
+        self.t, self.m, self.v = 0, {}, {}
+
+    def step(self, weights: Weights, gradients: Weights) -> Weights:
+        """New weights; those given stay as they are."""
+        self.t += 1
+        new = {}
+        for name, w in weights.items():
+            g = gradients[name] + self.weight_decay * w
+            self.m[name] = self.beta1 * self.m.get(name, 0.0) + (1 - self.beta1) * g
+            self.v[name] = self.beta2 * self.v.get(name, 0.0) + (1 - self.beta2) * g**2
+            m_hat = self.m[name] / (1 - self.beta1**self.t)
+            v_hat = self.v[name] / (1 - self.beta2**self.t)
+            new[name] = w - self.lr * m_hat / (np.sqrt(v_hat) + self.eps)
+        return new
+
+
+def as_float64(weights: Weights) -> Weights:
+    return {name: np.array(w, dtype=np.float64) for name, w in weights.items()}
+
+
+def run(
+    graph, weights: Weights, epoch_step, optimiser: Adam, epochs: int, model: str, normalisation: str, history: History
+) -> History:
+    """The loop all oracles share: `epoch_step(epoch, weights) -> (loss, gradients)`, update; at the end evaluate."""
+    weights = as_float64(weights)
+    for epoch in range(epochs):
+        loss, gradients = epoch_step(epoch, weights)
+        weights = optimiser.step(weights, gradients)
+        history.losses.append(loss)
+        history.gradients.append(gradients)
+        history.weights_after.append(weights)
+    history.weights = weights
+    operator = operator_of(adjacency(graph), model, normalisation)
+    history.logits = forward(operator, graph.features.astype(np.float64), weights, model)[0][-1]
+    for name in ("train", "val", "test"):
+        history.scores[name] = score(history.logits, graph.labels, getattr(graph, name))
+    return history
+
+
+def train(
+    graph,
+    weights: Weights,
+    *,
+    model: str = "gcn",
+    normalisation: str = "symmetric",
+    epochs: int,
+    lr: float,
+    weight_decay: float = 0.0,
+) -> History:
+    """Full-batch training of the whole graph; `normalisation` means nothing to "sage"."""
+    operator = operator_of(adjacency(graph), model, normalisation)
+    x, count = graph.features.astype(np.float64), int(graph.train.sum())
+
+    def epoch_step(_, weights):
+        return loss_and_gradients(operator, x, graph.labels, graph.train, count, weights, model)
+
+    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, History())

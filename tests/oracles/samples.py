@@ -1,0 +1,75 @@
+"""Small random graphs, weights and partitions on which the oracles are tried."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.graph.graph import Graph, validate
+from tests.oracles import dense
+
+WIDTHS = [5, 4, 3]
+
+
+def random_graph(seed: int, *, vertices=14, directed=True, multilabel=False, classes=WIDTHS[-1]) -> Graph:
+    """Random edges, a self-loop among them, one vertex that nothing points at, and labels -1 outside the splits."""
+    rng = np.random.default_rng(seed)
+    a = rng.random((vertices, vertices)) < 0.25  # a[v, u]: u -> v
+    if not directed:
+        a |= a.T
+    a[3, :] = False
+    if not directed:
+        a[:, 3] = False
+    a[1, 1] = True
+    split = rng.permutation(vertices)
+    masks = [np.isin(np.arange(vertices), rows) for rows in (split[:6], split[6:9], split[9:12])]
+    labels = rng.integers(0, classes, vertices).astype(np.int32)
+    labels[split[12:]] = -1
+    if multilabel:
+        labels = (rng.random((vertices, classes)) < 0.4).astype(np.uint8)
+    return validate(
+        Graph(
+            name="random",
+            indptr=np.concatenate([[0], a.sum(axis=1).cumsum()]).astype(np.int32),
+            indices=np.nonzero(a)[1].astype(np.int32),
+            features=rng.standard_normal((vertices, WIDTHS[0])).astype(np.float32),
+            labels=labels,
+            num_classes=classes,
+            train=masks[0],
+            val=masks[1],
+            test=masks[2],
+            symmetric=bool((a == a.T).all()),
+        )
+    )
+
+
+def random_weights(seed: int, model="gcn", widths=WIDTHS) -> dense.Weights:
+    rng, weights = np.random.default_rng(seed), {}
+    for l in range(len(widths) - 1):
+        weights[f"layers.{l}.weight"] = 0.5 * rng.standard_normal((widths[l], widths[l + 1]))
+        if model == "sage":
+            weights[f"layers.{l}.root"] = 0.5 * rng.standard_normal((widths[l], widths[l + 1]))
+        weights[f"layers.{l}.bias"] = 0.1 * rng.standard_normal(widths[l + 1])
+    return weights
+
+
+def random_blocks(seed: int, vertices: int, parts: int) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(np.arange(vertices) % parts)
+
+
+def without_cut_edges(graph: Graph, assignment: np.ndarray) -> Graph:
+    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    kept = assignment[rows] == assignment[graph.indices]
+    degree = np.bincount(rows[kept], minlength=graph.num_vertices)
+    indptr = np.concatenate([[0], degree.cumsum()]).astype(np.int32)
+    return graph.replace(indptr=indptr, indices=graph.indices[kept])
+
+
+def assert_same_run(a: dense.History, b: dense.History, rtol=1e-10):
+    np.testing.assert_allclose(a.losses, b.losses, rtol=rtol)
+    for name in a.weights:
+        np.testing.assert_allclose(a.weights[name], b.weights[name], rtol=rtol, atol=1e-12, err_msg=name)
+    np.testing.assert_allclose(a.logits, b.logits, rtol=rtol, atol=1e-12)
+
+
+def differs(a: dense.History, b: dense.History) -> bool:
+    return not np.allclose(a.losses, b.losses, rtol=1e-6)

@@ -1,0 +1,219 @@
+"""The oracle of SANCUS against full-graph training, torch's autograd, and the definitions of its staleness rules."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.oracles import dense, sancus
+from tests.oracles.samples import assert_same_run, differs, random_blocks, random_graph, random_weights
+
+ALWAYS = [("epoch_fixed", 0), ("epoch_adaptive", 0), ("variation_gap", 0), ("variation_gap", -1)]
+
+
+@settings(max_examples=12)
+@given(
+    seed=st.integers(0, 10**6),
+    parts=st.integers(1, 4),
+    directed=st.booleans(),
+    rule=st.sampled_from(ALWAYS),
+    flags=st.sampled_from(["layer", "worker"]),
+    features=st.sampled_from(["refetch", "once"]),
+    normalisation=st.sampled_from(["symmetric", "row"]),
+)
+def test_sancus_that_broadcasts_every_epoch_is_full_graph_training(
+    seed, parts, directed, rule, flags, features, normalisation
+):
+    graph, weights = random_graph(seed, directed=directed), random_weights(seed, widths=[5, 4, 4, 3])
+    how = dict(epochs=5, lr=0.02, weight_decay=0.01, normalisation=normalisation)
+    stale = dict(staleness=rule[0], bound=rule[1], flags=flags, features=features)
+    run = sancus.train(graph, random_blocks(seed, graph.num_vertices, parts), weights, **stale, **how)
+    assert_same_run(run, dense.train(graph, weights, **how))
+    if rule != ("variation_gap", 0):  # there, a block equal to its copy stays at home
+        assert np.array(run.active)[:, 1:].all()
+
+
+def active_epochs(run: sancus.SancusHistory, layer: int, block: int) -> list[int]:
+    return [epoch for epoch, active in enumerate(run.active) if active[layer, block]]
+
+
+@pytest.mark.parametrize("flags", ["layer", "worker"])
+def test_schedules_of_the_epoch_rules(flags):
+    graph, weights = random_graph(12), random_weights(13)
+    assignment = random_blocks(14, graph.num_vertices, 4)
+    how = dict(flags=flags, epochs=8, lr=0.02)
+    fixed = sancus.train(graph, assignment, weights, staleness="epoch_fixed", bound=1, **how)
+    adaptive = sancus.train(graph, assignment, weights, staleness="epoch_adaptive", bound=2, **how)
+    for layer in range(2):
+        assert [active_epochs(fixed, layer, j) for j in range(4)] == [[0, 2, 4, 6]] * 4  # Figure 14a
+        assert [active_epochs(adaptive, layer, j) for j in range(4)] == [
+            [0, 3, 6], [0, 1, 4, 7], [0, 2, 5], [0, 3, 6],
+        ]  # fmt: skip
+    assert fixed.staleness.max() == 1 and adaptive.staleness.max() == 2
+    assert [list(v[1]) for v in adaptive.versions[:4]] == [[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 2, 0], [3, 1, 2, 3]]
+
+
+@settings(max_examples=10)
+@given(
+    seed=st.integers(0, 10**6),
+    staleness=st.sampled_from(["epoch_fixed", "epoch_adaptive"]),
+    bound=st.integers(0, 4),
+    parts=st.integers(2, 4),
+)
+def test_the_epoch_rules_bound_the_staleness_and_send_no_more_than_needed(seed, staleness, bound, parts):
+    graph, weights = random_graph(seed), random_weights(seed)
+    blocks = random_blocks(seed, graph.num_vertices, parts)
+    run = sancus.train(graph, blocks, weights, staleness=staleness, bound=bound, epochs=2 * bound + 3, lr=0.02)
+    assert run.staleness.max() == bound
+    sent = np.array(run.active)[1 + bound :].reshape(-1, 2 * parts)  # once the staggered start is over
+    assert (sent[: bound + 1].sum(axis=0) == 1).all()
+
+
+def replay_in_torch(graph, assignment, weights, run: sancus.SancusHistory, normalisation: str):
+    """Losses, gradients and inputs H by autograd, from the flags and the weights of `run`.
+
+    Z_i = Σ_j Â_ij U_j with U_j = H_j W in value for the own block and H̃_j W for a remote one, but H_j W in derivative:
+    this is the function whose derivative equations (4) and (5) with fresh H_i and fresh δ_j are.
+    """
+    operator = torch.tensor(dense.gcn_operator(dense.adjacency(graph), normalisation))
+    own = torch.tensor(assignment[:, None] == assignment[None, :]).double()
+    rows = torch.tensor(np.flatnonzero(graph.train))
+    labels = torch.tensor(graph.labels, dtype=torch.int64)
+    layers, epochs = dense.num_layers(weights), len(run.losses)
+    cache, losses, gradients, inputs = [None] * layers, [], [], []
+    for epoch in range(epochs):
+        start = weights if epoch == 0 else run.weights_after[epoch - 1]
+        w = {name: torch.tensor(value, requires_grad=True) for name, value in start.items()}
+        h = torch.tensor(graph.features, dtype=torch.float64)
+        inputs.append([])
+        for l in range(layers):
+            sent = torch.tensor(run.active[epoch][l][assignment])[:, None]
+            cache[l] = h.detach() if cache[l] is None else torch.where(sent, h.detach(), cache[l])
+            inputs[-1].append(h.detach().numpy())
+            u = h @ w[f"layers.{l}.weight"]
+            stale = u + (cache[l] @ w[f"layers.{l}.weight"] - u).detach()
+            z = (operator * own) @ u + (operator * (1 - own)) @ stale + w[f"layers.{l}.bias"]
+            h = torch.relu(z) if l + 1 < layers else z
+        loss = torch.nn.functional.cross_entropy(h[rows], labels[rows])
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append({name: value.grad.numpy() for name, value in w.items()})
+    return losses, gradients, inputs
+
+
+RULES = [("epoch_fixed", 2), ("epoch_adaptive", 2), ("variation_gap", 0.05)]
+
+
+@settings(max_examples=12)
+@given(
+    seed=st.integers(0, 10**6),
+    parts=st.integers(2, 4),
+    rule=st.sampled_from(RULES),
+    features=st.sampled_from(["refetch", "once"]),
+    normalisation=st.sampled_from(["symmetric", "row"]),
+)
+def test_stale_epochs_agree_with_autograd(seed, parts, rule, features, normalisation):
+    graph, weights = random_graph(seed), random_weights(seed, widths=[5, 4, 4, 3])
+    assignment = random_blocks(seed, graph.num_vertices, parts)
+    run = sancus.train(
+        graph, assignment, weights, staleness=rule[0], bound=rule[1], features=features,
+        normalisation=normalisation, epochs=6, lr=0.05,
+    )  # fmt: skip
+    losses, gradients, _ = replay_in_torch(graph, assignment, weights, run, normalisation)
+    np.testing.assert_allclose(run.losses, losses, rtol=1e-10)
+    for ours, theirs in zip(run.gradients, gradients):
+        for name in weights:
+            np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-8, atol=1e-12, err_msg=name)
+
+
+@settings(max_examples=12)
+@given(
+    seed=st.integers(0, 10**6),
+    norm=st.sampled_from(["relative", "fro", "max"]),
+    flags=st.sampled_from(["layer", "worker"]),
+    features=st.sampled_from(["refetch", "once"]),
+)
+def test_variation_gap_sends_exactly_the_blocks_that_moved(seed, norm, flags, features):
+    graph, weights = random_graph(seed), random_weights(seed, widths=[5, 4, 4, 3])
+    assignment, bound = random_blocks(seed, graph.num_vertices, 3), {"relative": 0.1, "fro": 0.5, "max": 0.2}[norm]
+    run = sancus.train(
+        graph, assignment, weights, staleness="variation_gap", bound=bound, norm=norm, flags=flags, features=features,
+        epochs=8, lr=0.05,
+    )  # fmt: skip
+    inputs = replay_in_torch(graph, assignment, weights, run, "symmetric")[2]
+    assert run.active[0].all()
+    for epoch in range(1, 8):
+        for j in range(3):
+            moved = []
+            for l in range(3):
+                now = inputs[epoch][l][assignment == j].ravel()
+                held = inputs[run.versions[epoch - 1][l][j]][l][assignment == j].ravel()
+                gap = np.abs(now - held).max() if norm == "max" else math.sqrt(((now - held) ** 2).sum())
+                moved.append(gap > bound * (math.sqrt((held**2).sum()) if norm == "relative" else 1.0))
+            expected = np.logical_or.accumulate(moved) if flags == "worker" else moved
+            assert list(run.active[epoch][:, j]) == list(expected)
+
+
+def test_variation_gap_both_sends_and_skips_and_grows_stale_without_bound():
+    graph, weights = random_graph(15), random_weights(16)
+    blocks = random_blocks(17, graph.num_vertices, 3)
+    how = dict(staleness="variation_gap", epochs=12, lr=0.05)
+    some = np.array(sancus.train(graph, blocks, weights, bound=0.1, **how).active)[1:, 1]
+    assert some.any() and not some.all()
+    never = sancus.train(graph, blocks, weights, bound=math.inf, **how)
+    assert not np.array(never.active)[1:].any() and never.staleness.max() == 11
+    assert differs(never, dense.train(graph, weights, epochs=12, lr=0.05))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_layer_0_is_static_so_once_and_refetch_train_alike(rule):
+    graph, weights = random_graph(18), random_weights(19)
+    blocks, how = random_blocks(20, graph.num_vertices, 3), dict(staleness=rule[0], bound=rule[1], epochs=7, lr=0.02)
+    refetch = sancus.train(graph, blocks, weights, features="refetch", **how)
+    once = sancus.train(graph, blocks, weights, features="once", **how)
+    assert_same_run(once, refetch)
+    assert not np.array(once.active)[1:, 0].any()
+    assert rule[0] == "variation_gap" or np.array(refetch.active)[1:, 0].any()
+
+
+def test_a_schedule_given_as_a_function_is_followed():
+    graph, weights = random_graph(21), random_weights(22)
+    blocks, how = random_blocks(23, graph.num_vertices, 3), dict(epochs=7, lr=0.02)
+    every_other = sancus.train(graph, blocks, weights, staleness=lambda epoch, layer, block: epoch % 2 == 0, **how)
+    assert_same_run(every_other, sancus.train(graph, blocks, weights, staleness="epoch_fixed", bound=1, **how))
+
+
+def test_clipping_by_hand_in_one_layer():
+    graph, weights = random_graph(24), random_weights(25, widths=[5, 3])
+    blocks = random_blocks(26, graph.num_vertices, 4)
+    operator, x = dense.gcn_operator(dense.adjacency(graph), "symmetric"), graph.features.astype(np.float64)
+    logits = operator @ x @ weights["layers.0.weight"] + weights["layers.0.bias"]
+    delta = dense.loss_and_delta(logits, graph.labels, graph.train, 6)[1]
+    norms = [np.linalg.norm(delta[blocks == j]) for j in range(4)]
+    th = 0.5 * (min(norms) + max(norms)) / 2  # th √4 lies between the smallest and the largest norm
+    for j in range(4):
+        delta[blocks == j] *= min(1.0, 2 * th / norms[j]) if norms[j] else 1.0
+    how = dict(staleness="epoch_fixed", bound=0, epochs=1, lr=0.02)
+    for features in ("refetch", "once"):
+        for clip in (dict(clip=th), dict(clip=4 * th, clip_scale="inverse")):
+            got = sancus.train(graph, blocks, weights, features=features, **clip, **how).gradients[0]
+            np.testing.assert_allclose(got["layers.0.weight"], (operator @ x).T @ delta, atol=1e-12)
+            np.testing.assert_allclose(got["layers.0.bias"], delta.sum(axis=0), atol=1e-12)
+
+
+def test_clipping_reaches_the_hidden_layers_and_a_high_threshold_changes_nothing():
+    graph, weights = random_graph(27), random_weights(28)
+    blocks = random_blocks(29, graph.num_vertices, 3)
+    how = dict(staleness="epoch_fixed", bound=1, epochs=4, lr=0.02)
+    free = sancus.train(graph, blocks, weights, **how)
+    assert_same_run(free, sancus.train(graph, blocks, weights, clip=1e6, **how), rtol=0)
+    tight = sancus.train(graph, blocks, weights, clip=1e-3, **how)
+    assert differs(tight, free)
+    for gradients in tight.gradients:
+        for l in range(2):  # |column sums of δ| <= √n Σ_i ‖δ_i‖
+            assert np.linalg.norm(gradients[f"layers.{l}.bias"]) <= math.sqrt(14) * 3 * 1e-3 * math.sqrt(3)
