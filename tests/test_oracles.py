@@ -1,4 +1,4 @@
-"""The oracles of full-graph training, the controls and the byte counts: against finite differences, torch, and by hand."""
+"""The oracles of full-graph training, the controls and the bytes: against finite differences, torch, and by hand."""
 
 from __future__ import annotations
 
