@@ -81,7 +81,8 @@ def validate(graph: Graph) -> Graph:
             raise InputError(f"{name}: {field} has {len(getattr(graph, field))} rows for {n} vertices; give one a vertex")
     if graph.features.ndim != 2 or graph.features.shape[1] < 1:
         raise InputError(f"{name}: features has shape {graph.features.shape}; give [vertices, dimension]")
-    for field, dtype in (("features", np.float32), ("train", np.bool_), ("val", np.bool_), ("test", np.bool_)):
+    label_type = np.uint8 if graph.multilabel else np.int32
+    for field, dtype in (("features", np.float32), ("labels", label_type), ("train", np.bool_), ("val", np.bool_), ("test", np.bool_)):
         if getattr(graph, field).dtype != dtype:
             raise InputError(f"{name}: {field} holds {getattr(graph, field).dtype}; convert it to {np.dtype(dtype)}")
     # A blockwise look keeps the temporary small on graphs whose features fill half the memory.

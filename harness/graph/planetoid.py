@@ -19,14 +19,14 @@ from harness.check import InputError
 from harness.graph.csr import dense_rows, from_edges
 from harness.graph.raw import Raw, mask_of, reading
 
-PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
 NUM_VALIDATION = 500  # the vertices after the training ones
 
 
 def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
-    """The eight files in the order of PARTS.
+    """The files in the order of PARTS; the eighth, `x`, repeats the first rows of `allx`.
 
-    Vertices 0.. are the rows of `allx`, the first of them (`x`) train, the next 500 validate. Row i of `tx` is vertex
+    Vertices 0.. are the rows of `allx`; the first of them, as many as `y` has, train, the next 500 validate. Row i of `tx` is vertex
     test.index[i], which tests. Ids that no file describes (15 of CiteSeer's) get zero features, no label and no split.
     """
     path = dict(zip(PARTS, paths, strict=True))
@@ -39,10 +39,10 @@ def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
     with reading(path["test.index"]):
         if len(test) != len(features["tx"]) or len(np.unique(test)) != len(test) or test.min(initial=known) < known:
             raise InputError(f"{len(test)} ids do not name the {len(features['tx'])} rows of tx, all after the {known} of allx: fetch the file again")
-        test_mask = mask_of(test, num_vertices, "test.index")
         # Every id costs a dense row, so a wild one would ask for all memory.
         if num_vertices > 2 * (known + len(test)):
             raise InputError(f"id {num_vertices - 1} is far beyond the {known + len(test)} described vertices: fetch the file again")
+        test_mask = mask_of(test, num_vertices, "test.index")
     with reading(path["ally"]):
         if len(labels["ally"]) != known or num_train > known or len(labels["ty"]) != len(test):
             raise InputError(f"{len(labels['ally'])} and {len(labels['ty'])} labels for {known} and {len(test)} vertices: fetch the files again")

@@ -55,8 +55,7 @@ def reading(path: Path) -> Iterator[None]:
 
 def arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
     """The named arrays of an npz; those `optional` only where they are there."""
-    with reading(path), np.load(path, allow_pickle=False) as archive:
-        _archive(archive)
+    with _archive(path) as archive:
         for key in required:
             if key not in archive.files:
                 raise InputError(f'array "{key}" is missing (there are: {", ".join(archive.files) or "none"}); fetch the file again')
@@ -65,8 +64,7 @@ def arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()
 
 def array_names(path: Path) -> list[str]:
     """The names of an npz's arrays; nothing else of it is read."""
-    with reading(path), np.load(path, allow_pickle=False) as archive:
-        _archive(archive)
+    with _archive(path) as archive:
         return list(archive.files)
 
 
@@ -150,6 +148,16 @@ def mask_of(ids: np.ndarray, num_vertices: int, where: str) -> np.ndarray:
     return mask
 
 
+@contextlib.contextmanager
+def _archive(path: Path) -> Iterator[Any]:
+    with reading(path):
+        opened = np.load(path, allow_pickle=False)
+        if isinstance(opened, np.ndarray):
+            raise InputError("this is a single array where an npz archive is wanted: replace it by one")
+        with opened:
+            yield opened
+
+
 def _member(archive: Any, key: str) -> np.ndarray:
     try:
         return archive[key]
@@ -157,8 +165,3 @@ def _member(archive: Any, key: str) -> np.ndarray:
         if "allow_pickle" in str(error):
             raise InputError(f'array "{key}" holds Python objects, which are never loaded: store it as numbers') from None
         raise
-
-
-def _archive(archive: Any) -> None:
-    if not hasattr(archive, "files"):
-        raise InputError("this is a single array where an npz archive is wanted: fetch the file again")

@@ -107,9 +107,9 @@ def find(name: str, data_dir: Path) -> tuple[Path, ...]:
         reason = f"downloading it failed: {' '.join(str(error).split())[:120] or type(error).__name__}"
     if found := _complete(source, data_dir):
         return found
-    folder, missing = _first_missing(source, data_dir)
+    missing = _first_missing(source, data_dir)
     twin = f", or take the synthetic twin with dataset=twin/{name}" if source.twin else ""
-    raise InputError(f'{name}: file "{missing}" is not in data_dir="{data_dir}" ({reason}); put it at "{data_dir / folder / missing}"{twin}')
+    raise InputError(f'{name}: file "{missing}" is missing from data_dir="{data_dir}" ({reason}); put it there{twin}')
 
 
 def read(name: str, paths: tuple[Path, ...], symmetrise: bool) -> Raw:
@@ -149,17 +149,18 @@ def _file(folder: Path, name: str) -> Path | None:
     return None
 
 
-def _first_missing(source: Source, data_dir: Path) -> tuple[str, str]:
-    """(folder under data_dir, file in it): in a folder that holds some of the files, else in the usual one."""
+def _first_missing(source: Source, data_dir: Path) -> str:
+    """Relative to data_dir; in a folder that holds some of the files, else in the usual one."""
     for folder in _existing(source, data_dir):
         there = [_file(folder, file) is not None for file in source.files]
         if any(there):
-            return str(folder.relative_to(data_dir)), source.files[there.index(False)]
-    return source.folders[0], source.files[0]
+            return f"{folder.relative_to(data_dir)}/{source.files[there.index(False)]}"
+    return f"{source.folders[0]}/{source.files[0]}"
 
 
 def _download(source: Source, data_dir: Path) -> None:
     """Let the library fetch the raw files into a folder of its own, then move them into place, each at once and whole."""
+    created = not data_dir.exists()
     data_dir.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=".download-", dir=data_dir))
     try:
@@ -170,6 +171,9 @@ def _download(source: Source, data_dir: Path) -> None:
             os.replace(file, target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        if created:
+            with contextlib.suppress(OSError):  # no longer empty: the download came through
+                data_dir.rmdir()
 
 
 def _fetch_torch_geometric(source: Source, root: Path) -> Path:

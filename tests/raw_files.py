@@ -1,0 +1,164 @@
+"""Writers of small raw files in the formats of the real data sets, and the graph they hold."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+import yaml
+
+from harness.check import typed
+from harness.graph import real
+from harness.graph.config import DatasetConfig
+from tests.conftest import ROOT
+
+
+@dataclass
+class Small:
+    """What a small data set holds: directed edges (one direction each), and all that belongs to the vertices."""
+
+    src: np.ndarray  # [E]
+    dst: np.ndarray  # [E]
+    features: np.ndarray  # [V, F] float32 of 0 and 1
+    labels: np.ndarray  # [V] int64
+    kinds: np.ndarray  # [V] 1 train, 2 validation, 3 test
+
+    @property
+    def num_vertices(self) -> int:
+        return len(self.labels)
+
+    def adjacency(self, symmetrise: bool = True) -> np.ndarray:
+        """[V, V] bool, entry (v, u) for the edge u -> v."""
+        dense = np.zeros((self.num_vertices, self.num_vertices), bool)
+        dense[self.dst, self.src] = True
+        return dense | dense.T if symmetrise else dense
+
+
+def small(num_vertices: int = 40, num_edges: int = 120, num_features: int = 6, num_classes: int = 3, seed: int = 0) -> Small:
+    rng = np.random.default_rng(seed)
+    src, dst = rng.integers(0, num_vertices, (2, num_edges))
+    src, dst = src[src != dst], dst[src != dst]
+    labels = rng.permutation(np.arange(num_vertices) % num_classes)
+    kinds = rng.permutation(1 + np.arange(num_vertices) % 3)
+    return Small(src, dst, (rng.random((num_vertices, num_features)) < 0.5).astype(np.float32), labels, kinds)
+
+
+def _raw(folder: Path) -> Path:
+    (folder / "raw").mkdir(parents=True, exist_ok=True)
+    return folder / "raw"
+
+
+def write_reddit(folder: Path, what: Small) -> None:
+    raw = _raw(folder)
+    np.savez(raw / "reddit_data.npz", feature=what.features, label=what.labels, node_types=what.kinds, node_ids=np.arange(what.num_vertices))
+    ends = (np.concatenate([what.src, what.dst]), np.concatenate([what.dst, what.src]))
+    sp.save_npz(raw / "reddit_graph.npz", sp.coo_matrix((np.ones(len(ends[0])), ends), (what.num_vertices,) * 2))
+
+
+def write_saint(folder: Path, what: Small, multilabel: np.ndarray | None = None) -> None:
+    """`multilabel` [V, C] replaces the single labels."""
+    raw = _raw(folder)
+    matrix = sp.csr_matrix((np.ones(2 * len(what.src), bool), (np.r_[what.src, what.dst], np.r_[what.dst, what.src])), (what.num_vertices,) * 2)
+    np.savez(raw / "adj_full.npz", data=matrix.data, indices=matrix.indices, indptr=matrix.indptr, shape=matrix.shape)
+    np.save(raw / "feats.npy", what.features.astype(np.float64))
+    classes = what.labels if multilabel is None else multilabel
+    (raw / "class_map.json").write_text(json.dumps({str(v): classes[v].tolist() for v in reversed(range(what.num_vertices))}))
+    roles = {name: np.flatnonzero(what.kinds == kind).tolist() for name, kind in (("tr", 1), ("va", 2), ("te", 3))}
+    (raw / "role.json").write_text(json.dumps(roles))
+
+
+def write_attributed(folder: Path, file: str, what: Small) -> None:
+    """Coauthor, Amazon and CitationFull; features as counts, an object array as theirs beside."""
+    matrix = sp.csr_matrix((np.ones(len(what.src)), (what.src, what.dst)), (what.num_vertices,) * 2)
+    counts = sp.csr_matrix(what.features * 3)
+    np.savez(
+        _raw(folder) / file, adj_data=matrix.data, adj_indices=matrix.indices, adj_indptr=matrix.indptr, adj_shape=matrix.shape,
+        attr_data=counts.data, attr_indices=counts.indices, attr_indptr=counts.indptr, attr_shape=counts.shape,
+        labels=what.labels, class_names=np.array(["a", None], dtype=object),
+    )  # fmt: skip
+
+
+def write_heterophilous(folder: Path, what: Small, num_masks: int = 2) -> None:
+    """Mask k is the split with its parts rotated k times."""
+    masks = {f"{name}_masks": np.stack([(what.kinds + k) % 3 == kind % 3 for k in range(num_masks)])
+             for name, kind in (("train", 1), ("val", 2), ("test", 3))}
+    np.savez(_raw(folder) / "tolokers.npz", node_features=what.features, node_labels=what.labels, edges=np.stack([what.src, what.dst], 1), **masks)
+
+
+def write_planetoid(folder: Path, name: str, what: Small, missing: tuple[int, ...] = ()) -> np.ndarray:
+    """The last 10 vertices test, in shuffled order, but for `missing` ones, which no file describes; 12 train. Returns the test ids."""
+    raw, known = _raw(folder), what.num_vertices - 10
+    one_hot = np.eye(what.labels.max() + 1, dtype=np.int32)[what.labels]
+    test = np.random.default_rng(0).permutation([v for v in range(known, what.num_vertices) if v not in missing])
+    graph = {v: what.dst[what.src == v].tolist() + what.src[what.dst == v].tolist() for v in range(what.num_vertices)}
+    parts = {"x": sp.csr_matrix(what.features[:12]), "tx": sp.csr_matrix(what.features[test]), "allx": sp.csr_matrix(what.features[:known]),
+             "y": one_hot[:12], "ty": one_hot[test], "ally": one_hot[:known], "graph": graph}
+    for part, content in parts.items():
+        (raw / f"ind.{name}.{part}").write_bytes(pickle.dumps(content, protocol=2))
+    (raw / f"ind.{name}.test.index").write_text("\n".join(map(str, test)) + "\n")
+    return test
+
+
+def _write_splits(folder: Path, kind: str, what: Small) -> None:
+    (folder / "split" / kind).mkdir(parents=True, exist_ok=True)
+    for part, number in (("train", 1), ("valid", 2), ("test", 3)):
+        write_table(folder / "split" / kind / f"{part}.csv.gz", np.flatnonzero(what.kinds == number)[:, None])
+
+
+def write_table(path: Path, values: np.ndarray) -> None:
+    with gzip.open(path, "wt") as file:
+        np.savetxt(file, values, fmt="%d" if values.dtype.kind in "iu" else "%.6f", delimiter=",")
+
+
+def write_ogb_tables(folder: Path, kind: str, what: Small) -> None:
+    raw = _raw(folder)
+    write_table(raw / "edge.csv.gz", np.stack([what.src, what.dst], 1))
+    write_table(raw / "node-feat.csv.gz", what.features)
+    write_table(raw / "node-label.csv.gz", what.labels[:, None])
+    _write_splits(folder, kind, what)
+
+
+def write_ogb_binary(folder: Path, what: Small, unlabelled: int = 0) -> None:
+    """`unlabelled` adds as many vertices without label, edge or split."""
+    raw = _raw(folder)
+    features = np.concatenate([what.features, np.zeros((unlabelled, what.features.shape[1]), np.float32)])
+    labels = np.concatenate([what.labels, np.full(unlabelled, np.nan)]).astype(np.float32)[:, None]
+    np.savez(raw / "data.npz", edge_index=np.stack([what.src, what.dst]), node_feat=features, num_nodes_list=[len(features)], num_edges_list=[len(what.src)])
+    np.savez(raw / "node-label.npz", node_label=labels)
+    _write_splits(folder, "time", what)
+
+
+def block(name: str, **changes) -> DatasetConfig:
+    """The dataset block of conf/dataset/NAME.yaml."""
+    return typed(DatasetConfig, {**yaml.safe_load((ROOT / f"conf/dataset/{name}.yaml").read_text()), **changes}, "dataset")
+
+
+def write(name: str, data_dir: Path, what: Small) -> Path:
+    """Write the small raw files of data set `name`; returns their folder."""
+    folder = data_dir / real.DATASETS[name].folders[0]
+    file = Path(real.DATASETS[name].files[0]).name
+    match name:
+        case "reddit":
+            write_reddit(folder, what)
+        case "reddit2" | "flickr":
+            write_saint(folder, what)
+        case "yelp" | "amazon-products":
+            write_saint(folder, what, np.eye(4, dtype=int)[what.labels])
+        case "cora" | "citeseer" | "pubmed":
+            write_planetoid(folder, name, what)
+        case "tolokers":
+            write_heterophilous(folder, what)
+        case "ogbn-arxiv":
+            write_ogb_tables(folder, "time", what)
+        case "ogbn-products":
+            write_ogb_tables(folder, "sales_ranking", what)
+        case "ogbn-papers100m":
+            write_ogb_binary(folder, what, unlabelled=3)
+        case _:
+            write_attributed(folder, file, what)
+    return folder

@@ -1,0 +1,91 @@
+"""Building the CSR of in-edges, held against scipy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.graph import csr
+
+
+@st.composite
+def edge_lists(draw):
+    n = draw(st.integers(1, 12))
+    pairs = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=60))
+    return n, np.array(pairs, dtype=draw(st.sampled_from([np.int32, np.int64, np.uint16]))).reshape(-1, 2)
+
+
+def expected(n: int, pairs: np.ndarray, symmetrise: bool, self_loops: bool) -> sp.csr_matrix:
+    """[V, V], row v the in-neighbours of v."""
+    matrix = sp.csr_matrix((np.ones(len(pairs)), (pairs[:, 1], pairs[:, 0])), (n, n))
+    matrix = matrix + matrix.T if symmetrise else matrix
+    if not self_loops:
+        matrix = matrix.tolil()
+        matrix.setdiag(0)
+    matrix = matrix.tocsr()
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    return matrix
+
+
+def assert_same(edges: csr.InEdges, want: sp.csr_matrix) -> None:
+    np.testing.assert_array_equal(edges.indptr, want.indptr)
+    np.testing.assert_array_equal(edges.indices, want.indices)
+    assert edges.indptr.dtype == edges.indices.dtype == np.int32
+    assert edges.symmetric == ((want != 0).toarray() == (want.T != 0).toarray()).all()
+
+
+@given(edge_lists(), st.booleans(), st.booleans())
+def test_edges_become_the_sorted_in_edge_csr_without_repeats(edges, symmetrise, self_loops):
+    n, pairs = edges
+    assert_same(csr.from_edges(pairs[:, 0], pairs[:, 1], n, symmetrise=symmetrise, self_loops=self_loops), expected(n, pairs, symmetrise, self_loops))
+
+
+@given(edge_lists(), st.booleans(), st.booleans())
+def test_a_stored_matrix_gives_the_same_csr_as_its_edges(edges, symmetrise, self_loops):
+    n, pairs = edges
+    order = np.argsort(pairs[:, 0], kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=n))])
+    stored = csr.from_csr(indptr, pairs[order, 1], symmetrise=symmetrise, self_loops=self_loops)
+    assert_same(stored, expected(n, pairs, symmetrise, self_loops))
+
+
+@given(edge_lists())
+def test_sparse_rows_become_dense_as_in_scipy(entries):
+    n, pairs = entries
+    values = np.arange(len(pairs), dtype=np.float64)
+    order = np.argsort(pairs[:, 0], kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=n))])
+    dense = csr.dense_rows(indptr, pairs[order, 1], values[order], n, "attr")
+    np.testing.assert_array_equal(dense, sp.csr_matrix((values[order], pairs[order, 1], indptr), (n, n)).toarray())
+    assert dense.dtype == np.float32
+
+
+def test_rows_out_of_order_are_seen():
+    assert csr.rows_ascend(np.array([0, 2, 3]), np.array([0, 1, 0]))
+    assert not csr.rows_ascend(np.array([0, 2, 3]), np.array([1, 0, 0]))
+    assert not csr.rows_ascend(np.array([0, 2, 3]), np.array([1, 1, 0]))
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: csr.from_edges(np.array([0, 3]), np.array([1, 1]), 3, symmetrise=True), "endpoint 3 is not a vertex; vertices are 0 to 2"),
+        (lambda: csr.from_edges(np.array([0, 1]), np.array([1, -1]), 3, symmetrise=True), "endpoint -1 is not a vertex"),
+        (lambda: csr.from_edges(np.array([0.0]), np.array([1.0]), 3, symmetrise=True), "float64 are not vertex numbers"),
+        (lambda: csr.from_edges(np.array([0]), np.array([1, 2]), 3, symmetrise=True), "give two lists of the same length"),
+        (lambda: csr.from_csr(np.array([0, 2, 1, 2]), np.array([0, 1]), symmetrise=True), "must rise from 0 to 2"),
+        (lambda: csr.from_csr(np.array([0, 1, 3]), np.array([0, 1]), symmetrise=True), "must rise from 0 to 2"),
+        (lambda: csr.from_csr(np.array([0, 2]), np.array([0, 7]), symmetrise=True), "endpoint 7 is not a vertex"),
+        (lambda: csr.dense_rows(np.array([0, 1]), np.array([4]), np.ones(1), 4, "attr"), "column 4 is out of range"),
+        (lambda: csr.dense_rows(np.array([0, 2]), np.array([1]), np.ones(1), 4, "attr"), "must rise from 0 to 1"),
+        (lambda: csr.dense_rows(np.array([0, 1]), np.array([1]), np.ones(2), 4, "attr"), "one integer index a number"),
+    ],
+)
+def test_parts_that_are_no_graph_are_refused(call, says):
+    with pytest.raises(InputError, match=says):
+        call()

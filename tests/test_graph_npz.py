@@ -1,0 +1,232 @@
+"""Bring your own graph: the documented npz, every way to get it wrong; normalisation and the fingerprint of a graph."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.graph.config import DatasetConfig
+from harness.graph.sources import fingerprint, load
+from tests.raw_files import Small, small, write_attributed, write_heterophilous
+
+NOWHERE = Path("nowhere")
+
+
+def npz(path: Path, **changes) -> DatasetConfig:
+    return DatasetConfig(name="mine", source="npz", path=str(path), **changes)
+
+
+def parts_of(what: Small) -> dict[str, np.ndarray]:
+    return {"edges": np.stack([what.src, what.dst], 1), "features": what.features, "labels": what.labels}
+
+
+def dense(graph) -> np.ndarray:
+    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    return sp.coo_matrix((np.ones(graph.num_edges), (rows, graph.indices)), (graph.num_vertices,) * 2).toarray() != 0
+
+
+@given(
+    seed=st.integers(0, 99), shape=st.sampled_from(["rows", "columns", "csr"]), sparse=st.booleans(), directed=st.booleans(),
+    split=st.sampled_from([None, "mask", "masks", "list"]), multilabel=st.booleans(), symmetrise=st.sampled_from([None, True, False]),
+)  # fmt: skip
+def test_what_is_stored_is_what_is_loaded(tmp_path, seed, shape, sparse, directed, split, multilabel, symmetrise):
+    what = small(seed=seed)
+    stored = parts_of(what)
+    if shape == "columns":
+        stored["edges"] = stored["edges"].T
+    elif shape == "csr":
+        del stored["edges"]
+        matrix = sp.csr_matrix((np.ones(len(what.src)), (what.src, what.dst)), (what.num_vertices,) * 2)
+        stored |= {"indptr": matrix.indptr, "indices": matrix.indices}
+    if sparse:
+        attr = sp.csr_matrix(stored.pop("features"))
+        stored |= {"attr_data": attr.data, "attr_indices": attr.indices, "attr_indptr": attr.indptr, "attr_shape": attr.shape}
+    if multilabel:
+        stored["labels"] = np.eye(3, dtype=bool)[what.labels]
+    if directed:
+        stored["directed"] = True
+    masks = {key: what.kinds == kind for kind, key in enumerate(("train", "val", "test"), start=1)}
+    if split:
+        make = {"mask": lambda m: m, "masks": lambda m: np.stack([~m, m]), "list": np.flatnonzero}[split]
+        stored |= {key: make(mask) for key, mask in masks.items()}
+    np.savez(tmp_path / "g.npz", **stored)
+    graph = load(npz(tmp_path / "g.npz", symmetrise=symmetrise, mask=int(split == "masks")), NOWHERE, seed=1)
+    both = symmetrise if symmetrise is not None else not directed
+    np.testing.assert_array_equal(dense(graph), what.adjacency(both))
+    np.testing.assert_array_equal(graph.features, what.features)
+    np.testing.assert_array_equal(graph.labels, np.eye(3)[what.labels] if multilabel else what.labels)
+    assert graph.name == "mine" and graph.num_classes == 3 and graph.multilabel == multilabel
+    if split:
+        assert all(np.array_equal(getattr(graph, key), mask) for key, mask in masks.items())
+    else:
+        assert graph.train.sum() == 24
+
+
+V = 40
+ONES = np.ones(V, bool)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"edges": None}, "the edges are missing: give edges, or indptr and indices"),
+        ({"edges": None, "edge": np.zeros((1, 2), int)}, '"edge" is not a key; did you mean "edges"'),
+        ({"indptr": np.zeros(V + 1, int), "indices": np.zeros(0, int)}, "the edges are there twice"),
+        ({"features": None}, "the features are missing"),
+        ({"features": None, "attr_data": np.ones(1)}, "the features are missing"),
+        ({"labels": None}, "labels is missing"),
+        ({"train": ONES}, "only train of train, val and test is given"),
+        ({"edges": np.zeros((3, 3), int)}, r"edges has shape \(3, 3\)"),
+        ({"edges": np.zeros((3, 2))}, "float64 are not vertex numbers"),
+        ({"edges": np.array([[0, V]])}, "endpoint 40 is not a vertex"),
+        ({"edges": np.array([[0, -1]])}, "endpoint -1 is not a vertex"),
+        ({"edges": None, "indptr": np.zeros(V, int), "indices": np.zeros(0, int)}, "indptr has 40 entries for 40 rows"),
+        ({"edges": None, "indptr": np.zeros(V + 1, int), "indices": np.zeros(1, int)}, "indptr must rise from 0 to 1"),
+        ({"edges": None, "indptr": np.zeros(V + 1), "indices": np.zeros(0, int)}, "indptr has type float64"),
+        ({"edges": None, "indptr": np.zeros(V + 1, int), "indices": np.zeros((0, 2), int)}, "indices has shape"),
+        ({"features": np.ones(V)}, r"features of type float64 and shape \(40,\)"),
+        ({"features": np.full((V, 2), "a")}, "features of type <U1"),
+        ({"features": np.full((V, 2), None)}, 'array "features" holds Python objects'),
+        ({"features": np.full((V, 2), np.inf)}, "mine: features of vertex 0 hold NaN or infinity"),
+        ({"labels": np.zeros(V - 1, int)}, "mine: labels has 39 rows for 40 vertices"),
+        ({"labels": np.full(V, 0.5)}, "label 0.5 is not a whole number"),
+        ({"labels": np.full(V, 2**40)}, "out of range; number the classes from 0"),
+        ({"labels": np.r_[-2, np.arange(V - 1) % 2]}, "label -2 is out of range"),
+        ({"labels": np.full((V, 3), 2)}, "give whole numbers 0 and 1"),
+        ({"labels": np.zeros(V, int)}, "num_classes=1; classification needs 2 or more"),
+        ({"num_classes": 2}, "label 2 is out of range; classes are 0 to 1"),
+        ({"num_classes": 2.5}, "num_classes=2.5 cannot be used"),
+        ({"num_classes": [3, 3]}, r"num_classes=\[3, 3\] cannot be used"),
+        ({"directed": 2}, "directed=2 cannot be used: give one bool"),
+        ({"directed": "yes"}, "directed=yes cannot be used"),
+        ({"train": ONES, "val": ONES, "test": ONES}, "vertex 0 is in two of train, val and test"),
+        ({"train": ONES[1:], "val": ONES, "test": ONES}, r"train has shape \(39,\) for 40 vertices"),
+        ({"train": np.array([V]), "val": ~ONES, "test": ~ONES}, "train: 40 is not a vertex"),
+        ({"train": np.arange(V) % 2, "val": ~ONES, "test": ~ONES}, "train lists a vertex twice"),
+        ({"train": np.ones(3), "val": ~ONES, "test": ~ONES}, "train of type float64"),
+        ({"train": ONES[None].repeat(2, 0), "val": ~ONES, "test": ~ONES}, "train, val and test hold 2, 1, 1 splits"),
+        ({"train": ~ONES, "val": ~ONES, "test": ONES}, "no vertex is in train"),
+    ],
+)  # fmt: skip
+def test_a_malformed_graph_gets_its_sentence(changes, says, tmp_path):
+    stored = {key: value for key, value in {**parts_of(small()), **changes}.items() if value is not None}
+    np.savez(tmp_path / "g.npz", **stored)
+    with pytest.raises(InputError, match=says) as error, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        load(npz(tmp_path / "g.npz"), NOWHERE, seed=1)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("attr", "says"),
+    [
+        ({"attr_shape": [V, 6, 1]}, "no matrix shape"),
+        ({"attr_shape": [V + 1, 6]}, "attr_indptr has 41 entries for 41 rows"),
+        ({"attr_shape": [V, 1]}, "column [0-9] is out of range; columns are 0 to 0"),
+        ({"attr_data": np.ones(3)}, "give one integer index a number"),
+        ({"attr_indptr": np.arange(V + 1)}, "must rise from 0 to"),
+    ],
+)
+def test_malformed_sparse_features_get_their_sentence(attr, says, tmp_path):
+    stored = parts_of(small())
+    matrix = sp.csr_matrix(stored.pop("features"))
+    sparse = {"attr_data": matrix.data, "attr_indices": matrix.indices, "attr_indptr": matrix.indptr, "attr_shape": matrix.shape}
+    np.savez(tmp_path / "g.npz", **stored, **{**sparse, **attr})
+    with pytest.raises(InputError, match=says):
+        load(npz(tmp_path / "g.npz"), NOWHERE, seed=1)
+
+
+def test_files_that_are_no_npz_are_named(tmp_path):
+    with pytest.raises(InputError, match='dataset.path=".*none.npz" is not a file'):
+        load(npz(tmp_path / "none.npz"), NOWHERE, seed=1)
+    (tmp_path / "text.npz").write_text("hello")
+    np.save(tmp_path / "single.npy", np.ones(3))
+    np.savez(tmp_path / "whole.npz", **parts_of(small()))
+    (tmp_path / "half.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:-400])
+    for name, says in (("text.npz", "cannot be read"), ("single.npy", "single array where an npz archive"), ("half.npz", "truncated")):
+        with pytest.raises(InputError, match=f"{name}.*{says}"):
+            load(npz(tmp_path / name), NOWHERE, seed=1)
+
+
+def test_an_unknown_array_is_ignored_aloud(tmp_path):
+    np.savez(tmp_path / "g.npz", **parts_of(small()), trian=ONES)
+    with pytest.warns(UserWarning, match='"trian" of the npz is ignored; did you mean "train"'):
+        load(npz(tmp_path / "g.npz"), NOWHERE, seed=1)
+
+
+def test_a_key_that_the_source_does_not_read_is_ignored_aloud(tmp_path):
+    np.savez(tmp_path / "g.npz", **parts_of(small()))
+    with pytest.warns(UserWarning, match="dataset.scale=0.5 is ignored"):
+        load(npz(tmp_path / "g.npz", scale=0.5), NOWHERE, seed=1)
+
+
+def test_mask_without_own_splits_is_refused(tmp_path):
+    np.savez(tmp_path / "g.npz", **parts_of(small()))
+    with pytest.raises(InputError, match="dataset.mask=1 chooses among own splits, but mine has none"):
+        load(npz(tmp_path / "g.npz", mask=1), NOWHERE, seed=1)
+
+
+def test_normalised_rows_sum_to_one_and_empty_rows_stay(tmp_path):
+    stored = parts_of(small())
+    stored["features"] = stored["features"] * 3
+    stored["features"][5] = 0
+    np.savez(tmp_path / "g.npz", **stored)
+    plain = load(npz(tmp_path / "g.npz"), NOWHERE, seed=1)
+    sums = plain.features.sum(axis=1, keepdims=True)
+    normal = load(npz(tmp_path / "g.npz", normalise_features=True), NOWHERE, seed=1)
+    np.testing.assert_allclose(normal.features, plain.features / np.where(sums == 0, 1, sums), rtol=1e-6)
+    stored["features"][7, 2] = -4
+    np.savez(tmp_path / "g.npz", **stored)
+    with pytest.raises(InputError, match="dataset.normalise_features=true .* mine has -4.0 at vertex 7"):
+        load(npz(tmp_path / "g.npz", normalise_features=True), NOWHERE, seed=1)
+
+
+# -- the fingerprint --------------------------------------------------------------------------------------------------
+
+
+def test_the_fingerprint_changes_with_whatever_changes_the_graph(tmp_path):
+    path = tmp_path / "g.npz"
+    np.savez(path, **parts_of(small()))
+    base = fingerprint(npz(path), NOWHERE, 1)
+    other_keys = [npz(path, split="random"), npz(path, symmetrise=True), npz(path, normalise_features=True), DatasetConfig("yours", source="npz", path=str(path))]
+    assert all(fingerprint(config, NOWHERE, 1) != base for config in other_keys)
+    assert fingerprint(npz(path), NOWHERE, 2) != base, "the split is drawn by seed"
+    np.savez(path, **parts_of(small(seed=1)))
+    assert fingerprint(npz(path), NOWHERE, 1) != base
+
+
+def test_the_fingerprint_ignores_the_seed_of_an_own_split_and_where_files_lie(tmp_path):
+    for place in ("a", "b"):
+        write_heterophilous(tmp_path / place / "tolokers", small())
+        write_attributed(tmp_path / place / "CS", "ms_academic_cs.npz", small())
+    own, drawn = DatasetConfig("tolokers"), DatasetConfig("coauthor-cs")
+    assert fingerprint(own, tmp_path / "a", 1) == fingerprint(own, tmp_path / "b", 2)
+    assert fingerprint(DatasetConfig("tolokers", mask=1), tmp_path / "a", 1) != fingerprint(own, tmp_path / "a", 1)
+    assert fingerprint(drawn, tmp_path / "a", 1) != fingerprint(drawn, tmp_path / "a", 2)
+    os.utime(tmp_path / "a/CS/raw/ms_academic_cs.npz", (0, 0))
+    assert fingerprint(drawn, tmp_path / "a", 1) == fingerprint(drawn, tmp_path / "b", 1)
+    assert str(tmp_path) not in str(fingerprint(drawn, tmp_path / "a", 1))
+
+
+def test_the_fingerprint_of_a_twin_knows_its_scale_and_seed_only():
+    def of(seed: int = 1, **keys) -> dict:
+        return fingerprint(DatasetConfig("reddit", source="twin", **keys), NOWHERE, seed)
+
+    assert of(1) == of(2)
+    assert len({str(of()), str(of(scale=0.5)), str(of(generator_seed=1)), str(of(split="low_label")), str(of(2, split="low_label"))}) == 5
+
+
+def test_a_twin_is_split_by_the_runs_seed_where_asked():
+    own = DatasetConfig("corafull", source="twin", scale=0.04)
+    first, again = load(own, NOWHERE, 1), load(own, NOWHERE, 2)
+    assert np.array_equal(first.train, again.train) and first.name == "twin/corafull"
+    drawn = [load(DatasetConfig("corafull", source="twin", scale=0.04, split="random"), NOWHERE, seed) for seed in (1, 2)]
+    assert (drawn[0].train != drawn[1].train).any()

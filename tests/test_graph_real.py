@@ -1,0 +1,197 @@
+"""Real data sets: the eight real ones against their published figures, every format on small files, downloads."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.check import InputError
+from harness.graph import real
+from harness.graph.config import REAL
+from harness.graph.graph import Graph
+from harness.graph.sources import fingerprint, load
+from tests import raw_files
+from tests.raw_files import block, small, write
+
+# -- the real files ---------------------------------------------------------------------------------------------------
+
+# vertices, directed edges, features, classes, homophily, own split's sizes: the data folder's README
+PUBLISHED = {
+    "cora": (2708, 10556, 1433, 7, 0.810, (140, 500, 1000)),
+    "citeseer": (3327, 9104, 3703, 6, 0.738, (120, 500, 1000)),
+    "coauthor-physics": (34493, 495924, 8415, 5, 0.931, None),
+    "coauthor-cs": (18333, 163788, 6805, 15, 0.808, None),
+    "amazon-computers": (13752, 491722, 767, 10, 0.777, None),
+    "amazon-photo": (7650, 238162, 745, 8, 0.827, None),
+    "dblp": (17716, 105734, 1639, 4, 0.828, None),
+    "tolokers": (11758, 1038000, 10, 2, 0.595, (5879, 2939, 2940)),
+}
+
+
+def homophily(graph: Graph) -> float:
+    """Share of edges between equal labels, among edges whose two ends have one."""
+    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    ends = np.stack([graph.labels[rows], graph.labels[graph.indices]])
+    ends = ends[:, (ends >= 0).all(axis=0)]
+    return float((ends[0] == ends[1]).mean())
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_real_graph_has_its_published_figures(name, real_data):
+    vertices, edges, features, classes, same, sizes = PUBLISHED[name]
+    graph = load(block(name), real_data, seed=1)
+    assert (graph.num_vertices, graph.num_edges, graph.num_features, graph.num_classes) == (vertices, edges, features, classes)
+    assert round(homophily(graph), 3) == same
+    assert graph.symmetric
+    split = tuple(int(mask.sum()) for mask in (graph.train, graph.val, graph.test))
+    assert split == (sizes or (int(0.6 * vertices), int(0.2 * vertices), vertices - int(0.6 * vertices) - int(0.2 * vertices)))
+    if name in ("cora", "citeseer"):
+        sums = graph.features.sum(axis=1)
+        np.testing.assert_allclose(sums[sums != 0], 1, rtol=1e-5)
+    elif name != "tolokers":
+        assert graph.features.max() == 1 and graph.features.min() == 0
+    if name == "citeseer":
+        assert (np.diff(graph.indptr) == 0).sum() == 48 and (~graph.features.any(axis=1)).sum() == (graph.labels < 0).sum() == 15
+    if name == "dblp":
+        assert (~graph.features.any(axis=1)).sum() == 64
+
+
+@pytest.mark.real
+def test_amazon_is_asymmetric_as_stored_and_low_label_splits_it(real_data):
+    stored = load(block("amazon-computers", symmetrise=False, split="low_label"), real_data, seed=1)
+    assert stored.num_edges == 287209 and not stored.symmetric
+    assert (stored.train.sum(), stored.val.sum()) == (200, 300)
+
+
+@pytest.mark.real
+def test_tolokers_has_ten_splits(real_data):
+    first, last = (load(block("tolokers", mask=mask), real_data, seed=1) for mask in (0, 9))
+    assert (first.train != last.train).any()
+    with pytest.raises(InputError, match="dataset.mask=10 is out of range: tolokers has 10 own splits, give 0 to 9"):
+        load(block("tolokers", mask=10), real_data, seed=1)
+
+
+# -- every format on small files --------------------------------------------------------------------------------------
+
+
+def dense(graph: Graph) -> np.ndarray:
+    """[V, V] bool, entry (v, u) for the edge u -> v."""
+    matrix = np.zeros((graph.num_vertices,) * 2, bool)
+    matrix[np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr)), graph.indices] = True
+    return matrix
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_each_format_gives_the_graph_that_was_written(name, tmp_path):
+    what = small(seed=3)
+    write(name, tmp_path, what)
+    graph = load(block(name, normalise_features=False), tmp_path, seed=1)
+    v = what.num_vertices
+    np.testing.assert_array_equal(dense(graph)[:v, :v], what.adjacency())
+    np.testing.assert_array_equal(graph.features[:v], what.features)
+    assert graph.name == name and graph.symmetric and graph.indices.dtype == np.int32 and graph.features.flags.c_contiguous
+    if name in ("yelp", "amazon-products"):
+        np.testing.assert_array_equal(graph.labels, np.eye(4)[what.labels])
+        assert graph.multilabel and graph.num_classes == 4
+    else:
+        np.testing.assert_array_equal(graph.labels[:v], what.labels)
+        assert graph.num_classes == 3
+    if name == "ogbn-papers100m":
+        assert graph.num_vertices == v + 3 and (graph.labels[v:] == -1).all()
+    if name in ("cora", "citeseer", "pubmed"):
+        assert graph.train.sum() == 12 and graph.test[-10:].all() and graph.val.sum() == v - 22
+    elif real.DATASETS[name].own_split:
+        for mask, kind in ((graph.train, 1), (graph.val, 2), (graph.test, 3)):
+            np.testing.assert_array_equal(mask[:v], what.kinds == kind)
+    else:
+        assert (graph.train.sum(), graph.val.sum(), graph.test.sum()) == (24, 8, 8)
+
+
+@pytest.mark.parametrize("name", ["ogbn-arxiv", "ogbn-papers100m", "tolokers", "amazon-photo"])
+def test_without_symmetrise_edges_point_from_source_to_target(name, tmp_path):
+    what = small()
+    write(name, tmp_path, what)
+    graph = load(block(name, symmetrise=False), tmp_path, seed=1)
+    np.testing.assert_array_equal(dense(graph)[: what.num_vertices, : what.num_vertices], what.adjacency(symmetrise=False))
+    assert not graph.symmetric
+
+
+def test_planetoid_rows_of_ids_that_no_file_describes_are_zero_and_unlabelled(tmp_path):
+    what = small()
+    test = raw_files.write_planetoid(tmp_path / "CiteSeer", "citeseer", what, missing=(33, 36))
+    graph = load(block("citeseer"), tmp_path, seed=1)
+    assert np.flatnonzero(graph.labels < 0).tolist() == [33, 36] and not graph.features[[33, 36]].any()
+    assert np.flatnonzero(graph.test).tolist() == sorted(test)
+    np.testing.assert_array_equal(graph.labels[test], what.labels[test])
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("cora", "Planetoid/cora"), ("coauthor-cs", "cs"), ("amazon-photo", "Amazon/Photo"), ("ogbn-arxiv", "ogbn-arxiv"),
+     ("corafull", "CoraFull/cora"), ("amazon-products", "amazonproducts"), ("ogbn-papers100m", "OGBN_papers100m")],
+)  # fmt: skip
+def test_folders_are_found_under_their_usual_names_in_any_case(name, folder, tmp_path):
+    usual = write(name, tmp_path / "written", small())
+    (tmp_path / "data" / folder).parent.mkdir(parents=True)
+    usual.rename(tmp_path / "data" / folder)
+    assert load(block(name), tmp_path / "data", seed=1).num_vertices >= 40
+
+
+def test_corafull_beside_planetoids_cora(tmp_path):
+    write("cora", tmp_path, small(seed=1))
+    raw_files.write_attributed(tmp_path / "CoraFull", "cora_full.npz", small(seed=2))
+    np.testing.assert_array_equal(load(block("corafull"), tmp_path, 1).features, small(seed=2).features)
+
+
+# -- missing: downloaded, or one sentence -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    def refuse(*_):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(real, "_fetch_torch_geometric", refuse)
+    monkeypatch.setattr(real, "_fetch_ogb", refuse)
+
+
+def test_a_missing_file_is_named_with_its_place_and_its_twin(tmp_path, no_network):
+    with pytest.raises(InputError) as error:
+        load(block("reddit"), tmp_path / "data", seed=1)
+    says = str(error.value)
+    assert '"Reddit/raw/reddit_data.npz" is missing from data_dir=' in says and "no route to host" in says and "dataset=twin/reddit" in says
+    assert not (tmp_path / "data").exists()
+    (write("reddit", tmp_path, small()) / "raw/reddit_graph.npz").unlink()
+    with pytest.raises(InputError, match="Reddit/raw/reddit_graph.npz"):
+        fingerprint(block("reddit"), tmp_path, seed=1)
+    with pytest.raises(InputError) as error:
+        load(block("pubmed"), tmp_path, seed=1)
+    assert "twin" not in str(error.value)
+
+
+def test_missing_files_are_downloaded_by_torch_geometric(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("torch_geometric.datasets")
+    monkeypatch.setattr(datasets.Coauthor, "download", lambda self: raw_files.write_attributed(Path(self.raw_dir).parent, self.raw_file_names, small()))
+    monkeypatch.setattr(datasets.Planetoid, "download", lambda self: raw_files.write_planetoid(Path(self.raw_dir).parent, "pubmed", small()))
+    monkeypatch.setattr(datasets.Flickr, "download", lambda self: raw_files.write_saint(Path(self.raw_dir).parent, small()))
+    for name, file in (("coauthor-cs", "CS/raw/ms_academic_cs.npz"), ("pubmed", "PubMed/raw/ind.pubmed.tx"), ("flickr", "Flickr/raw/role.json")):
+        assert load(block(name), tmp_path / "data", seed=1).num_vertices == 40
+        assert (tmp_path / "data" / file).is_file()
+    assert not list((tmp_path / "data").glob(".download-*"))
+
+
+def test_missing_files_are_downloaded_from_ogb(tmp_path, monkeypatch):
+    url = pytest.importorskip("ogb.utils.url")
+
+    def download(address: str, folder: str) -> str:
+        assert address.endswith("/arxiv.zip")
+        raw_files.write_ogb_tables(tmp_path / "arxiv", "time", small())
+        return shutil.make_archive(f"{folder}/arxiv", "zip", tmp_path, "arxiv")
+
+    monkeypatch.setattr(url, "download_url", download)
+    assert load(block("ogbn-arxiv"), tmp_path / "data", seed=1).num_vertices == 40
+    assert (tmp_path / "data/ogbn_arxiv/split/time/valid.csv.gz").is_file()

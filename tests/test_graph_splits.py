@@ -1,0 +1,142 @@
+"""Splits drawn by seed, validation of a Graph, and the dataset block."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError, typed
+from harness.graph import csr, splits
+from harness.graph.config import REAL, DatasetConfig
+from harness.graph.graph import Graph, validate
+from harness.graph.real import DATASETS
+
+
+@given(st.lists(st.integers(-1, 3), min_size=5, max_size=200), st.integers(0, 9))
+def test_random_split_is_a_60_20_20_partition_of_the_labelled_vertices(labels, seed):
+    labels = np.array(labels, np.int32)
+    labelled = int((labels >= 0).sum())
+    if labelled < 5:
+        with pytest.raises(InputError, match="needs 5 labelled vertices"):
+            splits.random(labels, seed)
+        return
+    masks = np.stack(splits.random(labels, seed))
+    np.testing.assert_array_equal(masks.sum(axis=0), labels >= 0)
+    assert masks[0].sum() == int(0.6 * labelled) and masks[1].sum() == int(0.2 * labelled)
+
+
+@given(st.lists(st.integers(51, 90), min_size=2, max_size=4), st.integers(0, 9), st.integers(0, 20))
+def test_low_label_split_takes_20_and_30_of_each_class(sizes, seed, unlabelled):
+    labels = np.random.default_rng(seed).permutation(np.r_[np.repeat(np.arange(len(sizes)), sizes), np.full(unlabelled, -1)]).astype(np.int32)
+    train, val, test = splits.low_label(labels, len(sizes), seed)
+    assert np.bincount(labels[train]).tolist() == [20] * len(sizes)
+    assert np.bincount(labels[val]).tolist() == [30] * len(sizes)
+    np.testing.assert_array_equal(train.astype(int) + val + test, labels >= 0)
+
+
+@pytest.mark.parametrize("split", [splits.random, lambda labels, seed: splits.low_label(labels, 2, seed)])
+def test_a_split_is_a_function_of_its_seed(split):
+    labels = (np.arange(300) % 2).astype(np.int32)
+    one, again, other = split(labels, 1), split(labels, 1), split(labels, 2)
+    assert np.array_equal(one, again) and not np.array_equal(one, other)
+
+
+def test_low_label_refuses_small_classes_and_multi_label_graphs_and_skips_empty_classes():
+    labels = np.r_[np.zeros(60), np.full(50, 2)].astype(np.int32)
+    with pytest.raises(InputError, match="class 2 has 50: use dataset.split=random"):
+        splits.low_label(labels, 3, 0)
+    assert splits.low_label(labels[:60], 3, 0)[0].sum() == 20
+    with pytest.raises(InputError, match="multi-label"):
+        splits.low_label(np.zeros((100, 3), np.uint8), 3, 0)
+
+
+def test_random_split_of_multi_labels_uses_every_vertex():
+    assert np.stack(splits.random(np.zeros((10, 3), np.uint8), 0)).sum(axis=1).tolist() == [6, 2, 2]
+
+
+# -- validation -------------------------------------------------------------------------------------------------------
+
+
+def graph(**changes) -> Graph:
+    edges = csr.from_edges(np.array([0, 1, 2]), np.array([1, 2, 3]), 4, symmetrise=True)
+    ids = np.arange(4)
+    whole = Graph("g", *edges[:2], np.ones((4, 2), np.float32), (ids % 2).astype(np.int32), 2, ids < 2, ids == 2, ids == 3, True)
+    return whole.replace(**changes)
+
+
+def test_a_sound_graph_passes_as_it_is():
+    sound = graph()
+    assert validate(sound) is sound
+    validate(graph(labels=np.array([[1, 1], [0, 0], [1, 0], [0, 1]], np.uint8)))
+
+
+NAN = np.ones((4, 2), np.float32)
+NAN[2, 1] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"indptr": np.array([0], np.int32)}, "g: the graph has no vertices"),
+        ({"indptr": np.array([0, 1, 3, 5, 7], np.int32)}, "indptr must rise from 0 to the number of edges"),
+        ({"indices": np.array([1, 0, 2, 1, 3, 4], np.int32)}, "endpoint 4 is not a vertex; vertices are 0 to 3"),
+        ({"indices": np.array([1, 2, 0, 1, 3, 2], np.int32)}, "out of order or repeated"),
+        ({"indices": np.array([1, 2, 2, 1, 3, 2], np.int32)}, "out of order or repeated"),
+        ({"features": np.ones((3, 2), np.float32)}, "features has 3 rows for 4 vertices"),
+        ({"features": np.ones((4, 0), np.float32)}, r"features has shape \(4, 0\)"),
+        ({"features": np.ones((4, 2))}, "features holds float64; convert it to float32"),
+        ({"features": NAN}, "features of vertex 2 hold NaN or infinity"),
+        ({"num_classes": 1}, "num_classes=1; classification needs 2 or more"),
+        ({"labels": np.array([0, 1, 2, 0], np.int32)}, "label 2 is out of range; classes are 0 to 1"),
+        ({"labels": np.array([0, 1, -2, 0], np.int32)}, "label -2 is out of range"),
+        ({"labels": np.array([0, 1, -1, 0], np.int32)}, "vertex 2 is in a split but has no label"),
+        ({"labels": np.full((4, 2), 2, np.uint8)}, "multi-label labels must be 0 or 1"),
+        ({"val": np.arange(4) < 2}, "vertex 0 is in two of train, val and test"),
+        ({"train": np.zeros(4, bool)}, "no vertex is in train"),
+        ({"labels": np.array([0, 1, 0, 1])}, "labels holds int64; convert it to int32"),
+        ({"test": np.array([0, 0, 0, 1])}, "test holds int64; convert it to bool"),
+    ],
+)
+def test_validation_names_the_first_thing_wrong(changes, says):
+    with pytest.raises(InputError, match=says):
+        validate(graph(**changes))
+
+
+# -- the dataset block ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"name": "redit"}, 'dataset.name="redit" is not known; did you mean "reddit"'),
+        ({"name": ""}, 'dataset.name="" names no graph'),
+        ({"name": "cora", "source": "reel"}, 'dataset.source="reel" is not known; did you mean "real"'),
+        ({"name": "cora", "split": "low-label"}, 'did you mean "low_label"'),
+        ({"name": "cora", "mask": -1}, "dataset.mask=-1 is too small"),
+        ({"name": "reddit", "source": "twin", "scale": 0}, "dataset.scale=0.0 is too small"),
+        ({"name": "reddit", "source": "twin", "scale": float("nan")}, "dataset.scale=nan is too small"),
+        ({"name": "reddit", "source": "twin", "generator_seed": -1}, "dataset.generator_seed=-1 is too small"),
+        ({"name": "mine", "source": "npz"}, "dataset.path is not given: add dataset.path="),
+        ({"name": "cora", "splt": "own"}, 'dataset.splt is not a key of DatasetConfig; did you mean "split"'),
+    ],
+)
+def test_the_dataset_block_refuses_bad_values_by_name(values, says):
+    with pytest.raises(InputError, match=says):
+        typed(DatasetConfig, values, "dataset")
+
+
+def test_every_real_name_has_a_reader_and_no_other():
+    assert set(REAL) == set(DATASETS)
+
+
+def test_keys_that_a_source_does_not_read_are_named():
+    said = DatasetConfig("cora", path="x.npz", scale=0.5, generator_seed=3, mask=1, split="random").ignored()
+    assert [sentence.split("=")[0] for sentence in said] == ["dataset.path", "dataset.scale", "dataset.generator_seed", "dataset.mask"]
+    assert DatasetConfig("reddit", source="twin", symmetrise=True).ignored() and not DatasetConfig("reddit", source="twin", scale=0.5).ignored()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not DatasetConfig("cora", symmetrise=False, mask=0).ignored()
