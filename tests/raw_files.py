@@ -39,7 +39,9 @@ class Small:
         return dense | dense.T if symmetrise else dense
 
 
-def small(num_vertices: int = 40, num_edges: int = 120, num_features: int = 6, num_classes: int = 3, seed: int = 0) -> Small:
+def small(
+    num_vertices: int = 40, num_edges: int = 120, num_features: int = 6, num_classes: int = 3, seed: int = 0
+) -> Small:
     rng = np.random.default_rng(seed)
     src, dst = rng.integers(0, num_vertices, (2, num_edges))
     src, dst = src[src != dst], dst[src != dst]
@@ -55,7 +57,13 @@ def _raw(folder: Path) -> Path:
 
 def write_reddit(folder: Path, what: Small) -> None:
     raw = _raw(folder)
-    np.savez(raw / "reddit_data.npz", feature=what.features, label=what.labels, node_types=what.kinds, node_ids=np.arange(what.num_vertices))
+    np.savez(
+        raw / "reddit_data.npz",
+        feature=what.features,
+        label=what.labels,
+        node_types=what.kinds,
+        node_ids=np.arange(what.num_vertices),
+    )
     ends = (np.concatenate([what.src, what.dst]), np.concatenate([what.dst, what.src]))
     sp.save_npz(raw / "reddit_graph.npz", sp.coo_matrix((np.ones(len(ends[0])), ends), (what.num_vertices,) * 2))
 
@@ -63,11 +71,16 @@ def write_reddit(folder: Path, what: Small) -> None:
 def write_saint(folder: Path, what: Small, multilabel: np.ndarray | None = None) -> None:
     """`multilabel` [V, C] replaces the single labels."""
     raw = _raw(folder)
-    matrix = sp.csr_matrix((np.ones(2 * len(what.src), bool), (np.r_[what.src, what.dst], np.r_[what.dst, what.src])), (what.num_vertices,) * 2)
+    matrix = sp.csr_matrix(
+        (np.ones(2 * len(what.src), bool), (np.r_[what.src, what.dst], np.r_[what.dst, what.src])),
+        (what.num_vertices,) * 2,
+    )
     np.savez(raw / "adj_full.npz", data=matrix.data, indices=matrix.indices, indptr=matrix.indptr, shape=matrix.shape)
     np.save(raw / "feats.npy", what.features.astype(np.float64))
     classes = what.labels if multilabel is None else multilabel
-    (raw / "class_map.json").write_text(json.dumps({str(v): classes[v].tolist() for v in reversed(range(what.num_vertices))}))
+    (raw / "class_map.json").write_text(
+        json.dumps({str(v): classes[v].tolist() for v in reversed(range(what.num_vertices))})
+    )
     roles = {name: np.flatnonzero(what.kinds == kind).tolist() for name, kind in (("tr", 1), ("va", 2), ("te", 3))}
     (raw / "role.json").write_text(json.dumps(roles))
 
@@ -77,27 +90,50 @@ def write_attributed(folder: Path, file: str, what: Small) -> None:
     matrix = sp.csr_matrix((np.ones(len(what.src)), (what.src, what.dst)), (what.num_vertices,) * 2)
     counts = sp.csr_matrix(what.features * 3)
     np.savez(
-        _raw(folder) / file, adj_data=matrix.data, adj_indices=matrix.indices, adj_indptr=matrix.indptr, adj_shape=matrix.shape,
-        attr_data=counts.data, attr_indices=counts.indices, attr_indptr=counts.indptr, attr_shape=counts.shape,
-        labels=what.labels, class_names=np.array(["a", None], dtype=object),
-    )  # fmt: skip
+        _raw(folder) / file,
+        adj_data=matrix.data,
+        adj_indices=matrix.indices,
+        adj_indptr=matrix.indptr,
+        adj_shape=matrix.shape,
+        attr_data=counts.data,
+        attr_indices=counts.indices,
+        attr_indptr=counts.indptr,
+        attr_shape=counts.shape,
+        labels=what.labels,
+        class_names=np.array(["a", None], dtype=object),
+    )
 
 
 def write_heterophilous(folder: Path, what: Small, num_masks: int = 2) -> None:
     """Mask k is the split with its parts rotated k times."""
-    masks = {f"{name}_masks": np.stack([(what.kinds + k) % 3 == kind % 3 for k in range(num_masks)])
-             for name, kind in (("train", 1), ("val", 2), ("test", 3))}
-    np.savez(_raw(folder) / "tolokers.npz", node_features=what.features, node_labels=what.labels, edges=np.stack([what.src, what.dst], 1), **masks)
+    masks = {
+        f"{name}_masks": np.stack([(what.kinds + k) % 3 == kind % 3 for k in range(num_masks)])
+        for name, kind in (("train", 1), ("val", 2), ("test", 3))
+    }
+    np.savez(
+        _raw(folder) / "tolokers.npz",
+        node_features=what.features,
+        node_labels=what.labels,
+        edges=np.stack([what.src, what.dst], 1),
+        **masks,
+    )
 
 
 def write_planetoid(folder: Path, name: str, what: Small, missing: tuple[int, ...] = ()) -> np.ndarray:
-    """The last 10 vertices test, in shuffled order, but for `missing` ones, which no file describes; 12 train. Returns the test ids."""
+    """12 vertices train, the last 10 test but for `missing` ones, which no file describes. Returns the test ids."""
     raw, known = _raw(folder), what.num_vertices - 10
     one_hot = np.eye(what.labels.max() + 1, dtype=np.int32)[what.labels]
     test = np.random.default_rng(0).permutation([v for v in range(known, what.num_vertices) if v not in missing])
     graph = {v: what.dst[what.src == v].tolist() + what.src[what.dst == v].tolist() for v in range(what.num_vertices)}
-    parts = {"x": sp.csr_matrix(what.features[:12]), "tx": sp.csr_matrix(what.features[test]), "allx": sp.csr_matrix(what.features[:known]),
-             "y": one_hot[:12], "ty": one_hot[test], "ally": one_hot[:known], "graph": graph}
+    parts = {
+        "x": sp.csr_matrix(what.features[:12]),
+        "tx": sp.csr_matrix(what.features[test]),
+        "allx": sp.csr_matrix(what.features[:known]),
+        "y": one_hot[:12],
+        "ty": one_hot[test],
+        "ally": one_hot[:known],
+        "graph": graph,
+    }
     for part, content in parts.items():
         (raw / f"ind.{name}.{part}").write_bytes(pickle.dumps(content, protocol=2))
     (raw / f"ind.{name}.test.index").write_text("\n".join(map(str, test)) + "\n")
@@ -128,14 +164,22 @@ def write_ogb_binary(folder: Path, what: Small, unlabelled: int = 0) -> None:
     raw = _raw(folder)
     features = np.concatenate([what.features, np.zeros((unlabelled, what.features.shape[1]), np.float32)])
     labels = np.concatenate([what.labels, np.full(unlabelled, np.nan)]).astype(np.float32)[:, None]
-    np.savez(raw / "data.npz", edge_index=np.stack([what.src, what.dst]), node_feat=features, num_nodes_list=[len(features)], num_edges_list=[len(what.src)])
+    np.savez(
+        raw / "data.npz",
+        edge_index=np.stack([what.src, what.dst]),
+        node_feat=features,
+        num_nodes_list=[len(features)],
+        num_edges_list=[len(what.src)],
+    )
     np.savez(raw / "node-label.npz", node_label=labels)
     _write_splits(folder, "time", what)
 
 
 def block(name: str, **changes) -> DatasetConfig:
     """The dataset block of conf/dataset/NAME.yaml."""
-    return typed(DatasetConfig, {**yaml.safe_load((ROOT / f"conf/dataset/{name}.yaml").read_text()), **changes}, "dataset")
+    return typed(
+        DatasetConfig, {**yaml.safe_load((ROOT / f"conf/dataset/{name}.yaml").read_text()), **changes}, "dataset"
+    )
 
 
 def write(name: str, data_dir: Path, what: Small) -> Path:

@@ -42,7 +42,10 @@ def assert_same(edges: csr.InEdges, want: sp.csr_matrix) -> None:
 @given(edge_lists(), st.booleans(), st.booleans())
 def test_edges_become_the_sorted_in_edge_csr_without_repeats(edges, symmetrise, self_loops):
     n, pairs = edges
-    assert_same(csr.from_edges(pairs[:, 0], pairs[:, 1], n, symmetrise=symmetrise, self_loops=self_loops), expected(n, pairs, symmetrise, self_loops))
+    assert_same(
+        csr.from_edges(pairs[:, 0], pairs[:, 1], n, symmetrise=symmetrise, self_loops=self_loops),
+        expected(n, pairs, symmetrise, self_loops),
+    )
 
 
 @given(edge_lists(), st.booleans(), st.booleans())
@@ -74,10 +77,22 @@ def test_rows_out_of_order_are_seen():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: csr.from_edges(np.array([0, 3]), np.array([1, 1]), 3, symmetrise=True), "endpoint 3 is not a vertex; vertices are 0 to 2"),
-        (lambda: csr.from_edges(np.array([0, 1]), np.array([1, -1]), 3, symmetrise=True), "endpoint -1 is not a vertex"),
-        (lambda: csr.from_edges(np.array([0.0]), np.array([1.0]), 3, symmetrise=True), "float64 are not vertex numbers"),
-        (lambda: csr.from_edges(np.array([0]), np.array([1, 2]), 3, symmetrise=True), "give two lists of the same length"),
+        (
+            lambda: csr.from_edges(np.array([0, 3]), np.array([1, 1]), 3, symmetrise=True),
+            "endpoint 3 is not a vertex; vertices are 0 to 2",
+        ),
+        (
+            lambda: csr.from_edges(np.array([0, 1]), np.array([1, -1]), 3, symmetrise=True),
+            "endpoint -1 is not a vertex",
+        ),
+        (
+            lambda: csr.from_edges(np.array([0.0]), np.array([1.0]), 3, symmetrise=True),
+            "float64 are not vertex numbers",
+        ),
+        (
+            lambda: csr.from_edges(np.array([0]), np.array([1, 2]), 3, symmetrise=True),
+            "give two lists of the same length",
+        ),
         (lambda: csr.from_csr(np.array([0, 2, 1, 2]), np.array([0, 1]), symmetrise=True), "must rise from 0 to 2"),
         (lambda: csr.from_csr(np.array([0, 1, 3]), np.array([0, 1]), symmetrise=True), "must rise from 0 to 2"),
         (lambda: csr.from_csr(np.array([0, 2]), np.array([0, 7]), symmetrise=True), "endpoint 7 is not a vertex"),

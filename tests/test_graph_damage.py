@@ -14,8 +14,11 @@ from harness.graph import real
 from harness.graph.sources import load
 from tests.raw_files import block, small, write
 
-FORMATS = [(name, file) for name in ("reddit", "yelp", "coauthor-cs", "cora", "tolokers", "ogbn-arxiv", "ogbn-papers100m")
-           for file in real.DATASETS[name].files]
+FORMATS = [
+    (name, file)
+    for name in ("reddit", "yelp", "coauthor-cs", "cora", "tolokers", "ogbn-arxiv", "ogbn-papers100m")
+    for file in real.DATASETS[name].files
+]
 
 
 @pytest.mark.parametrize(("name", "file"), FORMATS)
@@ -25,7 +28,14 @@ def test_a_damaged_file_is_named(name, file, damage, tmp_path):
     content = path.read_bytes()
     middle = bytearray(content)
     middle[len(content) // 3 : 2 * len(content) // 3] = b"\xff" * (2 * len(content) // 3 - len(content) // 3)
-    path.write_bytes({"half": content[: len(content) // 2], "empty": b"", "noise": b"\x93\xfe\x00 not this" * 9, "middle": bytes(middle)}[damage])
+    path.write_bytes(
+        {
+            "half": content[: len(content) // 2],
+            "empty": b"",
+            "noise": b"\x93\xfe\x00 not this" * 9,
+            "middle": bytes(middle),
+        }[damage]
+    )
     with pytest.raises(InputError) as error:
         load(block(name), tmp_path, seed=1)
     # Nothing but its header protects an npy: wrong numbers in it show as a wrong graph, under the graph's name.
@@ -44,7 +54,9 @@ class Hostile:
 @pytest.mark.parametrize("part", ["tx", "allx", "y", "ty", "ally", "graph"])
 def test_a_hostile_pickle_runs_nothing(part, tmp_path):
     folder, trace = write("cora", tmp_path, small()), tmp_path / "trace"
-    for number, call in enumerate([(Path.touch, (trace,)), (eval, (f"open({str(trace)!r}, 'w')",)), (getattr, ("", "join")), (np.load, ("x",))]):
+    for number, call in enumerate(
+        [(Path.touch, (trace,)), (eval, (f"open({str(trace)!r}, 'w')",)), (getattr, ("", "join")), (np.load, ("x",))]
+    ):
         (folder / "raw" / f"ind.cora.{part}").write_bytes(pickle.dumps(Hostile(*call), protocol=2 + number % 2))
         with pytest.raises(InputError, match=f"ind.cora.{part}.* which no Planetoid file needs"):
             load(block("cora"), tmp_path, seed=1)
@@ -54,10 +66,18 @@ def test_a_hostile_pickle_runs_nothing(part, tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        [1, 2, 3], {"a": [1]}, {0: 1}, {0: [99]}, {0: [-1]}, {0: ["b"]},
-        np.zeros((2, 2)), np.array([object()]), np.array(["a"]), np.zeros(3, "M8[s]"),
+        [1, 2, 3],
+        {"a": [1]},
+        {0: 1},
+        {0: [99]},
+        {0: [-1]},
+        {0: ["b"]},
+        np.zeros((2, 2)),
+        np.array([object()]),
+        np.array(["a"]),
+        np.zeros(3, "M8[s]"),
     ],
-)  # fmt: skip
+)
 def test_a_pickle_of_the_wrong_thing_is_named(content, tmp_path):
     folder = write("cora", tmp_path, small())
     (folder / "raw/ind.cora.graph").write_bytes(pickle.dumps(content, protocol=2))
@@ -68,7 +88,12 @@ def test_a_pickle_of_the_wrong_thing_is_named(content, tmp_path):
 def test_inconsistent_sparse_rows_in_a_pickle_are_named(tmp_path):
     folder = write("cora", tmp_path, small())
     matrix = pickle.loads((folder / "raw/ind.cora.allx").read_bytes())
-    for attribute, value in (("indices", matrix.indices + 1000), ("indptr", matrix.indptr[:-1]), ("indptr", matrix.indptr[::-1].copy()), ("data", matrix.data[:-1])):
+    for attribute, value in (
+        ("indices", matrix.indices + 1000),
+        ("indptr", matrix.indptr[:-1]),
+        ("indptr", matrix.indptr[::-1].copy()),
+        ("data", matrix.data[:-1]),
+    ):
         broken = matrix.copy()
         setattr(broken, attribute, value)
         (folder / "raw/ind.cora.allx").write_bytes(pickle.dumps(broken, protocol=2))
@@ -87,16 +112,47 @@ def test_wild_test_ids_are_refused_before_memory_is_asked_for(tmp_path):
     ("name", "file", "change", "says"),
     [
         ("reddit", "reddit_graph.npz", {"row": [0], "col": [40]}, "endpoint 40 is not a vertex; vertices are 0 to 39"),
-        ("reddit", "reddit_data.npz", {"feature": np.ones((40, 2)), "label": np.zeros(40)}, 'array "node_types" is missing'),
-        ("reddit", "reddit_data.npz", {"feature": np.ones((40, 2)), "label": np.zeros(40), "node_types": [1]}, "node_types has shape"),
-        ("tolokers", "tolokers.npz", {"node_features": np.ones((2, 1)), "node_labels": [0, 1], "edges": [[0, 1, 1]], "train_masks": [[True]],
-                                      "val_masks": [[True]], "test_masks": [[True]]}, r"\[edges, 2\] is wanted"),
+        (
+            "reddit",
+            "reddit_data.npz",
+            {"feature": np.ones((40, 2)), "label": np.zeros(40)},
+            'array "node_types" is missing',
+        ),
+        (
+            "reddit",
+            "reddit_data.npz",
+            {"feature": np.ones((40, 2)), "label": np.zeros(40), "node_types": [1]},
+            "node_types has shape",
+        ),
+        (
+            "tolokers",
+            "tolokers.npz",
+            {
+                "node_features": np.ones((2, 1)),
+                "node_labels": [0, 1],
+                "edges": [[0, 1, 1]],
+                "train_masks": [[True]],
+                "val_masks": [[True]],
+                "test_masks": [[True]],
+            },
+            r"\[edges, 2\] is wanted",
+        ),
         ("coauthor-cs", "ms_academic_cs.npz", {"labels": np.array([None])}, 'array "adj_indptr" is missing'),
-        ("ogbn-papers100m", "node-label.npz", {"node_label": np.array([[None]])}, "holds Python objects, which are never loaded"),
+        (
+            "ogbn-papers100m",
+            "node-label.npz",
+            {"node_label": np.array([[None]])},
+            "holds Python objects, which are never loaded",
+        ),
         ("ogbn-papers100m", "node-label.npz", {"node_label": np.full((43, 1), 0.5)}, "label 0.5 is not a whole number"),
-        ("ogbn-papers100m", "data.npz", {"edge_index": np.zeros((3, 4), int), "node_feat": np.ones((5, 2))}, r"\[2, edges\] is wanted"),
+        (
+            "ogbn-papers100m",
+            "data.npz",
+            {"edge_index": np.zeros((3, 4), int), "node_feat": np.ones((5, 2))},
+            r"\[2, edges\] is wanted",
+        ),
     ],
-)  # fmt: skip
+)
 def test_arrays_that_do_not_fit_are_named(name, file, change, says, tmp_path):
     folder = write(name, tmp_path, small())
     np.savez(folder / "raw" / file, **change)

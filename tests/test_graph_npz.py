@@ -34,9 +34,14 @@ def dense(graph) -> np.ndarray:
 
 
 @given(
-    seed=st.integers(0, 99), shape=st.sampled_from(["rows", "columns", "csr"]), sparse=st.booleans(), directed=st.booleans(),
-    split=st.sampled_from([None, "mask", "masks", "list"]), multilabel=st.booleans(), symmetrise=st.sampled_from([None, True, False]),
-)  # fmt: skip
+    seed=st.integers(0, 99),
+    shape=st.sampled_from(["rows", "columns", "csr"]),
+    sparse=st.booleans(),
+    directed=st.booleans(),
+    split=st.sampled_from([None, "mask", "masks", "list"]),
+    multilabel=st.booleans(),
+    symmetrise=st.sampled_from([None, True, False]),
+)
 def test_what_is_stored_is_what_is_loaded(tmp_path, seed, shape, sparse, directed, split, multilabel, symmetrise):
     what = small(seed=seed)
     stored = parts_of(what)
@@ -48,7 +53,12 @@ def test_what_is_stored_is_what_is_loaded(tmp_path, seed, shape, sparse, directe
         stored |= {"indptr": matrix.indptr, "indices": matrix.indices}
     if sparse:
         attr = sp.csr_matrix(stored.pop("features"))
-        stored |= {"attr_data": attr.data, "attr_indices": attr.indices, "attr_indptr": attr.indptr, "attr_shape": attr.shape}
+        stored |= {
+            "attr_data": attr.data,
+            "attr_indices": attr.indices,
+            "attr_indptr": attr.indptr,
+            "attr_shape": attr.shape,
+        }
     if multilabel:
         stored["labels"] = np.eye(3, dtype=bool)[what.labels]
     if directed:
@@ -115,7 +125,7 @@ ONES = np.ones(V, bool)
         ({"train": ONES[None].repeat(2, 0), "val": ~ONES, "test": ~ONES}, "train, val and test hold 2, 1, 1 splits"),
         ({"train": ~ONES, "val": ~ONES, "test": ONES}, "no vertex is in train"),
     ],
-)  # fmt: skip
+)
 def test_a_malformed_graph_gets_its_sentence(changes, says, tmp_path):
     stored = {key: value for key, value in {**parts_of(small()), **changes}.items() if value is not None}
     np.savez(tmp_path / "g.npz", **stored)
@@ -138,7 +148,12 @@ def test_a_malformed_graph_gets_its_sentence(changes, says, tmp_path):
 def test_malformed_sparse_features_get_their_sentence(attr, says, tmp_path):
     stored = parts_of(small())
     matrix = sp.csr_matrix(stored.pop("features"))
-    sparse = {"attr_data": matrix.data, "attr_indices": matrix.indices, "attr_indptr": matrix.indptr, "attr_shape": matrix.shape}
+    sparse = {
+        "attr_data": matrix.data,
+        "attr_indices": matrix.indices,
+        "attr_indptr": matrix.indptr,
+        "attr_shape": matrix.shape,
+    }
     np.savez(tmp_path / "g.npz", **stored, **{**sparse, **attr})
     with pytest.raises(InputError, match=says):
         load(npz(tmp_path / "g.npz"), NOWHERE, seed=1)
@@ -151,7 +166,11 @@ def test_files_that_are_no_npz_are_named(tmp_path):
     np.save(tmp_path / "single.npy", np.ones(3))
     np.savez(tmp_path / "whole.npz", **parts_of(small()))
     (tmp_path / "half.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:-400])
-    for name, says in (("text.npz", "cannot be read"), ("single.npy", "single array where an npz archive"), ("half.npz", "truncated")):
+    for name, says in (
+        ("text.npz", "cannot be read"),
+        ("single.npy", "single array where an npz archive"),
+        ("half.npz", "truncated"),
+    ):
         with pytest.raises(InputError, match=f"{name}.*{says}"):
             load(npz(tmp_path / name), NOWHERE, seed=1)
 
@@ -196,7 +215,12 @@ def test_the_fingerprint_changes_with_whatever_changes_the_graph(tmp_path):
     path = tmp_path / "g.npz"
     np.savez(path, **parts_of(small()))
     base = fingerprint(npz(path), NOWHERE, 1)
-    other_keys = [npz(path, split="random"), npz(path, symmetrise=True), npz(path, normalise_features=True), DatasetConfig("yours", source="npz", path=str(path))]
+    other_keys = [
+        npz(path, split="random"),
+        npz(path, symmetrise=True),
+        npz(path, normalise_features=True),
+        DatasetConfig("yours", source="npz", path=str(path)),
+    ]
     assert all(fingerprint(config, NOWHERE, 1) != base for config in other_keys)
     assert fingerprint(npz(path), NOWHERE, 2) != base, "the split is drawn by seed"
     np.savez(path, **parts_of(small(seed=1)))
@@ -221,12 +245,25 @@ def test_the_fingerprint_of_a_twin_knows_its_scale_and_seed_only():
         return fingerprint(DatasetConfig("reddit", source="twin", **keys), NOWHERE, seed)
 
     assert of(1) == of(2)
-    assert len({str(of()), str(of(scale=0.5)), str(of(generator_seed=1)), str(of(split="low_label")), str(of(2, split="low_label"))}) == 5
+    assert (
+        len(
+            {
+                str(of()),
+                str(of(scale=0.5)),
+                str(of(generator_seed=1)),
+                str(of(split="low_label")),
+                str(of(2, split="low_label")),
+            }
+        )
+        == 5
+    )
 
 
 def test_a_twin_is_split_by_the_runs_seed_where_asked():
     own = DatasetConfig("corafull", source="twin", scale=0.04)
     first, again = load(own, NOWHERE, 1), load(own, NOWHERE, 2)
     assert np.array_equal(first.train, again.train) and first.name == "twin/corafull"
-    drawn = [load(DatasetConfig("corafull", source="twin", scale=0.04, split="random"), NOWHERE, seed) for seed in (1, 2)]
+    drawn = [
+        load(DatasetConfig("corafull", source="twin", scale=0.04, split="random"), NOWHERE, seed) for seed in (1, 2)
+    ]
     assert (drawn[0].train != drawn[1].train).any()

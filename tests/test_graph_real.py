@@ -44,18 +44,27 @@ def homophily(graph: Graph) -> float:
 def test_the_real_graph_has_its_published_figures(name, real_data):
     vertices, edges, features, classes, same, sizes = PUBLISHED[name]
     graph = load(block(name), real_data, seed=1)
-    assert (graph.num_vertices, graph.num_edges, graph.num_features, graph.num_classes) == (vertices, edges, features, classes)
+    assert (graph.num_vertices, graph.num_edges, graph.num_features, graph.num_classes) == (
+        vertices,
+        edges,
+        features,
+        classes,
+    )
     assert round(homophily(graph), 3) == same
     assert graph.symmetric
     split = tuple(int(mask.sum()) for mask in (graph.train, graph.val, graph.test))
-    assert split == (sizes or (int(0.6 * vertices), int(0.2 * vertices), vertices - int(0.6 * vertices) - int(0.2 * vertices)))
+    assert split == (
+        sizes or (int(0.6 * vertices), int(0.2 * vertices), vertices - int(0.6 * vertices) - int(0.2 * vertices))
+    )
     if name in ("cora", "citeseer"):
         sums = graph.features.sum(axis=1)
         np.testing.assert_allclose(sums[sums != 0], 1, rtol=1e-5)
     elif name != "tolokers":
         assert graph.features.max() == 1 and graph.features.min() == 0
     if name == "citeseer":
-        assert (np.diff(graph.indptr) == 0).sum() == 48 and (~graph.features.any(axis=1)).sum() == (graph.labels < 0).sum() == 15
+        assert (np.diff(graph.indptr) == 0).sum() == 48 and (~graph.features.any(axis=1)).sum() == (
+            graph.labels < 0
+        ).sum() == 15
     if name == "dblp":
         assert (~graph.features.any(axis=1)).sum() == 64
 
@@ -93,7 +102,9 @@ def test_each_format_gives_the_graph_that_was_written(name, tmp_path):
     v = what.num_vertices
     np.testing.assert_array_equal(dense(graph)[:v, :v], what.adjacency())
     np.testing.assert_array_equal(graph.features[:v], what.features)
-    assert graph.name == name and graph.symmetric and graph.indices.dtype == np.int32 and graph.features.flags.c_contiguous
+    assert (
+        graph.name == name and graph.symmetric and graph.indices.dtype == np.int32 and graph.features.flags.c_contiguous
+    )
     if name in ("yelp", "amazon-products"):
         np.testing.assert_array_equal(graph.labels, np.eye(4)[what.labels])
         assert graph.multilabel and graph.num_classes == 4
@@ -116,7 +127,9 @@ def test_without_symmetrise_edges_point_from_source_to_target(name, tmp_path):
     what = small()
     write(name, tmp_path, what)
     graph = load(block(name, symmetrise=False), tmp_path, seed=1)
-    np.testing.assert_array_equal(dense(graph)[: what.num_vertices, : what.num_vertices], what.adjacency(symmetrise=False))
+    np.testing.assert_array_equal(
+        dense(graph)[: what.num_vertices, : what.num_vertices], what.adjacency(symmetrise=False)
+    )
     assert not graph.symmetric
 
 
@@ -131,9 +144,16 @@ def test_planetoid_rows_of_ids_that_no_file_describes_are_zero_and_unlabelled(tm
 
 @pytest.mark.parametrize(
     ("name", "folder"),
-    [("cora", "Planetoid/cora"), ("coauthor-cs", "cs"), ("amazon-photo", "Amazon/Photo"), ("ogbn-arxiv", "ogbn-arxiv"),
-     ("corafull", "CoraFull/cora"), ("amazon-products", "amazonproducts"), ("ogbn-papers100m", "OGBN_papers100m")],
-)  # fmt: skip
+    [
+        ("cora", "Planetoid/cora"),
+        ("coauthor-cs", "cs"),
+        ("amazon-photo", "Amazon/Photo"),
+        ("ogbn-arxiv", "ogbn-arxiv"),
+        ("corafull", "CoraFull/cora"),
+        ("amazon-products", "amazonproducts"),
+        ("ogbn-papers100m", "OGBN_papers100m"),
+    ],
+)
 def test_folders_are_found_under_their_usual_names_in_any_case(name, folder, tmp_path):
     usual = write(name, tmp_path / "written", small())
     (tmp_path / "data" / folder).parent.mkdir(parents=True)
@@ -163,7 +183,11 @@ def test_a_missing_file_is_named_with_its_place_and_its_twin(tmp_path, no_networ
     with pytest.raises(InputError) as error:
         load(block("reddit"), tmp_path / "data", seed=1)
     says = str(error.value)
-    assert '"Reddit/raw/reddit_data.npz" is missing from data_dir=' in says and "no route to host" in says and "dataset=twin/reddit" in says
+    assert (
+        '"Reddit/raw/reddit_data.npz" is missing from data_dir=' in says
+        and "no route to host" in says
+        and "dataset=twin/reddit" in says
+    )
     assert not (tmp_path / "data").exists()
     (write("reddit", tmp_path, small()) / "raw/reddit_graph.npz").unlink()
     with pytest.raises(InputError, match="Reddit/raw/reddit_graph.npz"):
@@ -175,10 +199,24 @@ def test_a_missing_file_is_named_with_its_place_and_its_twin(tmp_path, no_networ
 
 def test_missing_files_are_downloaded_by_torch_geometric(tmp_path, monkeypatch):
     datasets = pytest.importorskip("torch_geometric.datasets")
-    monkeypatch.setattr(datasets.Coauthor, "download", lambda self: raw_files.write_attributed(Path(self.raw_dir).parent, self.raw_file_names, small()))
-    monkeypatch.setattr(datasets.Planetoid, "download", lambda self: raw_files.write_planetoid(Path(self.raw_dir).parent, "pubmed", small()))
-    monkeypatch.setattr(datasets.Flickr, "download", lambda self: raw_files.write_saint(Path(self.raw_dir).parent, small()))
-    for name, file in (("coauthor-cs", "CS/raw/ms_academic_cs.npz"), ("pubmed", "PubMed/raw/ind.pubmed.tx"), ("flickr", "Flickr/raw/role.json")):
+    monkeypatch.setattr(
+        datasets.Coauthor,
+        "download",
+        lambda self: raw_files.write_attributed(Path(self.raw_dir).parent, self.raw_file_names, small()),
+    )
+    monkeypatch.setattr(
+        datasets.Planetoid,
+        "download",
+        lambda self: raw_files.write_planetoid(Path(self.raw_dir).parent, "pubmed", small()),
+    )
+    monkeypatch.setattr(
+        datasets.Flickr, "download", lambda self: raw_files.write_saint(Path(self.raw_dir).parent, small())
+    )
+    for name, file in (
+        ("coauthor-cs", "CS/raw/ms_academic_cs.npz"),
+        ("pubmed", "PubMed/raw/ind.pubmed.tx"),
+        ("flickr", "Flickr/raw/role.json"),
+    ):
         assert load(block(name), tmp_path / "data", seed=1).num_vertices == 40
         assert (tmp_path / "data" / file).is_file()
     assert not list((tmp_path / "data").glob(".download-*"))

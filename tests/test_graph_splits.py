@@ -31,7 +31,11 @@ def test_random_split_is_a_60_20_20_partition_of_the_labelled_vertices(labels, s
 
 @given(st.lists(st.integers(51, 90), min_size=2, max_size=4), st.integers(0, 9), st.integers(0, 20))
 def test_low_label_split_takes_20_and_30_of_each_class(sizes, seed, unlabelled):
-    labels = np.random.default_rng(seed).permutation(np.r_[np.repeat(np.arange(len(sizes)), sizes), np.full(unlabelled, -1)]).astype(np.int32)
+    labels = (
+        np.random.default_rng(seed)
+        .permutation(np.r_[np.repeat(np.arange(len(sizes)), sizes), np.full(unlabelled, -1)])
+        .astype(np.int32)
+    )
     train, val, test = splits.low_label(labels, len(sizes), seed)
     assert np.bincount(labels[train]).tolist() == [20] * len(sizes)
     assert np.bincount(labels[val]).tolist() == [30] * len(sizes)
@@ -64,7 +68,9 @@ def test_random_split_of_multi_labels_uses_every_vertex():
 def graph(**changes) -> Graph:
     edges = csr.from_edges(np.array([0, 1, 2]), np.array([1, 2, 3]), 4, symmetrise=True)
     ids = np.arange(4)
-    whole = Graph("g", *edges[:2], np.ones((4, 2), np.float32), (ids % 2).astype(np.int32), 2, ids < 2, ids == 2, ids == 3, True)
+    whole = Graph(
+        "g", *edges[:2], np.ones((4, 2), np.float32), (ids % 2).astype(np.int32), 2, ids < 2, ids == 2, ids == 3, True
+    )
     return whole.replace(**changes)
 
 
@@ -135,8 +141,16 @@ def test_every_real_name_has_a_reader_and_no_other():
 
 def test_keys_that_a_source_does_not_read_are_named():
     said = DatasetConfig("cora", path="x.npz", scale=0.5, generator_seed=3, mask=1, split="random").ignored()
-    assert [sentence.split("=")[0] for sentence in said] == ["dataset.path", "dataset.scale", "dataset.generator_seed", "dataset.mask"]
-    assert DatasetConfig("reddit", source="twin", symmetrise=True).ignored() and not DatasetConfig("reddit", source="twin", scale=0.5).ignored()
+    assert [sentence.split("=")[0] for sentence in said] == [
+        "dataset.path",
+        "dataset.scale",
+        "dataset.generator_seed",
+        "dataset.mask",
+    ]
+    assert (
+        DatasetConfig("reddit", source="twin", symmetrise=True).ignored()
+        and not DatasetConfig("reddit", source="twin", scale=0.5).ignored()
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not DatasetConfig("cora", symmetrise=False, mask=0).ignored()

@@ -1,6 +1,6 @@
-"""Readers of the one-file npz formats: Coauthor, Amazon and CitationFull (Shchur et al. 2018), and HeterophilousGraphDataset.
+"""Readers of the one-file npz formats: Coauthor, Amazon, CitationFull (Shchur et al. 2018), HeterophilousGraphDataset.
 
-Conventions are torch_geometric's: an entry of a feature above 0 counts as 1 (Coauthor's are word counts, DBLP's TF-IDF weights),
+Conventions are torch_geometric's: a feature above 0 counts as 1 (Coauthor's are word counts, DBLP's TF-IDF weights),
 self-loops are dropped from the first family and kept in the second.
 """
 
@@ -12,18 +12,36 @@ import numpy as np
 
 from harness.check import InputError
 from harness.graph.csr import from_csr, from_edges
-from harness.graph.raw import Raw, arrays, class_count, features_of, reading, shape_of, single_labels, sparse_features
+from harness.graph.raw import (
+    Raw,
+    arrays,
+    check_square,
+    class_count,
+    features_of,
+    reading,
+    single_labels,
+    sparse_features,
+)
 
 
 def read_attributed(path: Path, *, symmetrise: bool) -> Raw:
     """Sparse adjacency `adj_*`, sparse features `attr_*`, `labels`; no splits."""
-    keys = ("adj_indptr", "adj_indices", "adj_shape", "attr_data", "attr_indices", "attr_indptr", "attr_shape", "labels")
+    keys = (
+        "adj_indptr",
+        "adj_indices",
+        "adj_shape",
+        "attr_data",
+        "attr_indices",
+        "attr_indptr",
+        "attr_shape",
+        "labels",
+    )
     parts = arrays(path, keys)
     with reading(path):
-        rows, columns = shape_of(parts["adj_shape"], "adj_shape")
-        if rows != columns or len(parts["adj_indptr"]) != rows + 1:
-            raise InputError(f"adjacency of shape {rows} x {columns} with {len(parts['adj_indptr'])} row pointers: fetch the file again")
-        edges = from_csr(parts["adj_indptr"], parts["adj_indices"], symmetrise=symmetrise, self_loops=False, where="adjacency")
+        check_square(parts["adj_shape"], parts["adj_indptr"])
+        edges = from_csr(
+            parts["adj_indptr"], parts["adj_indices"], symmetrise=symmetrise, self_loops=False, where="adjacency"
+        )
         features = sparse_features(parts)
         features[features > 0] = 1
         labels = single_labels(parts["labels"])
@@ -43,5 +61,8 @@ def read_heterophilous(path: Path, *, symmetrise: bool) -> Raw:
         labels = single_labels(parts["node_labels"])
         for key in masks:
             if parts[key].dtype != np.bool_ or parts[key].shape != (len(parts[masks[0]]), len(features)):
-                raise InputError(f"{key} of type {parts[key].dtype} and shape {parts[key].shape} is not a bool a vertex: fetch the file again")
+                raise InputError(
+                    f"{key} of type {parts[key].dtype} and shape {parts[key].shape} is not a bool a vertex: "
+                    "fetch the file again"
+                )
     return Raw(edges, features, labels, class_count(labels), tuple(parts[key] for key in masks))

@@ -24,7 +24,13 @@ class InEdges(NamedTuple):
 
 
 def from_edges(
-    src: np.ndarray, dst: np.ndarray, num_vertices: int, *, symmetrise: bool, self_loops: bool = True, where: str = "edges"
+    src: np.ndarray,
+    dst: np.ndarray,
+    num_vertices: int,
+    *,
+    symmetrise: bool,
+    self_loops: bool = True,
+    where: str = "edges",
 ) -> InEdges:
     """The in-edge CSR of the edges src[i] -> dst[i].
 
@@ -36,7 +42,9 @@ def from_edges(
     Raises InputError where an array is not of integers or an endpoint is not a vertex.
     """
     if src.shape != dst.shape or src.ndim != 1:
-        raise InputError(f"{where}: sources have shape {src.shape} and targets {dst.shape}; give two lists of the same length")
+        raise InputError(
+            f"{where}: sources have shape {src.shape} and targets {dst.shape}; give two lists of the same length"
+        )
     src, dst = _vertices(src, num_vertices, where), _vertices(dst, num_vertices, where)
     indptr, targets = _bucket(src, dst, num_vertices)
     return _in_edges(indptr, targets, symmetrise, self_loops)
@@ -77,15 +85,24 @@ def dense_rows(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, num_
 
     Raises InputError where the parts do not fit each other.
     """
-    if indices.shape != values.shape or indices.ndim != 1 or indices.dtype.kind not in "iu" or values.dtype.kind not in "iufb":
-        raise InputError(f"{where}: {indices.shape} column indices of type {indices.dtype} for {values.shape} values of type "
-                         f"{values.dtype}; give one integer index a number")
+    if (
+        indices.shape != values.shape
+        or indices.ndim != 1
+        or indices.dtype.kind not in "iu"
+        or values.dtype.kind not in "iufb"
+    ):
+        raise InputError(
+            f"{where}: {indices.shape} column indices of type {indices.dtype} for {values.shape} values of type "
+            f"{values.dtype}; give one integer index a number"
+        )
     check_rows(indptr, len(indices), f"{where}: row pointer")
     if len(indices) and not 0 <= indices.min() <= indices.max() < num_columns:
         bad = indices[(indices < 0) | (indices >= num_columns)][0]
         raise InputError(f"{where}: column {bad} is out of range; columns are 0 to {num_columns - 1}")
     dense = np.zeros((len(indptr) - 1, num_columns), np.float32)
-    _scatter(indptr.astype(np.int64), indices.astype(np.int32, copy=False), values.astype(np.float32, copy=False), dense)
+    _scatter(
+        indptr.astype(np.int64), indices.astype(np.int32, copy=False), values.astype(np.float32, copy=False), dense
+    )
     return dense
 
 

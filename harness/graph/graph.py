@@ -75,21 +75,33 @@ def validate(graph: Graph) -> Graph:
         bad = graph.indices[(graph.indices < 0) | (graph.indices >= n)][0]
         raise InputError(f"{name}: edge endpoint {bad} is not a vertex; vertices are 0 to {n - 1}")
     if not csr.rows_ascend(graph.indptr, graph.indices):
-        raise InputError(f"{name}: the in-neighbours of a vertex are out of order or repeated; build the rows with harness.graph.csr")
+        raise InputError(
+            f"{name}: the in-neighbours of a vertex are out of order or repeated; build the rows with harness.graph.csr"
+        )
     for field in ("features", "labels", "train", "val", "test"):
         if len(getattr(graph, field)) != n:
-            raise InputError(f"{name}: {field} has {len(getattr(graph, field))} rows for {n} vertices; give one a vertex")
+            raise InputError(
+                f"{name}: {field} has {len(getattr(graph, field))} rows for {n} vertices; give one a vertex"
+            )
     if graph.features.ndim != 2 or graph.features.shape[1] < 1:
         raise InputError(f"{name}: features has shape {graph.features.shape}; give [vertices, dimension]")
     label_type = np.uint8 if graph.multilabel else np.int32
-    for field, dtype in (("features", np.float32), ("labels", label_type), ("train", np.bool_), ("val", np.bool_), ("test", np.bool_)):
+    for field, dtype in (
+        ("features", np.float32),
+        ("labels", label_type),
+        ("train", np.bool_),
+        ("val", np.bool_),
+        ("test", np.bool_),
+    ):
         if getattr(graph, field).dtype != dtype:
             raise InputError(f"{name}: {field} holds {getattr(graph, field).dtype}; convert it to {np.dtype(dtype)}")
     # A blockwise look keeps the temporary small on graphs whose features fill half the memory.
     for start in range(0, n, 65536):
         finite = np.isfinite(graph.features[start : start + 65536]).all(axis=1)
         if not finite.all():
-            raise InputError(f"{name}: features of vertex {start + int(np.argmin(finite))} hold NaN or infinity; clean them first")
+            raise InputError(
+                f"{name}: features of vertex {start + int(np.argmin(finite))} hold NaN or infinity; clean them first"
+            )
     if graph.num_classes < 2:
         raise InputError(f"{name}: num_classes={graph.num_classes}; classification needs 2 or more")
     if graph.multilabel:
@@ -98,10 +110,15 @@ def validate(graph: Graph) -> Graph:
     else:
         low, high = int(graph.labels.min()), int(graph.labels.max())
         if low < -1 or high >= graph.num_classes:
-            raise InputError(f"{name}: label {low if low < -1 else high} is out of range; classes are 0 to {graph.num_classes - 1}, -1 for none")
+            raise InputError(
+                f"{name}: label {low if low < -1 else high} is out of range; classes are 0 to "
+                f"{graph.num_classes - 1}, -1 for none"
+            )
     overlap = (graph.train & graph.val) | (graph.train & graph.test) | (graph.val & graph.test)
     if overlap.any():
-        raise InputError(f"{name}: vertex {int(np.argmax(overlap))} is in two of train, val and test; give each vertex one split")
+        raise InputError(
+            f"{name}: vertex {int(np.argmax(overlap))} is in two of train, val and test; give each vertex one split"
+        )
     if not graph.train.any():
         raise InputError(f"{name}: no vertex is in train; mark at least one")
     split = graph.train | graph.val | graph.test

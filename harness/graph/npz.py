@@ -9,7 +9,17 @@ import numpy as np
 
 from harness.check import InputError, did_you_mean
 from harness.graph.csr import InEdges, from_csr, from_edges
-from harness.graph.raw import Raw, array_names, arrays, class_count, features_of, mask_of, reading, single_labels, sparse_features
+from harness.graph.raw import (
+    Raw,
+    array_names,
+    arrays,
+    class_count,
+    features_of,
+    mask_of,
+    reading,
+    single_labels,
+    sparse_features,
+)
 
 SPLITS = ("train", "val", "test")
 SPARSE = ("attr_data", "attr_indices", "attr_indptr", "attr_shape")
@@ -33,7 +43,10 @@ def read(path: Path, symmetrise: bool | None) -> Raw:
         labels, num_classes = _labels(parts)
         masks = tuple(_mask(key, parts[key], len(features)) for key in SPLITS) if "train" in parts else None
         if masks and len({len(mask) for mask in masks}) > 1:
-            raise InputError(f"train, val and test hold {', '.join(str(len(mask)) for mask in masks)} splits; give the same number of each")
+            raise InputError(
+                f"train, val and test hold {', '.join(str(len(mask)) for mask in masks)} splits; give the "
+                "same number of each"
+            )
     return Raw(edges, features, labels, num_classes, masks)
 
 
@@ -57,9 +70,18 @@ def _present(names: list[str]) -> None:
             stranger = f' ("{unknown[0]}" is not a key{hint})' if unknown else ""
             raise InputError(f"{what}{stranger}")
 
-    need("edges" in names or {"indptr", "indices"} <= set(names), "the edges are missing: give edges, or indptr and indices")
-    need(not ("edges" in names and "indptr" in names), "the edges are there twice: give either edges or indptr and indices")
-    need("features" in names or set(SPARSE) <= set(names), f"the features are missing: give features, or {', '.join(SPARSE)}")
+    need(
+        "edges" in names or {"indptr", "indices"} <= set(names),
+        "the edges are missing: give edges, or indptr and indices",
+    )
+    need(
+        not ("edges" in names and "indptr" in names),
+        "the edges are there twice: give either edges or indptr and indices",
+    )
+    need(
+        "features" in names or set(SPARSE) <= set(names),
+        f"the features are missing: give features, or {', '.join(SPARSE)}",
+    )
     need("labels" in names, "labels is missing: give one label a vertex")
     given = [key for key in SPLITS if key in names]
     need(len(given) in (0, 3), f"only {' and '.join(given)} of train, val and test is given: give all three or none")
@@ -70,7 +92,10 @@ def _present(names: list[str]) -> None:
 def _edges(parts: dict[str, np.ndarray], num_vertices: int, symmetrise: bool) -> InEdges:
     if "edges" not in parts:
         if len(parts["indptr"]) != num_vertices + 1:
-            raise InputError(f"indptr has {len(parts['indptr'])} entries for {num_vertices} rows of features: give one more than rows")
+            raise InputError(
+                f"indptr has {len(parts['indptr'])} entries for {num_vertices} rows of features: give one "
+                "more than rows"
+            )
         if parts["indices"].ndim != 1:
             raise InputError(f"indices has shape {parts['indices'].shape}: give one list of vertices")
         return from_csr(parts["indptr"], parts["indices"], symmetrise=symmetrise)
@@ -85,7 +110,9 @@ def _labels(parts: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
     labels = parts["labels"]
     if labels.ndim == 2 and labels.shape[1] > 1:
         if labels.dtype.kind not in "iub" or (labels.size and not 0 <= labels.min() <= labels.max() <= 1):
-            raise InputError(f"labels of type {labels.dtype} in {labels.shape}: give whole numbers 0 and 1 for multi-label classes")
+            raise InputError(
+                f"labels of type {labels.dtype} in {labels.shape}: give whole numbers 0 and 1 for multi-label classes"
+            )
         labels = labels.astype(np.uint8)
     else:
         labels = single_labels(labels)
@@ -96,7 +123,10 @@ def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:
     """[K, V] bool from a mask [V], K alternative masks [K, V], or a list of vertices."""
     if values.dtype == np.bool_:
         if values.ndim not in (1, 2) or values.shape[-1] != num_vertices:
-            raise InputError(f"{key} has shape {values.shape} for {num_vertices} vertices: give one bool a vertex, or a list of vertices")
+            raise InputError(
+                f"{key} has shape {values.shape} for {num_vertices} vertices: give one bool a vertex, or a "
+                "list of vertices"
+            )
         return values.reshape(-1, num_vertices)
     mask = mask_of(values, num_vertices, key)
     if mask.sum() != values.size:
@@ -109,6 +139,13 @@ def _scalar(parts: dict[str, np.ndarray], key: str, kinds: str, default: bool | 
         return default
     value = parts[key]
     # 0 and 1 pass for false and true.
-    if value.size != 1 or value.dtype.kind not in kinds + ("iu" if kinds == "b" else "") or (kinds == "b" and value.item() not in (0, 1)):
-        raise InputError(f"{key}={value.tolist() if value.size < 5 else value.shape} cannot be used: give one {'bool' if kinds == 'b' else 'whole number'}")
+    if (
+        value.size != 1
+        or value.dtype.kind not in kinds + ("iu" if kinds == "b" else "")
+        or (kinds == "b" and value.item() not in (0, 1))
+    ):
+        raise InputError(
+            f"{key}={value.tolist() if value.size < 5 else value.shape} cannot be used: give one "
+            f"{'bool' if kinds == 'b' else 'whole number'}"
+        )
     return value.item()

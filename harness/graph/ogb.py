@@ -8,18 +8,31 @@ import numpy as np
 
 from harness.check import InputError
 from harness.graph.csr import from_edges
-from harness.graph.raw import Raw, arrays, class_count, features_of, mask_of, reading, single_labels, table
+from harness.graph.raw import (
+    Raw,
+    arrays,
+    class_count,
+    features_of,
+    mask_of,
+    reading,
+    single_labels,
+    table,
+)
 
 
-def read_tables(edge: Path, node_feat: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool) -> Raw:
-    """edge.csv.gz (source, target), node-feat.csv.gz, node-label.csv.gz and the lists of vertices of the three splits."""
+def read_tables(
+    edge: Path, node_feat: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool
+) -> Raw:
+    """edge.csv.gz (source, target), node-feat.csv.gz, node-label.csv.gz and the vertices of the three splits."""
     features = table(node_feat, np.float32)
     with reading(node_feat):
         features = features_of(features)
     pairs = table(edge, np.int64)
     with reading(edge):
         if pairs.shape[1] != 2:
-            raise InputError(f"a line holds {pairs.shape[1]} numbers where source and target are wanted: fetch the file again")
+            raise InputError(
+                f"a line holds {pairs.shape[1]} numbers where source and target are wanted: fetch the file again"
+            )
         edges = from_edges(pairs[:, 0], pairs[:, 1], len(features), symmetrise=symmetrise)
     del pairs
     labels = table(node_label, np.float64)
@@ -29,7 +42,7 @@ def read_tables(edge: Path, node_feat: Path, node_label: Path, train: Path, vali
 
 
 def read_binary(data: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool) -> Raw:
-    """data.npz with edge_index [2, E] and node_feat [V, F]; node-label.npz with node_label [V, 1], NaN where there is none."""
+    """data.npz with edge_index [2, E] and node_feat [V, F]; node-label.npz with node_label [V, 1], NaN for none."""
     parts = arrays(data, ("edge_index", "node_feat"))
     with reading(data):
         pairs, features = parts.pop("edge_index"), features_of(parts.pop("node_feat"))

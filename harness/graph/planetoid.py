@@ -1,4 +1,4 @@
-"""Reader of Planetoid's files (Yang et al. 2016): Python-2 pickles of scipy and numpy objects, read without running them.
+"""Reader of Planetoid's files (Yang et al. 2016): Python-2 pickles of scipy and numpy objects, read, not run.
 
 The unpickler maps the few names these files need to plain holders defined here and refuses every other one, so that
 neither numpy's nor scipy's own unpickling code sees the bytes.
@@ -26,8 +26,9 @@ NUM_VALIDATION = 500  # the vertices after the training ones
 def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
     """The files in the order of PARTS; the eighth, `x`, repeats the first rows of `allx`.
 
-    Vertices 0.. are the rows of `allx`; the first of them, as many as `y` has, train, the next 500 validate. Row i of `tx` is vertex
-    test.index[i], which tests. Ids that no file describes (15 of CiteSeer's) get zero features, no label and no split.
+    Vertices 0.. are the rows of `allx`; the first of them, as many as `y` has, train, the next 500 validate. Row i of
+    `tx` is vertex test.index[i], which tests. Ids that no file describes (15 of CiteSeer's) get zero features, no label
+    and no split.
     """
     path = dict(zip(PARTS, paths, strict=True))
     features = {part: _dense(path[part]) for part in ("tx", "allx")}
@@ -38,17 +39,27 @@ def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
     num_vertices = int(max(known, test.max(initial=-1) + 1))
     with reading(path["test.index"]):
         if len(test) != len(features["tx"]) or len(np.unique(test)) != len(test) or test.min(initial=known) < known:
-            raise InputError(f"{len(test)} ids do not name the {len(features['tx'])} rows of tx, all after the {known} of allx: fetch the file again")
+            raise InputError(
+                f"{len(test)} ids do not name the {len(features['tx'])} rows of tx, all after the {known} of "
+                "allx: fetch the file again"
+            )
         # Every id costs a dense row, so a wild one would ask for all memory.
         if num_vertices > 2 * (known + len(test)):
-            raise InputError(f"id {num_vertices - 1} is far beyond the {known + len(test)} described vertices: fetch the file again")
+            raise InputError(
+                f"id {num_vertices - 1} is far beyond the {known + len(test)} described vertices: fetch the file again"
+            )
         test_mask = mask_of(test, num_vertices, "test.index")
     with reading(path["ally"]):
         if len(labels["ally"]) != known or num_train > known or len(labels["ty"]) != len(test):
-            raise InputError(f"{len(labels['ally'])} and {len(labels['ty'])} labels for {known} and {len(test)} vertices: fetch the files again")
+            raise InputError(
+                f"{len(labels['ally'])} and {len(labels['ty'])} labels for {known} and {len(test)} vertices: "
+                "fetch the files again"
+            )
     with reading(path["tx"]):
         if features["tx"].shape[1] != features["allx"].shape[1]:
-            raise InputError(f"tx has {features['tx'].shape[1]} columns and allx {features['allx'].shape[1]}: fetch the files again")
+            raise InputError(
+                f"tx has {features['tx'].shape[1]} columns and allx {features['allx'].shape[1]}: fetch the files again"
+            )
     all_features = np.zeros((num_vertices, features["allx"].shape[1]), np.float32)
     all_features[:known], all_features[test] = features["allx"], features["tx"]
     all_labels = np.full(num_vertices, -1, np.int32)
@@ -59,7 +70,9 @@ def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
     ids = np.arange(num_vertices)
     train_mask = ids < num_train
     val_mask = (ids >= num_train) & (ids < min(num_train + NUM_VALIDATION, known))
-    return Raw(edges, all_features, all_labels, int(all_labels.max()) + 1, (train_mask[None], val_mask[None], test_mask[None]))
+    return Raw(
+        edges, all_features, all_labels, int(all_labels.max()) + 1, (train_mask[None], val_mask[None], test_mask[None])
+    )
 
 
 def _dense(path: Path) -> np.ndarray:

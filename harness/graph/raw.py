@@ -1,7 +1,7 @@
 """Reading raw files that may be truncated, corrupt or hostile; and what every reader hands on.
 
-No pickle is loaded here: an npz's object arrays are never touched. Whatever a file makes its format's reader raise becomes one
-InputError that names the file and the mend.
+No pickle is loaded here: an npz's object arrays are never touched. Whatever a file makes its format's reader raise
+becomes one InputError that names the file and the mend.
 """
 
 from __future__ import annotations
@@ -45,11 +45,14 @@ def reading(path: Path) -> Iterator[None]:
     except InputError as error:
         raise InputError(f'file "{path}": {error}') from None
     except (PermissionError, IsADirectoryError) as error:
-        raise InputError(f'file "{path}" cannot be read: {error.strerror}; make it a file that this user may read') from None
+        raise InputError(
+            f'file "{path}" cannot be read: {error.strerror}; make it a file that this user may read'
+        ) from None
     except Exception as error:  # bytes from anywhere can make a format's reader raise anything
         reason = " ".join(str(error).split())[:160] or "it ends too early"
         raise InputError(
-            f'file "{path}" cannot be read ({type(error).__name__}: {reason}); it is truncated or not in its format: replace it by a whole copy'
+            f'file "{path}" cannot be read ({type(error).__name__}: {reason}); it is truncated or not in its '
+            "format: replace it by a whole copy"
         ) from None
 
 
@@ -58,7 +61,9 @@ def arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()
     with _archive(path) as archive:
         for key in required:
             if key not in archive.files:
-                raise InputError(f'array "{key}" is missing (there are: {", ".join(archive.files) or "none"}); fetch the file again')
+                raise InputError(
+                    f'array "{key}" is missing (there are: {", ".join(archive.files) or "none"}); fetch the file again'
+                )
         return {key: _member(archive, key) for key in (*required, *optional) if key in archive.files}
 
 
@@ -81,7 +86,9 @@ def json_object(path: Path) -> dict[str, Any]:
     with reading(path):
         found = json.loads(path.read_bytes())
         if not isinstance(found, dict):
-            raise InputError(f"this holds a JSON {type(found).__name__} where an object is wanted: fetch the file again")
+            raise InputError(
+                f"this holds a JSON {type(found).__name__} where an object is wanted: fetch the file again"
+            )
         return found
 
 
@@ -94,7 +101,10 @@ def table(path: Path, dtype: type) -> np.ndarray:
 def features_of(values: np.ndarray) -> np.ndarray:
     """[V, F] float32 in rows, without a copy where it is that already."""
     if values.ndim != 2 or values.dtype.kind not in "iufb":
-        raise InputError(f"features of type {values.dtype} and shape {values.shape} cannot be used; give numbers in [vertices, dimension]")
+        raise InputError(
+            f"features of type {values.dtype} and shape {values.shape} cannot be used; give numbers in "
+            "[vertices, dimension]"
+        )
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
@@ -105,6 +115,13 @@ def sparse_features(parts: dict[str, np.ndarray], prefix: str = "attr") -> np.nd
     if len(indptr) != rows + 1:
         raise InputError(f"{prefix}_indptr has {len(indptr)} entries for {rows} rows; give one more than rows")
     return dense_rows(indptr, parts[f"{prefix}_indices"], parts[f"{prefix}_data"], columns, prefix)
+
+
+def check_square(shape: np.ndarray, indptr: np.ndarray) -> None:
+    """Raise InputError unless `shape` is square with as many rows as `indptr` describes."""
+    rows, columns = shape_of(shape, "shape")
+    if rows != columns or len(indptr) != rows + 1:
+        raise InputError(f"adjacency of shape {rows} x {columns} with {len(indptr)} row pointers: fetch the file again")
 
 
 def shape_of(shape: np.ndarray, where: str) -> tuple[int, int]:
@@ -118,11 +135,15 @@ def single_labels(values: np.ndarray) -> np.ndarray:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1 or values.dtype.kind not in "iuf":
-        raise InputError(f"labels of type {values.dtype} and shape {values.shape} cannot be used; give one whole number a vertex")
+        raise InputError(
+            f"labels of type {values.dtype} and shape {values.shape} cannot be used; give one whole number a vertex"
+        )
     if values.dtype.kind == "f":
         values = np.where(np.isnan(values), -1, values)
         if np.any(values != np.floor(values)):
-            raise InputError(f"label {values[values != np.floor(values)][0]} is not a whole number; give one class a vertex")
+            raise InputError(
+                f"label {values[values != np.floor(values)][0]} is not a whole number; give one class a vertex"
+            )
     if len(values) and not -(2**31) <= values.min() <= values.max() < 2**31:
         raise InputError(f"labels from {values.min()} to {values.max()} are out of range; number the classes from 0")
     return values.astype(np.int32)
@@ -139,7 +160,9 @@ def mask_of(ids: np.ndarray, num_vertices: int, where: str) -> np.ndarray:
     if ids.size == 0:
         return np.zeros(num_vertices, bool)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise InputError(f"{where} of type {ids.dtype} and shape {ids.shape} is no list of vertices; give vertex numbers")
+        raise InputError(
+            f"{where} of type {ids.dtype} and shape {ids.shape} is no list of vertices; give vertex numbers"
+        )
     if not 0 <= ids.min() <= ids.max() < num_vertices:
         bad = ids[(ids < 0) | (ids >= num_vertices)][0]
         raise InputError(f"{where}: {bad} is not a vertex; vertices are 0 to {num_vertices - 1}")
@@ -163,5 +186,7 @@ def _member(archive: Any, key: str) -> np.ndarray:
         return archive[key]
     except ValueError as error:
         if "allow_pickle" in str(error):
-            raise InputError(f'array "{key}" holds Python objects, which are never loaded: store it as numbers') from None
+            raise InputError(
+                f'array "{key}" holds Python objects, which are never loaded: store it as numbers'
+            ) from None
         raise

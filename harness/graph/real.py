@@ -65,7 +65,9 @@ def _ogb(name: str, split: str, read: Callable[..., Raw], *files: str) -> Source
 _TABLES = ("raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz")
 
 DATASETS = {
-    "reddit": Source(("Reddit",), ("raw/reddit_data.npz", "raw/reddit_graph.npz"), read_reddit, "Reddit", {}, twin=True),
+    "reddit": Source(
+        ("Reddit",), ("raw/reddit_data.npz", "raw/reddit_graph.npz"), read_reddit, "Reddit", {}, twin=True
+    ),
     "reddit2": _saint("Reddit2"),
     "flickr": _saint("Flickr"),
     "yelp": _saint("Yelp"),
@@ -159,7 +161,7 @@ def _first_missing(source: Source, data_dir: Path) -> str:
 
 
 def _download(source: Source, data_dir: Path) -> None:
-    """Let the library fetch the raw files into a folder of its own, then move them into place, each at once and whole."""
+    """Let the library fetch the raw files into a folder of its own, then move each into place, at once and whole."""
     created = not data_dir.exists()
     data_dir.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=".download-", dir=data_dir))

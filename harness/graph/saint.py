@@ -1,4 +1,4 @@
-"""Readers of Reddit (GraphSAGE's post graph as DGL and torch_geometric store it) and of GraphSAINT's four-file layout."""
+"""Readers of Reddit (GraphSAGE's posts, as DGL and torch_geometric store them) and of GraphSAINT's four-file layout."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ import numpy as np
 
 from harness.check import InputError
 from harness.graph.csr import from_csr, from_edges
-from harness.graph.raw import Raw, array, arrays, class_count, features_of, json_object, mask_of, reading, shape_of, single_labels
+from harness.graph.raw import (
+    Raw,
+    array,
+    arrays,
+    check_square,
+    class_count,
+    features_of,
+    json_object,
+    mask_of,
+    reading,
+    single_labels,
+)
 
 
 def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> Raw:
-    """`data` holds feature [V, F], label [V] and node_types [V] (1 train, 2 validation, 3 test); `graph` a scipy COO matrix."""
+    """`data`: feature [V, F], label [V], node_types [V] (1 train, 2 val, 3 test); `graph`: a scipy COO matrix."""
     parts = arrays(data, ("feature", "label", "node_types"))
     with reading(data):
         features, labels, kinds = features_of(parts.pop("feature")), single_labels(parts["label"]), parts["node_types"]
@@ -25,12 +36,10 @@ def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> Raw:
 
 
 def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, symmetrise: bool) -> Raw:
-    """adj_full.npz (scipy CSR parts), feats.npy [V, F], class_map.json (vertex -> class, or -> list of 0 and 1), role.json."""
+    """adj_full.npz (scipy CSR parts), feats.npy [V, F], class_map.json (vertex -> class or 0/1 list), role.json."""
     parts = arrays(adjacency, ("indptr", "indices", "shape"))
     with reading(adjacency):
-        rows, columns = shape_of(parts["shape"], "shape")
-        if rows != columns or len(parts["indptr"]) != rows + 1:
-            raise InputError(f"adjacency of shape {rows} x {columns} with {len(parts['indptr'])} row pointers: fetch the file again")
+        check_square(parts["shape"], parts["indptr"])
         edges = from_csr(parts["indptr"], parts["indices"], symmetrise=symmetrise, where="adjacency")
     del parts
     features = array(feats)
@@ -58,5 +67,8 @@ def _labels(path: Path, num_vertices: int) -> np.ndarray:
             labels = np.full(num_vertices, -1, np.int32)
             labels[vertices] = single_labels(values)
         else:
-            raise InputError(f"classes of type {values.dtype} and shape {values.shape} are neither numbers nor lists of 0 and 1: fetch the file again")
+            raise InputError(
+                f"classes of type {values.dtype} and shape {values.shape} are neither numbers nor lists of 0 "
+                "and 1: fetch the file again"
+            )
     return labels

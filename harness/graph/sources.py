@@ -35,7 +35,9 @@ def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
         if config.source == "npz":
             raw = npz.read(Path(config.path).expanduser(), config.symmetrise)
         else:
-            raw = real.read(config.name, real.find(config.name, Path(data_dir).expanduser()), config.symmetrise is not False)
+            raw = real.read(
+                config.name, real.find(config.name, Path(data_dir).expanduser()), config.symmetrise is not False
+            )
         graph, own_split = _graph(config, raw), raw.masks is not None
     if config.split == "low_label":
         graph = _with_split(graph, splits.low_label(graph.labels, graph.num_classes, seed))
@@ -92,17 +94,30 @@ def _graph(config: DatasetConfig, raw: Raw) -> Graph:
     if raw.masks is None:
         train = val = test = np.zeros(len(raw.features), bool)
         if config.mask:
-            raise InputError(f"dataset.mask={config.mask} chooses among own splits, but {config.name} has none: leave it at 0")
+            raise InputError(
+                f"dataset.mask={config.mask} chooses among own splits, but {config.name} has none: leave it at 0"
+            )
     else:
         known = len(raw.masks[0])
         if config.split == "own" and config.mask >= known:
-            raise InputError(f"dataset.mask={config.mask} is out of range: {config.name} has {known} own split{'s' * (known > 1)}, give 0 to {known - 1}")
+            raise InputError(
+                f"dataset.mask={config.mask} is out of range: {config.name} has {known} own "
+                f"split{'s' * (known > 1)}, give 0 to {known - 1}"
+            )
         train, val, test = (masks[min(config.mask, known - 1)] for masks in raw.masks)
     indptr, indices, symmetric = raw.edges
     return Graph(
-        name=config.name, indptr=indptr, indices=indices, features=raw.features, labels=raw.labels, num_classes=raw.num_classes,
-        train=train, val=val, test=test, symmetric=symmetric,
-    )  # fmt: skip
+        name=config.name,
+        indptr=indptr,
+        indices=indices,
+        features=raw.features,
+        labels=raw.labels,
+        num_classes=raw.num_classes,
+        train=train,
+        val=val,
+        test=test,
+        symmetric=symmetric,
+    )
 
 
 def _with_split(graph: Graph, masks: splits.Masks) -> Graph:
@@ -115,7 +130,8 @@ def _normalise(graph: Graph) -> None:
     lowest = np.unravel_index(np.argmin(features), features.shape)
     if features[lowest] < 0:
         raise InputError(
-            f"dataset.normalise_features=true divides by the sum of features of 0 or more, but {graph.name} has {features[lowest]} at "
+            f"dataset.normalise_features=true divides by the sum of features of 0 or more, but {graph.name} "
+            f"has {features[lowest]} at "
             f"vertex {lowest[0]}: leave it false"
         )
     sums = features.sum(axis=1, keepdims=True)

@@ -17,26 +17,40 @@ def random(labels: np.ndarray, seed: int) -> Masks:
     labelled = _shuffled(labels, seed)
     train, val = int(TRAIN_SHARE * len(labelled)), int(VAL_SHARE * len(labelled))
     if not train or not val:
-        raise InputError(f'dataset.split="random" needs 5 labelled vertices but there are {len(labelled)}: label more of them or give own splits')
+        raise InputError(
+            f'dataset.split="random" needs 5 labelled vertices but there are {len(labelled)}: label more of '
+            "them or give own splits"
+        )
     return _masks(len(labels), labelled[:train], labelled[train : train + val], labelled[train + val :])
 
 
 def low_label(labels: np.ndarray, num_classes: int, seed: int) -> Masks:
-    """20 vertices of each class train, 30 validate, every other labelled one tests; classes without a vertex are skipped.
+    """20 vertices of each class train, 30 validate, every other labelled one tests; empty classes are skipped.
 
     Raises InputError for multi-label graphs and where a class has no vertex left to test.
     """
     if labels.ndim == 2:
-        raise InputError('dataset.split="low_label" counts vertices a class, which a multi-label graph has not: use dataset.split=own or random')
+        raise InputError(
+            'dataset.split="low_label" counts vertices a class, which a multi-label graph has not: use '
+            "dataset.split=own or random"
+        )
     used = LOW_LABEL_TRAIN + LOW_LABEL_VAL
     labelled = _shuffled(labels, seed)
     sizes = np.bincount(labels[labelled], minlength=num_classes)
     if np.any(small := (sizes > 0) & (sizes <= used)):
         few = int(np.argmax(small))
-        raise InputError(f'dataset.split="low_label" needs more than {used} vertices a class but class {few} has {sizes[few]}: use dataset.split=random')
+        raise InputError(
+            f'dataset.split="low_label" needs more than {used} vertices a class but class {few} has '
+            f"{sizes[few]}: use dataset.split=random"
+        )
     by_class = labelled[np.argsort(labels[labelled], kind="stable")]
     rank = np.arange(len(by_class)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return _masks(len(labels), by_class[rank < LOW_LABEL_TRAIN], by_class[(rank >= LOW_LABEL_TRAIN) & (rank < used)], by_class[rank >= used])
+    return _masks(
+        len(labels),
+        by_class[rank < LOW_LABEL_TRAIN],
+        by_class[(rank >= LOW_LABEL_TRAIN) & (rank < used)],
+        by_class[rank >= used],
+    )
 
 
 def _shuffled(labels: np.ndarray, seed: int) -> np.ndarray:
