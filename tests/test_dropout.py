@@ -1,0 +1,76 @@
+"""Dropout by hash: rate, scale, gradient, and independence of partition, thread count and device path."""
+
+import numpy as np
+import pytest
+import torch
+
+from harness.check import InputError
+from harness.core.dropout import LEVELS, _mix_int, drop_with_torch, dropout
+
+
+def ids_of(rows, start=0):
+    return torch.arange(start, start + rows, dtype=torch.int32)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_rate_and_scale(p):
+    kept = dropout(torch.ones(2000, 203), ids_of(2000), p, key=7)
+    rate = (kept != 0).float().mean().item()
+    assert abs(rate - (1 - p)) < 5 * np.sqrt(p * (1 - p) / kept.numel())
+    scale = LEVELS / (LEVELS - round(p * LEVELS))
+    assert torch.equal(kept[kept != 0], torch.full_like(kept[kept != 0], scale))
+    assert abs(scale - 1 / (1 - p)) < 1e-3
+
+
+def test_mask_belongs_to_the_vertex_and_not_to_its_place():
+    x = torch.randn(500, 41)
+    ids = torch.randperm(10**6)[:500].int()
+    whole = dropout(x, ids, 0.5, key=3)
+    order = torch.randperm(500)
+    assert torch.equal(dropout(x[order], ids[order], 0.5, key=3), whole[order])
+    assert torch.equal(torch.cat([dropout(x[:123], ids[:123], 0.5, 3), dropout(x[123:], ids[123:], 0.5, 3)]), whole)
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    x, ids = torch.randn(501, 41), ids_of(501)
+    results = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        results.append(dropout(x, ids, 0.3, key=1))
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [1, 4, 41, 130])
+def test_torch_operations_give_the_same_bits(width, dtype):
+    x, ids = torch.randn(64, width, dtype=dtype), (torch.arange(64) * 33_000_001).int()
+    for key in (0, 5, 2**63 + 11):
+        threshold = round(0.4 * LEVELS)
+        expected = drop_with_torch(x, ids, _mix_int(key), threshold, LEVELS / (LEVELS - threshold))
+        assert torch.equal(dropout(x, ids, 0.4, key), expected)
+
+
+def test_gradient_uses_the_same_mask():
+    x = torch.randn(30, 17, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: dropout(x, ids_of(30), 0.5, 9), x)
+
+
+def test_rows_columns_and_keys_look_independent():
+    def mask(key):
+        return (dropout(torch.ones(4096, 256), ids_of(4096), 0.5, key) != 0).double() * 2 - 1
+
+    first = mask(1)
+    # Correlations of n fair signs have deviation 1 / sqrt(n); the largest of 2^15 pairs stays below 6 of them.
+    columns = (first.T @ first / 4096).fill_diagonal_(0)
+    rows = (first[:256] @ first[:256].T / 256).fill_diagonal_(0)
+    assert columns.abs().max() < 6 / 64 and rows.abs().max() < 6 / 16
+    for key in (0, 2, 1 << 32, (1 << 32) + 1):
+        assert abs((first * mask(key)).mean()) < 6 / 1024
+
+
+def test_zero_is_the_identity_and_one_is_refused():
+    x = torch.randn(3, 3)
+    assert dropout(x, ids_of(3), 0.0, 1) is x
+    for p in (1.0, -0.1):
+        with pytest.raises(InputError, match="dropout="):
+            dropout(x, ids_of(3), p, 1)
