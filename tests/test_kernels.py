@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.core.dgl_kernel import load_dgl
-from harness.core.kernels import SparseOperator, balanced_bounds, make_kernel, spmm, transpose
+from harness.core.kernels import SparseOperator, make_kernel, spmm, transpose
+from harness.core.numba_kernel import balanced_bounds
 from harness.partition.shard import Csr
 
 NAMES = ["numba", "torch"] + (["dgl"] if load_dgl() is not None else [])

@@ -15,8 +15,10 @@ import numpy as np
 import torch
 
 from harness.check import within
+from harness.core.parallel import use_threads
 
 LEVELS = 1 << 16
+SERIAL_BELOW = 1 << 15  # entries: waking threads costs more than it saves
 GOLDEN, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
@@ -92,11 +94,10 @@ def _drop(x: torch.Tensor, ids: torch.Tensor, key: int, threshold: int) -> torch
     x = x.contiguous()
     out = torch.empty_like(x)
     arguments = (x.numpy(), ids.numpy(), np.uint64(base), np.uint64(threshold), x.numpy().dtype.type(scale), out.numpy())
-    threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
+    threads = 1 if x.numel() < SERIAL_BELOW else use_threads()
     if threads == 1:
         _drop_rows(0, len(ids), *arguments)
     else:
-        numba.set_num_threads(threads)
         _drop_rows_parallel(threads, *arguments)
     return out
 

@@ -15,24 +15,26 @@ the number of threads.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Protocol
 
 import numba
 import numpy as np
 import torch
 
-from harness.check import choice
+from harness.check import InputError, choice
 from harness.core.dgl_kernel import CopySum, load_dgl
+from harness.core.numba_kernel import NumbaProduct
 from harness.partition.shard import Csr
 
 KERNELS = ("auto", "numba", "dgl", "torch")
 
 
-class Product(ABC):
+class Product(Protocol):
     """One block prepared for one kernel."""
 
-    @abstractmethod
     def apply(self, x, row, column, self_loops: bool, out, accumulate: bool) -> None:
         """out (+)= row * (B + s I) (column * x). x [cols, F], out [rows, F] contiguous; scales [rows], [cols] or None."""
+        ...
 
 
 class Kernel(ABC):
@@ -47,99 +49,31 @@ class Kernel(ABC):
 def make_kernel(name: str = "auto", device: torch.device | str = "cpu") -> Kernel:
     """auto is torch on CUDA; on the CPU dgl where it can be loaded, else numba. InputError for a kernel that cannot run."""
     choice("kernel", name, KERNELS)
-    if torch.device(device).type != "cpu":
-        return TorchKernel()
-    if name == "torch":
+    if torch.device(device).type != "cpu" and name in ("numba", "dgl"):
+        raise InputError(f"kernel={name} runs on the CPU only; give kernel=torch or kernel=auto on {device}")
+    if name == "torch" or torch.device(device).type != "cpu":
         return TorchKernel()
     if name in ("auto", "dgl") and load_dgl() is not None:
         return DglKernel()
+    if name == "dgl":
+        raise InputError("kernel=dgl needs dgl 2.1.0, which cannot be loaded here; install it or give kernel=auto")
     return NumbaKernel()
 
 
 # numba
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)
-def _sum_rows(first, last, indptr, indices, values, x, row, self_loops, out, accumulate):
-    width = x.shape[1]
-    for v in range(first, last):
-        y = out[v]
-        scale = row[v] if len(row) else row.dtype.type(1)
-        start, end = indptr[v], indptr[v + 1]
-        total = np.zeros(width, x.dtype)
-        if self_loops:
-            for k in range(width):
-                total[k] = x[v, k]
-        if len(values):
-            for e in range(start, end):
-                source, weight = x[indices[e]], values[e]
-                for k in range(width):
-                    total[k] += weight * source[k]
-        else:
-            for e in range(start, end - 3, 4):
-                a, b, c, d = x[indices[e]], x[indices[e + 1]], x[indices[e + 2]], x[indices[e + 3]]
-                for k in range(width):
-                    total[k] += (a[k] + b[k]) + (c[k] + d[k])
-            for e in range(end - (end - start) % 4, end):
-                source = x[indices[e]]
-                for k in range(width):
-                    total[k] += source[k]
-        if accumulate:
-            for k in range(width):
-                y[k] += scale * total[k]
-        else:
-            for k in range(width):
-                y[k] = scale * total[k]
-
-
-@numba.njit(cache=True, nogil=True, parallel=True)
-def _sum_rows_parallel(bounds, indptr, indices, values, x, row, self_loops, out, accumulate):
-    for part in numba.prange(len(bounds) - 1):
-        _sum_rows(bounds[part], bounds[part + 1], indptr, indices, values, x, row, self_loops, out, accumulate)
-
-
-def balanced_bounds(indptr: np.ndarray, parts: int) -> np.ndarray:
-    """[parts + 1] int64 row bounds that give every part about the same number of entries plus rows."""
-    rows = len(indptr) - 1
-    load = indptr[1:].astype(np.int64) + np.arange(1, rows + 1)
-    targets = np.arange(1, parts) * (load[-1] if rows else 0) // parts
-    return np.concatenate([[0], np.searchsorted(load, targets, side="right"), [rows]]).astype(np.int64)
-
-
-class _NumbaProduct(Product):
-    def __init__(self, block: Csr, values: np.ndarray | None):
-        self._indptr, self._indices = block.indptr, block.indices
-        self._values = np.empty(0, np.float32) if values is None else values
-        self._bounds: dict[int, np.ndarray] = {}
-
-    def apply(self, x, row, column, self_loops, out, accumulate):
-        if x.shape[1] == 0 or out.shape[0] == 0:
-            return
-        if column is not None:
-            x = x * column.unsqueeze(1).to(x.dtype)
-        scale = np.empty(0, np.float32) if row is None else row.numpy()
-        rest = (self._indptr, self._indices, self._values, x.numpy(), scale, self_loops, out.numpy(), accumulate)
-        threads = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
-        if threads == 1:
-            _sum_rows(0, len(self._indptr) - 1, *rest)
-            return
-        if threads not in self._bounds:
-            self._bounds[threads] = balanced_bounds(self._indptr, threads)
-        numba.set_num_threads(threads)
-        _sum_rows_parallel(self._bounds[threads], *rest)
-
-
 class NumbaKernel(Kernel):
     name = "numba"
 
     def prepare(self, block, values, device):
-        return _NumbaProduct(block, values)
+        return NumbaProduct(block, values)
 
 
 # DGL
 
 
-class _DglProduct(Product):
+class _DglProduct:
     def __init__(self, block: Csr):
         self._block, self._sum = block, CopySum(block)
         self._other: Product | None = None
@@ -147,7 +81,7 @@ class _DglProduct(Product):
     def apply(self, x, row, column, self_loops, out, accumulate):
         if x.dtype != torch.float32:
             if self._other is None:
-                self._other = _NumbaProduct(self._block, None)
+                self._other = NumbaProduct(self._block, None)
             self._other.apply(x, row, column, self_loops, out, accumulate)
             return
         if column is not None:
@@ -171,13 +105,13 @@ class DglKernel(Kernel):
     name = "dgl"
 
     def prepare(self, block, values, device):
-        return _DglProduct(block) if values is None else _NumbaProduct(block, values)
+        return _DglProduct(block) if values is None else NumbaProduct(block, values)
 
 
 # torch
 
 
-class _TorchProduct(Product):
+class _TorchProduct:
     def __init__(self, block: Csr, values: np.ndarray | None, device: torch.device):
         values = np.ones(block.num_entries, np.float32) if values is None else values
         indptr = torch.from_numpy(block.indptr.astype(block.indices.dtype, copy=False))
