@@ -32,11 +32,12 @@ def test_mask_belongs_to_the_vertex_and_not_to_its_place():
 
 
 def test_any_number_of_threads_gives_the_same_bits():
-    x, ids = torch.randn(501, 41), ids_of(501)
-    results = []
+    x, ids = torch.randn(2001, 41), ids_of(2001)
+    before, results = torch.get_num_threads(), []
     for threads in (1, 2):
         torch.set_num_threads(threads)
         results.append(dropout(x, ids, 0.3, key=1))
+    torch.set_num_threads(before)
     assert torch.equal(*results)
 
 
@@ -74,3 +75,10 @@ def test_zero_is_the_identity_and_one_is_refused():
     for p in (1.0, -0.1):
         with pytest.raises(InputError, match="dropout="):
             dropout(x, ids_of(3), p, 1)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_gives_the_same_bits():
+    x, ids = torch.randn(500, 41), ids_of(500)
+    assert torch.equal(dropout(x.cuda(), ids.cuda(), 0.4, 5).cpu(), dropout(x, ids, 0.4, 5))

@@ -1,18 +1,33 @@
 """The sparse product against scipy, its adjoint, and the kernels against one another."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.check import InputError
+from harness.comm.rows import scatter_add_rows
 from harness.core.dgl_kernel import load_dgl
 from harness.core.kernels import SparseOperator, make_kernel, spmm, transpose
 from harness.core.numba_kernel import balanced_bounds
 from harness.partition.shard import Csr
 
+ROOT = Path(__file__).parent.parent
 NAMES = ["numba", "torch"] + (["dgl"] if load_dgl() is not None else [])
+
+
+@pytest.fixture(autouse=True)
+def threads_as_before():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 def random_block(rng, rows, columns, entries, symmetric=False):
@@ -55,7 +70,7 @@ def problems(draw):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problem=problems(), threads=st.sampled_from([1, 2]))
 def test_product_and_adjoint_equal_scipy(name, dtype, problem, threads):
     arguments, matrix, width, rng = problem
@@ -128,6 +143,7 @@ def test_transpose_twice_is_the_block_and_carries_its_values():
     assert turned.indices.dtype == np.int32 and turned.indptr.dtype == np.int32
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(degrees=st.lists(st.integers(0, 50), max_size=60), parts=st.integers(1, 8))
 def test_bounds_cover_every_row_and_share_the_entries(degrees, parts):
     indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int32)
@@ -135,3 +151,167 @@ def test_bounds_cover_every_row_and_share_the_entries(degrees, parts):
     assert bounds[0] == 0 and bounds[-1] == len(degrees) and len(bounds) == parts + 1 and np.all(np.diff(bounds) >= 0)
     load = indptr[bounds[1:]] - indptr[bounds[:-1]] + np.diff(bounds)
     assert load.max(initial=0) <= (sum(degrees) + len(degrees)) / parts + max(degrees, default=0) + 1
+
+
+def test_kernels_agree():
+    rng = np.random.default_rng(3)
+    block, _ = random_block(rng, 200, 150, 9000)
+    scales = rng.random(200).astype(np.float32), rng.random(150).astype(np.float32)
+    for width in (5, 41, 64, 65, 90, 128, 300):
+        x = torch.randn(150, width)
+        results = [SparseOperator(block, *scales, kernel=make_kernel(name)).forward(x) for name in NAMES]
+        for result in results[1:]:
+            torch.testing.assert_close(result, results[0], rtol=1e-4, atol=1e-4)
+
+
+def test_row_pointers_of_64_bits_and_views_are_taken():
+    rng = np.random.default_rng(4)
+    block, matrix = random_block(rng, 30, 30, 200)
+    wide = Csr(block.indptr.astype(np.int64), block.indices, 30)
+    x = torch.randn(30, 40)[:, ::2]
+    for name in NAMES:
+        operator = SparseOperator(wide, kernel=make_kernel(name))
+        np.testing.assert_allclose(operator.forward(x).numpy(), matrix @ x.numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(operator.adjoint(x).numpy(), matrix.T @ x.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_symmetric_block_is_not_transposed():
+    rng = np.random.default_rng(5)
+    block, _ = random_block(rng, 30, 30, 200, symmetric=True)
+    prepared = []
+
+    class Counting(type(make_kernel("numba"))):
+        def prepare(self, *arguments):
+            prepared.append(arguments)
+            return super().prepare(*arguments)
+
+    for symmetric, expected in ((True, 1), (False, 2)):
+        prepared.clear()
+        operator = SparseOperator(block, kernel=Counting(), symmetric=symmetric)
+        for _ in range(2):
+            operator.adjoint(torch.randn(30, 2))
+        assert len(prepared) == expected
+
+
+def test_scatter_add_rows():
+    out, rows = torch.randn(20, 7), torch.randn(9, 7)
+    index = torch.randperm(20)[:9].int()
+    expected = out.index_add(0, index, rows)
+    scatter_add_rows(out, index, rows)
+    assert torch.equal(out, expected)
+
+
+def test_kernel_names_are_checked():
+    with pytest.raises(InputError, match='did you mean "numba"'):
+        make_kernel("nunba")
+    for name in ("numba", "dgl"):
+        with pytest.raises(InputError, match="CPU only"):
+            make_kernel(name, "cuda:0")
+
+
+def in_fresh_python(code: str, **environment: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+
+
+WITHOUT_DGL = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "dgl":
+            raise ImportError(name)
+sys.meta_path.insert(0, Blocker())
+from harness.check import InputError
+from harness.core.kernels import make_kernel
+assert make_kernel("auto").name == "numba"
+assert not any(name.split(".")[0] == "dgl" for name in sys.modules)
+try:
+    make_kernel("dgl")
+except InputError as error:
+    print(error)
+"""
+
+
+def test_without_dgl_auto_is_numba_and_dgl_is_refused():
+    done = in_fresh_python(WITHOUT_DGL)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("kernel=dgl needs dgl 2.1.0") and done.stderr == ""
+
+
+IMPORT_DGL = """
+import os
+from harness.core.dgl_kernel import load_dgl
+from harness.core.kernels import make_kernel
+before = dict(os.environ)
+dgl = load_dgl()
+assert dict(os.environ) == before
+import torch
+graph = dgl.graph((torch.tensor([0, 1, 1]), torch.tensor([2, 2, 0])), num_nodes=3).int()
+assert dgl.ops.copy_u_sum(graph, torch.tensor([[1.0], [2.0], [4.0]])).flatten().tolist() == [2.0, 0.0, 3.0]
+assert make_kernel("auto").name == "dgl"
+"""
+
+
+@pytest.mark.skipif("dgl" not in NAMES, reason="DGL cannot be loaded here")
+def test_dgl_loads_without_a_word_or_a_file_and_sums_right(tmp_path):
+    done = in_fresh_python(IMPORT_DGL, HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "" and done.stderr == ""
+    assert not (tmp_path / ".dgl").exists()
+
+
+def test_numba_leaves_the_number_of_torch_threads_alone():
+    done = in_fresh_python(
+        "import torch\n"
+        "torch.set_num_threads(3)\n"
+        "from harness.core.parallel import use_threads\n"
+        "assert use_threads() == 3\n"
+        "assert torch.get_num_threads() == 3\n",
+        NUMBA_NUM_THREADS="4",
+    )
+    assert done.returncode == 0, done.stderr
+
+
+FORK = """
+import multiprocessing, numpy as np, torch
+from harness.core.dropout import dropout
+from harness.core.kernels import SparseOperator, make_kernel
+from harness.partition.shard import Csr
+make_kernel(NAME)
+
+def work(threads, queue):
+    torch.set_num_threads(threads)
+    block = Csr(np.arange(0, 20 * 2001, 20, dtype=np.int32), np.arange(40000, dtype=np.int32) % 2000, 2000)
+    operator = SparseOperator(block, kernel=make_kernel(NAME), self_loops=True)
+    x = dropout(torch.ones(2000, 64), torch.arange(2000, dtype=torch.int32), 0.5, 1)
+    queue.put((operator.forward(x).sum().item(), operator.adjoint(x).sum().item(), (x @ x.t()).sum().item() > 0))
+
+context = multiprocessing.get_context("fork")
+queue = context.SimpleQueue()
+workers = [context.Process(target=work, args=(threads, queue)) for threads in (1, 2, 2)]
+for worker in workers:
+    worker.start()
+results = {queue.get() for _ in workers}
+for worker in workers:
+    worker.join()
+    assert worker.exitcode == 0
+assert len(results) == 1, results
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_workers_forked_from_a_process_that_only_imported_compute_the_same(name):
+    done = in_fresh_python(f"NAME = {name!r}\n" + FORK)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(problem=problems())
+def test_cuda_equals_scipy(problem):
+    arguments, matrix, width, rng = problem
+    operator = SparseOperator(**arguments, kernel=make_kernel("auto", "cuda"), device="cuda")
+    for apply, dense in ((operator.forward, matrix), (operator.adjoint, matrix.T)):
+        x = torch.from_numpy(rng.normal(size=(dense.shape[1], width)))
+        np.testing.assert_allclose(apply(x.cuda()).cpu().numpy(), dense @ x.numpy(), rtol=1e-12, atol=1e-12)

@@ -5,7 +5,7 @@
 with `*` row-wise. The three kernels differ in speed only (docs/log.md has the figures):
 
     dgl     DGL's blocked copy-sum. Float32, no values.
-    numba   the same sum compiled here. Any float type, values, no dependency beyond numba.
+    numba   the same sum compiled here, up to a third slower. Any float type, values, no dependency beyond numba.
     torch   torch.sparse CSR; the only one on CUDA.
 
 On the CPU each row is summed by one thread in the order of its entries, so a product is bitwise repeatable, whatever

@@ -1,0 +1,26 @@
+"""Adding received rows to their places."""
+
+from __future__ import annotations
+
+import numba
+import torch
+
+
+@numba.njit(cache=True, nogil=True)
+def _scatter_add(out, index, rows):
+    for i in range(len(index)):
+        target = out[index[i]]
+        for k in range(rows.shape[1]):
+            target[k] += rows[i, k]
+
+
+def scatter_add_rows(out: torch.Tensor, index: torch.Tensor, rows: torch.Tensor) -> None:
+    """out[index[i]] += rows[i] in the order of i, in place. out [n, F], index [m], rows [m, F]; no autograd.
+
+    `index_add_` says the same and, on the CPU, takes four to ten times as long (docs/log.md).
+    """
+    assert out.is_contiguous() or out.device.type != "cpu"
+    if out.device.type != "cpu":
+        out.index_add_(0, index, rows)
+    else:
+        _scatter_add(out.detach().numpy(), index.numpy(), rows.detach().numpy())
