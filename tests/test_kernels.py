@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.comm.rows import scatter_add_rows
+from harness.core import numba_kernel
 from harness.core.dgl_kernel import load_dgl
 from harness.core.kernels import SparseOperator, make_kernel, spmm, transpose
 from harness.core.numba_kernel import balanced_bounds
@@ -28,6 +29,12 @@ def threads_as_before():
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def every_size_counts_as_large(monkeypatch):
+    """Small blocks too take DGL's kernel and the parallel loops."""
+    monkeypatch.setattr(numba_kernel, "SERIAL_BELOW", 0)
 
 
 def random_block(rng, rows, columns, entries, symmetric=False):
@@ -72,7 +79,7 @@ def problems(draw):
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problem=problems(), threads=st.sampled_from([1, 2]))
-def test_product_and_adjoint_equal_scipy(name, dtype, problem, threads):
+def test_product_and_adjoint_equal_scipy(every_size_counts_as_large, name, dtype, problem, threads):
     arguments, matrix, width, rng = problem
     torch.set_num_threads(threads)
     operator = SparseOperator(**arguments, kernel=make_kernel(name))
@@ -153,7 +160,7 @@ def test_bounds_cover_every_row_and_share_the_entries(degrees, parts):
     assert load.max(initial=0) <= (sum(degrees) + len(degrees)) / parts + max(degrees, default=0) + 1
 
 
-def test_kernels_agree():
+def test_kernels_agree(every_size_counts_as_large):
     rng = np.random.default_rng(3)
     block, _ = random_block(rng, 200, 150, 9000)
     scales = rng.random(200).astype(np.float32), rng.random(150).astype(np.float32)

@@ -4,7 +4,7 @@
 
 with `*` row-wise. The three kernels differ in speed only (docs/log.md has the figures):
 
-    dgl     DGL's blocked copy-sum. Float32, no values.
+    dgl     DGL's blocked copy-sum; what it cannot take (float64, values, 2^31 entries, tiny blocks) goes to numba.
     numba   the same sum compiled here, up to a third slower. Any float type, values, no dependency beyond numba.
     torch   torch.sparse CSR; the only one on CUDA.
 
@@ -14,6 +14,7 @@ the number of threads.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from typing import Protocol
 
@@ -75,14 +76,12 @@ class NumbaKernel(Kernel):
 
 class _DglProduct:
     def __init__(self, block: Csr):
-        self._block, self._sum = block, CopySum(block)
-        self._other: Product | None = None
+        self._block, self._sum, self._numba = block, CopySum(block), NumbaProduct(block)
 
     def apply(self, x, row, column, self_loops, out, accumulate):
-        if x.dtype != torch.float32:
-            if self._other is None:
-                self._other = NumbaProduct(self._block, None)
-            self._other.apply(x, row, column, self_loops, out, accumulate)
+        # DGL sums float32 only, and wakes every thread for the smallest block.
+        if x.dtype != torch.float32 or self._numba.is_small(x.shape[1]):
+            self._numba.apply(x, row, column, self_loops, out, accumulate)
             return
         if column is not None:
             x = x * column.unsqueeze(1)
@@ -92,7 +91,7 @@ class _DglProduct:
             total.copy_(x) if self_loops else total.zero_()
         elif self_loops:
             total.add_(x)
-        if self._block.num_entries and x.shape[1]:
+        if self._block.num_entries:
             self._sum.add(x, total)
         if row is not None:
             if accumulate:
@@ -105,7 +104,8 @@ class DglKernel(Kernel):
     name = "dgl"
 
     def prepare(self, block, values, device):
-        return _DglProduct(block) if values is None else NumbaProduct(block, values)
+        fits = block.num_entries < 2**31
+        return _DglProduct(block) if values is None and fits else NumbaProduct(block, values)
 
 
 # torch
@@ -122,9 +122,11 @@ class _TorchProduct:
     def apply(self, x, row, column, self_loops, out, accumulate):
         if x.dtype not in self._matrices:
             indptr, indices, values = self._parts
-            self._matrices[x.dtype] = torch.sparse_csr_tensor(
-                indptr, indices, values.to(x.dtype), self._shape, check_invariants=False
-            )
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
+                self._matrices[x.dtype] = torch.sparse_csr_tensor(
+                    indptr, indices, values.to(x.dtype), self._shape, check_invariants=False
+                )
         if column is not None:
             x = x * column.unsqueeze(1).to(x.dtype)
         total = self._matrices[x.dtype] @ x if len(self._parts[1]) else x.new_zeros(out.shape)

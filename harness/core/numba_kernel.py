@@ -121,6 +121,10 @@ def _add_weighted_entries(total, packed, indices, values, start, end):
         _weighted_8(total, packed, indices, values, start, end)
 
 
+# Stands for "no scale" and "no values": an array like the others, so that one compiled form serves every combination.
+_NONE = np.empty(0, np.float32)
+
+
 @numba.njit(cache=True, nogil=True)
 def _pack(first, last, x, k0, column, packed):
     """packed[v] = column[v] * x[v, k0 : k0 + block], zeros beyond the width."""
@@ -200,6 +204,11 @@ class NumbaProduct:
         self._values = _NONE if values is None else np.ascontiguousarray(values, np.float32)
         self._bounds: dict[int, np.ndarray] = {}
 
+    def is_small(self, width: int) -> bool:
+        """Whether a product with rows of `width` is done sooner by one thread."""
+        block = self._block
+        return (block.num_entries + block.num_rows + block.num_columns) * width < SERIAL_BELOW
+
     def apply(self, x, row, column, self_loops: bool, out, accumulate: bool) -> None:
         """x [cols, F] and out [rows, F] contiguous; row [rows] and column [cols] float32 or None."""
         block, (columns, width) = self._block, x.shape
@@ -211,15 +220,10 @@ class NumbaProduct:
             block.indptr, block.indices, self._values, x.numpy(), _NONE if row is None else row.numpy(),
             _NONE if column is None else column.numpy(), self_loops, out.numpy(), accumulate, packed,
         )  # fmt: skip
-        small = (block.num_entries + block.num_rows + columns) * width < SERIAL_BELOW
-        threads = 1 if small else use_threads()
+        threads = 1 if self.is_small(width) else use_threads()
         if threads == 1:
             _product(*arguments)
             return
         if threads not in self._bounds:
             self._bounds[threads] = balanced_bounds(block.indptr, threads)
         _product_parallel(self._bounds[threads], *arguments)
-
-
-_NONE = np.empty(0, np.float32)
-_NONE.flags.writeable = False
