@@ -114,8 +114,9 @@ class DglKernel(Kernel):
 class _TorchProduct:
     def __init__(self, block: Csr, values: np.ndarray | None, device: torch.device):
         values = np.ones(block.num_entries, np.float32) if values is None else values
-        indptr = torch.from_numpy(block.indptr.astype(block.indices.dtype, copy=False))
-        self._parts = tuple(part.to(device) for part in (indptr, torch.from_numpy(block.indices), torch.from_numpy(values)))
+        index = np.int32 if block.num_entries < 2**31 else np.int64  # torch wants pointers and indices alike
+        parts = block.indptr.astype(index, copy=False), block.indices.astype(index, copy=False), values
+        self._parts = tuple(torch.from_numpy(part).to(device) for part in parts)
         self._shape = (block.num_rows, block.num_columns)
         self._matrices: dict[torch.dtype, torch.Tensor] = {}
 
