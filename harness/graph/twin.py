@@ -35,10 +35,8 @@ def generate(name: str, *, scale: float = 1.0, seed: int = 0) -> Graph:
     _fits(name, scale, vertices * spec.features * 4 + edges * 12 + vertices * 100)
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence([seed, sum(name.encode())]).spawn(6)]
     plan = _hierarchy(spec, vertices, streams[0])
-    layout = Layout(
-        plan.block, plan.first, plan.bounds, len(spec.far), _shares(spec), _degrees(spec, vertices, streams[1]),
-        streams[1].random(vertices) < spec.bridges,
-    )
+    degree, bridge = _degrees(spec, vertices, streams[1])
+    layout = Layout(plan.block, plan.first, plan.bounds, len(spec.far), _shares(spec), degree, bridge)
     position = streams[2].permutation(vertices).astype(np.int32)
     indptr, indices = relabel(*draw(layout, edges, int(streams[2].integers(2**63))), position)
     del layout
@@ -121,8 +119,12 @@ def _hierarchy(spec: Spec, vertices: int, rng: np.random.Generator) -> _Plan:
     return _Plan(block, first, bounds, leaf_class.astype(np.int32))
 
 
-def _degrees(spec: Spec, vertices: int, rng: np.random.Generator) -> np.ndarray:
-    """[V] target degrees: quantiles of 1 + Lomax (density (1 + x/s)^-tail), cut at `largest`, with s solved for the mean."""
+def _degrees(spec: Spec, vertices: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """[V] target degrees and [V] which vertices are bridges.
+
+    Degrees are the quantiles of 1 + Lomax (density (1 + x/s)^-tail), cut at `largest`, with s solved for the mean. A vertex
+    whose degree exceeds a share q of all others' is a bridge with probability bridges * (1 + hubs) * q^hubs.
+    """
     survival = (np.arange(vertices) + 0.5) / vertices
     shape = survival ** (-1.0 / (spec.tail - 1.0)) - 1.0
     largest = min(spec.largest, vertices / 2)
@@ -131,7 +133,9 @@ def _degrees(spec: Spec, vertices: int, rng: np.random.Generator) -> np.ndarray:
         middle = (low + high) / 2
         mean = np.minimum(1.0 + middle * shape, largest).mean()
         low, high = (middle, high) if mean < spec.mean_degree else (low, middle)
-    return rng.permutation(np.minimum(1.0 + low * shape, largest))
+    chance = spec.bridges * (1.0 + spec.hubs) * (1.0 - survival) ** spec.hubs
+    order = rng.permutation(vertices)
+    return np.minimum(1.0 + low * shape, largest)[order], (rng.random(vertices) < chance)[order]
 
 
 def _classes(spec: Spec, plan: _Plan, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from numba import njit, prange
 
 ROUNDS = 60
 CLOSE_ENOUGH = 5e-4  # of the edge count; below it another round costs more than it mends
-TRIES = 10
+TRIES = 12
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ def draw(layout: Layout, edges: int, seed: int) -> tuple[np.ndarray, np.ndarray]
         deficit = edges - len(indices)
         if deficit <= CLOSE_ENOUGH * edges:
             break
-        wanted = _draws(layout.degree * (deficit / 2 / layout.degree.sum()), seed, round_)
+        expected = layout.degree * (deficit / 2 / layout.degree.sum())
+        wanted = _draws(_at_least_one(expected) if round_ == 0 else expected, seed, round_)
         begin = np.zeros(vertices + 1, np.int64)
         np.cumsum(wanted, out=begin[1:])
         targets, taken = np.empty(begin[-1], np.int32), np.zeros(vertices, np.int64)
@@ -72,6 +73,15 @@ def relabel(indptr: np.ndarray, indices: np.ndarray, position: np.ndarray) -> tu
     identity = np.empty(len(position), np.int32)
     identity[position] = np.arange(len(position), dtype=np.int32)
     return _relabel(indptr, indices, position, identity)
+
+
+def _at_least_one(expected: np.ndarray) -> np.ndarray:
+    """`expected` with 1 as the least and the same sum, so that no vertex is left without an edge."""
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.maximum(middle * expected, 1.0).sum() < expected.sum() else (low, middle)
+    return np.maximum(low * expected, 1.0)
 
 
 def _reach(layout: Layout) -> np.ndarray:
@@ -177,10 +187,13 @@ def _draw_rows(indptr, indices, begin, splits, block, first, bounds, far, levels
                 while level < last and unit >= levels[level]:
                     level += 1
                 for attempt in range(TRIES):
-                    # A block that is full already sends its draw one level up, every second time.
-                    if attempt % 2 == 1 and level > 0:
+                    # A block that is full already sends its draw one level up, every second time. A vertex whose whole
+                    # near is full (a hub) then turns to the bridges, and at last to anyone.
+                    if attempt >= TRIES - 4:
+                        level = 0
+                    elif attempt % 2 == 1 and level > (far if near else 0):
                         level -= 1
-                    table = 1 if (level >= far or attempt == TRIES - 1) else 0
+                    table = near if attempt < TRIES - 4 else (1 if attempt == TRIES - 1 else 0)
                     start = first[level] + block[level, u]
                     state = _step(state)
                     v = _pick(cumulative[table], guide[table], bounds[start], bounds[start + 1], _unit(state))

@@ -29,6 +29,7 @@ class Spec:
                          (what is left of 1 is drawn inside a leaf community)
     leaf                 vertices of a leaf community
     bridges              share of the vertices that have distant edges
+    hubs                 how much bridges are hubs: 0 not at all (see `_degrees`)
     skew                 class c's share of the vertices is proportional to (c + 1) ** -skew
     label_noise          share of the vertices whose label is drawn anew from the class shares
     confused             share of the leaf communities whose features look like another class
@@ -46,11 +47,12 @@ class Spec:
     published: tuple[Published, ...]
     tail: float = 3.0
     largest: int = 10_000
-    far: tuple[tuple[int, float], ...] = ((1, 0.02), (4, 0.02))
-    near: tuple[tuple[int, float], ...] = ((8, 0.06), (32, 0.15))
+    far: tuple[tuple[int, float], ...] = ((1, 0.05),)
+    near: tuple[tuple[int, float], ...] = ((24, 0.2),)
     district: float = 0.35
     leaf: int = 500
-    bridges: float = 0.7
+    bridges: float = 0.5
+    hubs: float = 1.0
     skew: float = 0.7
     label_noise: float = 0.0
     confused: float = 0.0
@@ -70,6 +72,7 @@ def _halo(table: str, inner: list[float], boundary: list[float]) -> tuple[Publis
 
 
 _PSC = "PSC-GCN Table I"
+_REAL = "measured on the real graph"
 _EBV = "CDFGNN Table 3, EBV gamma=0"
 
 SPECS: dict[str, Spec] = {
@@ -82,7 +85,7 @@ SPECS: dict[str, Spec] = {
             Published("gcn", 0.9530, "CaPGNN Table 7 (validation, Vanilla x4)"),
             Published("gcn", 0.9701, "PSC-GCN Table II (test)"),
         ),
-        tail=3.6, largest=21_657, leaf=1200, signal=1.6, confused=0.05,
+        tail=3.6, largest=21_657, far=((1, 0.029),), near=((24, 0.25),), bridges=0.6, hubs=0.0, district=0.15, leaf=1200, signal=3.0, confused=0.05,
     ),
     "reddit2": Spec(
         232_965, 23_213_838, 602, 41, (153_932, 23_699, 55_334),
@@ -91,7 +94,7 @@ SPECS: dict[str, Spec] = {
             Published("homophily", 0.78, "literature"),
             Published("gcn", 0.933, "literature (GraphSAINT paper, GCN)"),
         ),
-        tail=3.0, largest=10_000, leaf=600, signal=1.6, confused=0.05,
+        tail=3.0, largest=10_000, far=((1, 0.03),), near=((24, 0.22),), bridges=0.6, hubs=0.0, district=0.15, leaf=600, signal=3.0, confused=0.08,
     ),
     "flickr": Spec(
         89_250, 899_756, 500, 7, (44_625, 22_312, 22_313),
@@ -99,7 +102,7 @@ SPECS: dict[str, Spec] = {
             Published("homophily", 0.319, "literature"),
             Published("gcn", 0.4688, "CaPGNN Table 7 (validation, Vanilla x4)"),
         ),
-        tail=2.6, largest=5_425, leaf=200, skew=1.0, label_noise=0.45, signal=1.0,
+        tail=2.6, largest=5_425, leaf=200, skew=1.0, label_noise=0.64, signal=1.0,
     ),
     "yelp": Spec(
         716_847, 13_954_818, 300, 100, (537_635, 71_685, 107_527),
@@ -108,12 +111,12 @@ SPECS: dict[str, Spec] = {
             Published("gcn", 0.6512, "PSC-GCN Table II (test, Full-graph)"),
             Published("gcn", 0.4155, "CaPGNN Table 7 (validation, Vanilla x4)"),
         ),
-        tail=2.5, largest=5_000, leaf=300, multilabel=True, labels_each=9.4, sharpness=2.0, signal=1.0,
+        tail=2.5, largest=5_000, leaf=300, multilabel=True, labels_each=9.4, far=((1, 0.28),), near=((24, 0.15),), bridges=0.27, hubs=2.0, skew=1.0, sharpness=6.0, signal=6.0,
     ),
     "amazon-products": Spec(
         1_569_960, 264_339_468, 200, 107, (1_334_466, 78_498, 156_996),
         (Published("gcn", 0.3765, "CaPGNN Table 7 (validation, Vanilla x4)"),),
-        tail=2.5, largest=50_000, leaf=1000, multilabel=True, labels_each=4.0, sharpness=1.5, signal=1.0,
+        tail=2.5, largest=50_000, leaf=1000, multilabel=True, labels_each=4.0, skew=1.0, sharpness=3.3, signal=5.0,
     ),
     "corafull": Spec(
         19_793, 126_842, 8_710, 70, (11_876, 3_959, 3_958),
@@ -121,15 +124,17 @@ SPECS: dict[str, Spec] = {
             Published("homophily", 0.567, "literature"),
             Published("gcn", 0.6746, "CaPGNN Table 7 (validation, Vanilla x4)"),
         ),
-        tail=3.2, largest=297, leaf=60, label_noise=0.15, signal=6.0,
+        tail=3.2, largest=297, district=0.1, leaf=60, label_noise=0.16, confused=0.12, signal=5.5,
     ),
     "coauthor-physics": Spec(
         34_493, 495_924, 8_415, 5, (20_696, 6_899, 6_898),
         (
-            Published("homophily", 0.931, "measured on the real graph"),
+            Published("halo_ratio", 0.5694, _REAL, 4), Published("halo_ratio", 0.8260, _REAL, 6), Published("halo_ratio", 0.9943, _REAL, 8),
+            Published("replication", 2.0217, _REAL, 4), Published("replication", 2.5318, _REAL, 8),
+            Published("homophily", 0.931, _REAL),
             Published("gcn", 0.9654, "CaPGNN Table 7 (validation, Vanilla x4)"),
         ),
-        tail=3.5, largest=382, leaf=100, skew=1.0, signal=4.0,
+        tail=3.5, largest=382, far=((1, 0.135),), near=((24, 0.0),), bridges=0.34, hubs=0.0, district=0.15, leaf=100, skew=1.1, confused=0.03, signal=2.6,
     ),
     "ogbn-arxiv": Spec(
         169_343, 2_315_598, 128, 40, (90_941, 29_799, 48_603),
@@ -138,7 +143,7 @@ SPECS: dict[str, Spec] = {
             Published("gcn", 0.7174, "OGB leader board (test)"),
             Published("no_graph", 0.5550, "OGB leader board (test, MLP)"),
         ),
-        tail=2.8, largest=13_161, leaf=150, skew=1.0, label_noise=0.12, confused=0.1, signal=2.0,
+        tail=2.8, largest=13_161, district=0.1, leaf=150, skew=1.0, label_noise=0.14, confused=0.14, signal=2.8,
     ),
     "ogbn-products": Spec(
         2_449_029, 123_718_280, 100, 47, (196_615, 39_323, 2_213_091),
@@ -150,7 +155,7 @@ SPECS: dict[str, Spec] = {
             Published("gcn_val", 0.9177, "CaPGNN Table 7 (validation, Vanilla x4)"),
             Published("no_graph", 0.6106, "OGB leader board (test, MLP)"),
         ),
-        tail=2.8, largest=17_481, leaf=400, skew=1.2, confused=0.15, drift=True, signal=2.0,
+        tail=2.8, largest=17_481, far=((1, 0.032),), near=((24, 0.34),), bridges=0.28, hubs=0.0, district=0.08, leaf=400, skew=1.2, confused=0.2, drift=True, signal=2.6,
     ),
     "ogbn-papers100m": Spec(
         111_059_956, 3_231_371_744, 128, 172, (1_207_179, 125_265, 214_338),
@@ -159,7 +164,7 @@ SPECS: dict[str, Spec] = {
             Published("gcn", 0.6329, "literature (OGB, SGC)"),
             Published("no_graph", 0.4724, "OGB leader board (test, MLP)"),
         ),
-        tail=2.8, largest=251_471, leaf=300, skew=0.8, label_noise=0.2, confused=0.1, signal=2.0,
+        tail=2.8, largest=251_471, district=0.1, leaf=300, skew=0.8, label_noise=0.2, confused=0.15, signal=2.8,
     ),
     "friendster": Spec(
         65_608_366, 3_612_134_270, 64, 32, (39_365_020, 13_121_673, 13_121_673),

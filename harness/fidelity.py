@@ -1,0 +1,142 @@
+"""How near the twins are to the published figures: `python -m harness.fidelity [NAME...] [--scale S] [--json]`.
+
+Every figure is measured on the generated graph and printed beside the published one with its source. A mark stands where
+they differ by more than 10 %. What a smaller scale must change (vertices) is compared after dividing by the scale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from harness import fidelity_measure as measure
+from harness.check import InputError, at_least
+from harness.graph import twin
+from harness.graph.graph import Graph
+from harness.graph.twin_specs import SPECS, Published, Spec
+
+QUICK_EDGES = 6_000_000  # the default scale leaves at most this many directed edges
+TOLERANCE = 0.10
+COSTLY = ("halo_ratio", "replication", "gcn", "no_graph")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m harness.fidelity", description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="twins; all of them by default")
+    parser.add_argument("--scale", type=float, help="of every twin; by default what leaves about 6 million edges")
+    parser.add_argument("--seed", type=int, default=0, help="of the generator")
+    parser.add_argument("--epochs", type=int, default=60, help="of the GCN and of the model without the graph")
+    parser.add_argument("--skip", nargs="*", default=[], choices=COSTLY, help="costly statistics to leave out")
+    parser.add_argument("--json", action="store_true", help="one JSON list instead of tables")
+    options = parser.parse_args(argv)
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    rows: list[dict] = []
+    try:
+        at_least("--epochs", options.epochs, 1)
+        for name in options.names or twin.names():
+            name = name.removeprefix("twin/")
+            found = compare(name, scale=options.scale, seed=options.seed, epochs=options.epochs, skip=options.skip)
+            rows += found
+            if not options.json:
+                console.print(_table(name, found), "")
+    except InputError as error:
+        print(f"fidelity: {error}", file=sys.stderr)
+        return 2
+    if options.json:
+        print(json.dumps(rows, indent=1))
+    return 0
+
+
+def compare(name: str, *, scale: float | None = None, seed: int = 0, epochs: int = 60, skip: list[str] = ()) -> list[dict]:
+    """One row a published figure: twin, scale, statistic, parts, published, measured, ratio, off, source."""
+    if scale is None:
+        scale = min(1.0, QUICK_EDGES / SPECS[name].edges) if name in SPECS else 1.0
+    started = time.perf_counter()
+    graph = twin.generate(name, scale=scale, seed=seed)
+    seconds = time.perf_counter() - started
+    spec = SPECS[name]
+    trained: dict[bool, tuple[float, float]] = {}
+    rows = []
+    for figure in (*_sizes(spec), *spec.published):
+        if figure.statistic.removesuffix("_val") in skip:
+            continue
+        value = _measure(graph, spec, figure, scale, epochs, trained)
+        ratio = value / figure.value
+        rows.append({
+            "twin": graph.name, "scale": scale, "seed": seed, "generated_s": round(seconds, 2),
+            "statistic": figure.statistic, "parts": figure.parts or None, "published": figure.value, "measured": value,
+            "ratio": ratio, "off": abs(ratio - 1.0) > TOLERANCE, "source": figure.source,
+        })
+    if "no_graph" not in skip and not any(f.statistic == "no_graph" for f in spec.published):
+        # Shown for every twin: a graph on which the neighbours do not matter could not tell a working system from a dead one.
+        value = _measure(graph, spec, Published("no_graph", 1.0, ""), scale, epochs, trained)
+        rows.append({
+            "twin": graph.name, "scale": scale, "seed": seed, "generated_s": round(seconds, 2), "statistic": "no_graph",
+            "parts": None, "published": None, "measured": value, "ratio": None, "off": False, "source": "no published figure",
+        })
+    return rows
+
+
+def _sizes(spec: Spec) -> list[Published]:
+    table = "dataset tables (docs/twins.md)"
+    return [
+        Published("vertices", spec.vertices, table), Published("directed_edges", spec.edges, table),
+        Published("mean_degree", spec.mean_degree, table), Published("features", spec.features, table),
+        Published("classes", spec.classes, table), Published("train_share", spec.split[0] / spec.vertices, "data set's own split"),
+    ]
+
+
+def _measure(graph: Graph, spec: Spec, figure: Published, scale: float, epochs: int, trained: dict) -> float:
+    match figure.statistic:
+        case "vertices":
+            return graph.num_vertices / scale
+        case "directed_edges":
+            return graph.num_edges / scale
+        case "mean_degree":
+            return graph.num_edges / graph.num_vertices
+        case "features":
+            return graph.num_features
+        case "classes":
+            return graph.num_classes if graph.multilabel else int(np.unique(graph.labels[graph.labels >= 0]).size)
+        case "train_share":
+            return float(graph.train.mean())
+        case "homophily":
+            return measure.homophily(graph)
+        case "halo_ratio":
+            return measure.halo_ratio(graph, figure.parts)
+        case "replication":
+            return measure.replication(graph, figure.parts)
+        case "gcn" | "gcn_val" | "no_graph":
+            use_graph = figure.statistic != "no_graph"
+            if use_graph not in trained:
+                trained[use_graph] = measure.accuracy(graph, use_graph=use_graph, epochs=epochs)
+            return trained[use_graph][0 if figure.statistic == "gcn_val" else 1]
+    raise AssertionError(figure.statistic)
+
+
+def _table(name: str, rows: list[dict]) -> Table:
+    scale = rows[0]["scale"]
+    note = "" if scale == 1.0 else " (measured at a reduced scale; vertices and edges are divided by it)"
+    table = Table(title=f"twin/{name} at scale {scale:.4g}{note}", title_justify="left")
+    for column in ("statistic", "published", "twin", "ratio", "", "source"):
+        table.add_column(column, justify="right" if column in ("published", "twin", "ratio") else "left")
+    for row in rows:
+        label = row["statistic"].replace("_", " ") + (f", {row['parts']} parts" if row["parts"] else "")
+        ratio = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
+        published = "-" if row["published"] is None else _figure(row["published"])
+        table.add_row(label, published, _figure(row["measured"]), ratio, "off > 10 %" if row["off"] else "", row["source"])
+    return table
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 or float(value).is_integer() else f"{value:.4g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
