@@ -117,7 +117,11 @@ def roofline_rows(shapes: dict[str, tuple[int, int]] = SHAPES, widths: tuple[int
 
 def cost_curve(kernel: str = "auto", width: int = 128, mean_degree: int = 50, points: int = 5,
                least: float = 1e5, most: float = 1e7) -> list[dict]:
-    """Seconds, and nanoseconds an edge, of the product over graphs of 10^5 to 10^7 edges at a constant mean degree."""
+    """Seconds, and nanoseconds an edge, of the product over graphs of 10^5 to 10^7 edges at a constant mean degree.
+
+    Neighbours are uniform, the worst case for caches: the cost of an edge rises in steps where `input_bytes` outgrows
+    the second-level and the last cache, and is flat between them. Vertices with neighbours near by climb less.
+    """
     rows = []
     for edges in np.geomspace(least, most, points).astype(int):
         block = random_graph(int(edges) // mean_degree, int(edges))
@@ -127,6 +131,6 @@ def cost_curve(kernel: str = "auto", width: int = 128, mean_degree: int = 50, po
         seconds = fastest(lambda: operator.forward(x, out=out))
         rows.append({
             "kernel": operator.kernel.name, "width": width, "vertices": block.num_rows, "edges": block.num_entries,
-            "seconds": seconds, "ns_per_edge": 1e9 * seconds / block.num_entries,
+            "input_bytes": x.nbytes, "seconds": seconds, "ns_per_edge": 1e9 * seconds / block.num_entries,
         })  # fmt: skip
     return rows
