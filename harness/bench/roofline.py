@@ -119,8 +119,7 @@ def cost_curve(kernel: str = "auto", width: int = 128, mean_degree: int = 50, po
                least: float = 1e5, most: float = 1e7) -> list[dict]:
     """Seconds, and nanoseconds an edge, of the product over graphs of 10^5 to 10^7 edges at a constant mean degree.
 
-    Neighbours are uniform, the worst case for caches: the cost of an edge rises in steps where `input_bytes` outgrows
-    the second-level and the last cache, and is flat between them. Vertices with neighbours near by climb less.
+    Neighbours are uniform, the worst case for caches: the cost of an edge rises where `input_bytes` outgrows a cache.
     """
     rows = []
     for edges in np.geomspace(least, most, points).astype(int):
