@@ -88,10 +88,12 @@ class Run:
         """The run's folder: the same for the same run, so that a sweep started again runs only what is missing."""
         if self.settings.run_dir:
             return Path(self.settings.run_dir)
-        dataset = re.sub(r"[^\w.-]+", "-", self.graph_name)
-        system = self.settings.label or type(self.system).__name__.lower()
-        name = f"{re.sub(r'[^\w.-]+', '-', system)}-{self.settings.gpus}w-seed{self.settings.seed}-{self.fingerprint[:8]}"
-        return Path(self.settings.results) / dataset / name
+        system = f"{self.system_name}-{self.settings.gpus}w-seed{self.settings.seed}-{self.fingerprint[:8]}"
+        return Path(self.settings.results) / file_name(self.graph_name) / file_name(system)
+
+    @property
+    def system_name(self) -> str:
+        return self.settings.label or type(self.system).__name__.lower()
 
     @property
     def graph_name(self) -> str:
@@ -101,6 +103,10 @@ class Run:
     def fingerprint(self) -> str:
         what = {k: v for k, v in self.composed.items() if k not in PLACE_KEYS}
         return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def file_name(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", text)
 
 
 def check(config: DictConfig | dict[str, Any]) -> Run:

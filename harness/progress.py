@@ -25,8 +25,7 @@ class Progress:
                 TextColumn("loss {task.fields[loss]:.4f}  {task.fields[accuracy]}  {task.fields[megabytes]:.1f} MB sent by worker 0"),
                 TimeRemainingColumn(), console=Console(stderr=True), refresh_per_second=4,
             )
-            name = run.settings.label or type(run.system).__name__.lower()
-            self.task = self.bar.add_task(f"{name} on {run.graph_name} x{self.workers}", total=run.settings.epochs,
+            self.task = self.bar.add_task(f"{run.system_name} on {run.graph_name} x{self.workers}", total=run.settings.epochs,
                                           loss=float("nan"), accuracy="", megabytes=0.0)
 
     def __enter__(self) -> Progress:

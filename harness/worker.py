@@ -26,7 +26,7 @@ from harness.core.checkpoint import Checkpoints
 from harness.core.trainer import Trainer
 from harness.partition import io
 from harness.progress import Progress
-from harness.trace import writer
+from harness.trace import summary, writer
 
 
 @record
@@ -70,7 +70,7 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
         comm.barrier()
     if rank == 0:
         writer.finalise(run_dir)
-        writer.write_json_atomic(run_dir / "summary.json", writer.summary(run_dir))
+        writer.write_json_atomic(run_dir / "summary.json", summary.summarise(run_dir))
         checkpoints.clear()
 
 

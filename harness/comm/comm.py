@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 from harness.comm.recorder import Recorder, Span, synchronise
+from harness.comm.rows import scatter_add_rows
 
 
 class PeerLost(RuntimeError):
@@ -259,7 +260,8 @@ class _Start(torch.autograd.Function):
         pending.flight.wait()
         with pending.comm.recorder.inside("other", "unpack", pending.layer):
             g = pending.returned.new_zeros(ctx.rows, pending.returned.shape[1])
-            scatter_add(g, pending.plan, pending.returned)
+            # Peers' groups come in rank order and each holds a row at most once: the order of sums is fixed.
+            scatter_add_rows(g, pending.plan.send_rows, pending.returned)
         return g, None
 
 
@@ -278,12 +280,3 @@ class _Wait(torch.autograd.Function):
                 pending.plan, g, pending.layer, pending.purpose)
         return g, None
 
-
-def scatter_add(out: torch.Tensor, plan: HaloPlan, rows: torch.Tensor) -> None:
-    """out[send_rows] += rows, peer after peer: inside a peer's group no row repeats, so the order of sums is fixed."""
-    start = 0
-    for count in plan.send_counts:
-        if count:
-            part = slice(start, start + count)
-            out.index_add_(0, plan.send_rows[part], rows[part])
-        start += count

@@ -1,0 +1,139 @@
+"""From a graph and an assignment to shards, one worker at a time so that memory stays bounded.
+
+Each worker's pass reads its own rows only; the whole build is O(V P + E).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numba
+import numpy as np
+
+from harness.graph.graph import Graph
+from harness.partition.shard import Csr, Shard
+
+
+def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[Shard]:
+    """The shards of `parts` workers, in rank order. assignment [V] int32 names each vertex's owner."""
+    n = graph.num_vertices
+    sizes = np.bincount(assignment, minlength=parts).astype(np.int64)
+    order = np.argsort(assignment, kind="stable").astype(np.int32)  # vertices by owner, ascending inside an owner
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    local = np.empty(n, np.int32)  # a vertex's local inner row at its owner
+    local[order] = np.arange(n) - np.repeat(starts[:-1], sizes)
+    degrees = graph.in_degrees().astype(np.int32)
+    split_counts = np.array([graph.train.sum(), graph.val.sum(), graph.test.sum()], np.int64)
+    out = None if graph.symmetric else _transpose(graph.indptr, graph.indices)
+    # Who needs what: the halo of every worker, found first, since a worker's send list is made of its peers' halos.
+    halos = [_halo(graph.indptr, graph.indices, assignment, order[starts[p] : starts[p + 1]], p, parts) for p in range(parts)]
+    column = np.full(n, -1, np.int32)
+
+    for rank in range(parts):
+        inner = order[starts[rank] : starts[rank + 1]]
+        halo, halo_counts = halos[rank]
+        inner_edges, halo_edges = _blocks(graph.indptr, graph.indices, assignment, local, inner, halo, rank, column)
+        sends = [_part(halos[p], rank) for p in range(parts)]
+        directed = dict.fromkeys(("out_inner_edges", "out_halo", "out_halo_counts", "out_halo_rows", "out_halo_degrees",
+                                  "out_halo_edges"))
+        if out is not None:
+            out_halo, out_counts = _halo(*out, assignment, inner, rank, parts)
+            out_inner, out_halo_edges = _blocks(*out, assignment, local, inner, out_halo, rank, column)
+            directed = dict(out_inner_edges=out_inner, out_halo=out_halo, out_halo_counts=out_counts,
+                            out_halo_rows=local[out_halo], out_halo_degrees=degrees[out_halo], out_halo_edges=out_halo_edges)
+        yield Shard(
+            rank=rank, graph_name=graph.name, sizes=sizes, num_classes=graph.num_classes, symmetric=graph.symmetric,
+            inner=inner, features=graph.features[inner], labels=graph.labels[inner], train=graph.train[inner],
+            val=graph.val[inner], test=graph.test[inner], degrees=degrees[inner], split_counts=split_counts,
+            halo=halo, halo_counts=halo_counts, halo_rows=local[halo], halo_degrees=degrees[halo],
+            send_rows=local[np.concatenate(sends)], send_counts=np.array([len(s) for s in sends], np.int64),
+            inner_edges=inner_edges, halo_edges=halo_edges, **directed,
+        )
+
+
+def _part(halo: tuple[np.ndarray, np.ndarray], owner: int) -> np.ndarray:
+    vertices, counts = halo
+    start = int(counts[:owner].sum())
+    return vertices[start : start + int(counts[owner])]
+
+
+def _halo(indptr, indices, assignment, inner, rank, parts) -> tuple[np.ndarray, np.ndarray]:
+    """Remote neighbours of `inner`: ids by owner, ascending inside an owner, and how many of each owner."""
+    seen = np.zeros(len(assignment), np.bool_)
+    _mark(indptr, indices, assignment, inner, rank, seen)
+    halo = np.flatnonzero(seen).astype(np.int32)
+    owners = assignment[halo]
+    return halo[np.argsort(owners, kind="stable")], np.bincount(owners, minlength=parts).astype(np.int64)
+
+
+@numba.njit(cache=True)
+def _mark(indptr, indices, assignment, inner, rank, seen):
+    for v in inner:
+        for e in range(indptr[v], indptr[v + 1]):
+            if assignment[indices[e]] != rank:
+                seen[indices[e]] = True
+
+
+def _blocks(indptr, indices, assignment, local, inner, halo, rank, column) -> tuple[Csr, Csr]:
+    """The rows of `inner` as two blocks, over inner columns and over halo columns; both without self-loops."""
+    column[halo] = np.arange(len(halo), dtype=np.int32)
+    inner_ptr, halo_ptr = _count(indptr, indices, assignment, inner, rank)
+    inner_columns = np.empty(inner_ptr[-1], np.int32)
+    halo_columns = np.empty(halo_ptr[-1], np.int32)
+    _fill(indptr, indices, assignment, local, inner, rank, column, inner_columns, halo_columns)
+    return (Csr(_narrow(inner_ptr), inner_columns, len(inner)), Csr(_narrow(halo_ptr), halo_columns, len(halo)))
+
+
+def _narrow(indptr: np.ndarray) -> np.ndarray:
+    return indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr
+
+
+@numba.njit(cache=True)
+def _count(indptr, indices, assignment, inner, rank):
+    inner_ptr = np.zeros(len(inner) + 1, np.int64)
+    halo_ptr = np.zeros(len(inner) + 1, np.int64)
+    for i in range(len(inner)):
+        v = inner[i]
+        near = far = 0
+        for e in range(indptr[v], indptr[v + 1]):
+            u = indices[e]
+            if assignment[u] != rank:
+                far += 1
+            elif u != v:
+                near += 1
+        inner_ptr[i + 1] = inner_ptr[i] + near
+        halo_ptr[i + 1] = halo_ptr[i] + far
+    return inner_ptr, halo_ptr
+
+
+@numba.njit(cache=True)
+def _fill(indptr, indices, assignment, local, inner, rank, column, inner_columns, halo_columns):
+    near = far = 0
+    for v in inner:
+        for e in range(indptr[v], indptr[v + 1]):
+            u = indices[e]
+            if assignment[u] != rank:
+                halo_columns[far] = column[u]
+                far += 1
+            elif u != v:
+                inner_columns[near] = local[u]
+                near += 1
+
+
+@numba.njit(cache=True)
+def _transpose(indptr, indices):
+    """Out-edges of a CSR of in-edges; rows ascend."""
+    n = len(indptr) - 1
+    starts = np.zeros(n + 1, indptr.dtype)
+    for u in indices:
+        starts[u + 1] += 1
+    for u in range(n):
+        starts[u + 1] += starts[u]
+    place = starts[:-1].copy()
+    targets = np.empty(len(indices), indices.dtype)
+    for v in range(n):
+        for e in range(indptr[v], indptr[v + 1]):
+            u = indices[e]
+            targets[place[u]] = v
+            place[u] += 1
+    return starts, targets

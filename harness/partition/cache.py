@@ -1,0 +1,86 @@
+"""A content-addressed cache of graphs and shards that concurrent runs may share.
+
+An entry's address is the hash of everything that determines it. It is made in a folder beside and renamed into place, so
+it is there whole or not at all; a lock lets one run make it while the others wait.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from harness.check import InputError
+from harness.graph.graph import Graph
+from harness.partition import io
+from harness.partition.assign import assign
+from harness.partition.build import build_shards
+from harness.partition.config import PartitionConfig
+from harness.partition.stats import Statistics
+
+FORMAT = 1  # of shards and graphs on disk: a new one leaves old entries untouched and unused
+
+
+class Cache:
+    """Entries under `root/<kind>/<hash>`, each with a `spec.json` that says what it was made from."""
+
+    def __init__(self, root: Path):
+        self.root = Path(root)
+
+    def path(self, kind: str, spec: dict[str, Any]) -> Path:
+        text = json.dumps({"format": FORMAT, **spec}, sort_keys=True)
+        return self.root / kind / hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    def get_or_make(self, kind: str, spec: dict[str, Any], make: Callable[[Path], None]) -> Path:
+        """The entry's folder, filled by make(folder) where it is not there yet."""
+        entry = self.path(kind, spec)
+        if entry.is_dir():
+            return entry
+        try:
+            entry.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f'cache="{self.root}" cannot be written: {error.strerror}; give cache=FOLDER') from None
+        with FileLock(entry.with_suffix(".lock")):
+            if entry.is_dir():
+                return entry
+            scratch = entry.with_suffix(".part")
+            shutil.rmtree(scratch, ignore_errors=True)  # what a run that was killed left behind
+            scratch.mkdir()
+            try:
+                make(scratch)
+                (scratch / "spec.json").write_text(json.dumps({"format": FORMAT, **spec}, indent=1, sort_keys=True))
+                os.replace(scratch, entry)
+            except BaseException:
+                shutil.rmtree(scratch, ignore_errors=True)
+                raise
+        return entry
+
+
+def shards_for(cache: Cache, graph_spec: dict[str, Any], load_graph: Callable[[], Graph], partition: PartitionConfig,
+               parts: int, seed: int) -> Path:
+    """The folder of `parts` shards and their stats.json; the graph is loaded only where something is missing."""
+    seed = seed if partition.seed is None else partition.seed
+    spec = {"graph": graph_spec, "method": partition.method, "parts": parts}
+    if partition.method != "block" and parts > 1:
+        spec["seed"] = seed
+
+    def make_graph(folder: Path) -> None:
+        io.save_graph(load_graph(), folder / "graph.safetensors")
+
+    def make_shards(folder: Path) -> None:
+        graph = io.load_graph(cache.get_or_make("graphs", graph_spec, make_graph) / "graph.safetensors")
+        assignment = assign(graph, partition.method, parts, seed)
+        statistics = Statistics()
+        for shard in build_shards(graph, assignment, parts):
+            io.save(shard, folder)
+            statistics.add(shard)
+        text = json.dumps({**statistics.result(), "method": partition.method, "seed": seed}, indent=1)
+        (folder / "stats.json").write_text(text)
+
+    return cache.get_or_make("shards", spec, make_shards)
