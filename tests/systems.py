@@ -1,0 +1,109 @@
+"""What every system's tests inherit: the variants they run over and how a run is asked for.
+
+A new yaml in `conf/system/` must be named here, with the knobs at which it is exact, or `test_every_system_is_tested`
+fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from harness.graph.graph import Graph
+from harness.partition.assign import assign
+from harness.partition.build import build_shards
+from tests import jobs
+
+CONF = Path(__file__).resolve().parent.parent / "conf" / "system"
+
+# The knobs that make a system exact full-graph training; None where only a single worker is exact.
+EXACT: dict[str, list[dict] | None] = {
+    "vanilla": [{"features": "refetch"}, {"features": "once"}],
+    "cagnet": [{"features": "refetch"}, {"features": "once"}],
+    "sancus": [
+        {"staleness": "epoch_fixed", "bound": 0},
+        {"staleness": "epoch_adaptive", "bound": 0, "features": "once"},
+        {"staleness": "variation_gap", "bound": 0},
+    ],
+    "sancus/official": [{"bound": 0}],
+    "zero_halo": None,
+    "local": None,
+}
+EXACT_VARIANTS = [(name, knobs) for name, variants in EXACT.items() for knobs in variants or []]
+# Every system with its knobs on, for what must hold of any setting: same seed same bits, stop and resume.
+STALE_VARIANTS = [
+    ("vanilla", {}), ("vanilla", {"features": "once"}), ("zero_halo", {}), ("local", {}), ("cagnet", {}),
+    ("sancus", {"staleness": "epoch_fixed", "bound": 2}), ("sancus", {"staleness": "epoch_adaptive", "bound": 2}),
+    ("sancus", {"staleness": "variation_gap", "bound": 0.05}), ("sancus/official", {"warmup": 3}),
+]
+
+
+def block(name: str, **knobs) -> dict:
+    """The config block of a system, from its yaml, with knobs changed."""
+    values = yaml.safe_load((CONF / f"{name}.yaml").read_text())
+    assert set(knobs) <= set(values), f"{name} has no knob {set(knobs) - set(values)}"
+    return {**values, **knobs}
+
+
+def label(variant) -> str:
+    name, knobs = variant
+    return "-".join([name, *(f"{k}={v}" for k, v in knobs.items())])
+
+
+@dataclass
+class Settings:
+    """A small run; float64 where results are compared with an oracle."""
+
+    model: dict = field(default_factory=lambda: {"name": "gcn", "layers": 2, "hidden": 4, "dropout": 0.0})
+    optimiser: dict = field(default_factory=lambda: {"lr": 0.01, "weight_decay": 5e-4})
+    epochs: int = 5
+    seed: int = 3
+    dtype: str = "float64"
+    stop_at: int | None = None
+
+
+@dataclass
+class Outcome:
+    """What the workers answered; `weights[e]` are those before epoch e, equal on every worker (checked)."""
+
+    losses: list[float]
+    weights: list[dict[str, np.ndarray]]
+    scores: list[tuple[float, float, float]]
+    workers: list[dict]
+    assignment: np.ndarray
+    widths: list[int]
+
+    def sent(self, epoch: int) -> dict[tuple[int, str, str], tuple[int, int]]:
+        """(layer, direction, purpose) -> rows and bytes of all workers together."""
+        total: dict[tuple[int, str, str], tuple[int, int]] = {}
+        for worker in self.workers:
+            for (layer, direction, purpose, _), (rows, size) in worker["sent"][epoch].items():
+                have = total.get((layer, direction, purpose), (0, 0))
+                total[layer, direction, purpose] = (have[0] + rows, have[1] + size)
+        return total
+
+
+def run(pool, graph: Graph, system: dict, parts: int, method: str = "random", settings: Settings | None = None,
+        assignment: np.ndarray | None = None) -> Outcome:
+    s = settings or Settings()
+    assignment = assign(graph, method, parts, s.seed) if assignment is None else assignment
+    shards = list(build_shards(graph, assignment.astype(np.int32), parts))
+    answers = pool.run(jobs.train, parts, system, s.model, s.optimiser, s.seed, s.epochs, s.dtype, s.stop_at, per_worker=shards)
+    first = answers[0]
+    for other in answers[1:]:
+        assert other["losses"] == first["losses"] and other["scores"] == first["scores"]
+        for mine, theirs in zip(first["weights"], other["weights"]):
+            assert all(np.array_equal(mine[name], theirs[name]) for name in mine), "workers' weights drifted apart"
+    widths = [graph.num_features] + [s.model["hidden"]] * (s.model["layers"] - 1) + [graph.num_classes]
+    return Outcome(first["losses"], first["weights"], first["scores"], answers, assignment, widths)
+
+
+def assert_trained_alike(outcome: Outcome, history, rtol: float = 1e-5) -> None:
+    """Losses and weights of every epoch equal an oracle's."""
+    np.testing.assert_allclose(outcome.losses, history.losses, rtol=rtol)
+    for after, want in zip(outcome.weights[1:], history.weights_after):
+        for name in want:
+            np.testing.assert_allclose(after[name], want[name], rtol=rtol, atol=1e-8, err_msg=name)

@@ -1,0 +1,116 @@
+"""Inherited by every system: at its exact knob it is single-process full-batch training, and it sends what it must."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests import systems
+from tests.oracles import bytes as count
+from tests.oracles import dense
+from tests.oracles.samples import random_graph
+from tests.systems import EXACT, EXACT_VARIANTS, Settings, label
+
+
+def exact(graph, outcome, settings: Settings):
+    return dense.train(graph, outcome.weights[0], model=settings.model["name"], epochs=settings.epochs,
+                       normalisation=settings.model.get("normalisation", "symmetric"), **settings.optimiser)
+
+
+def test_every_system_is_tested():
+    there = {p.relative_to(systems.CONF).with_suffix("").as_posix() for p in systems.CONF.rglob("*.yaml")}
+    assert there == set(EXACT)
+
+
+@pytest.mark.parametrize("variant", EXACT_VARIANTS, ids=label)
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
+def test_exact_knob_is_full_batch_training(pool, variant, model, directed):
+    graph = random_graph(7, vertices=23, directed=directed)
+    settings = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.0})
+    for parts, method in [(1, "block"), (2, "metis"), (3, "random"), (4, "block"), (4, "metis"), (4, "random")]:
+        outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), parts, method, settings)
+        systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
+
+
+@pytest.mark.parametrize("name", [name for name, knobs in EXACT.items() if knobs is None])
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+def test_a_single_worker_has_nothing_remote_to_miss(pool, name, model):
+    graph = random_graph(8, vertices=20)
+    settings = Settings(model={"name": model, "layers": 2, "hidden": 4, "dropout": 0.0})
+    outcome = systems.run(pool, graph, systems.block(name), 1, "block", settings)
+    systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
+
+
+@pytest.mark.parametrize("settings", [
+    Settings(model={"name": "gcn", "layers": 1, "hidden": 4, "dropout": 0.0}),
+    Settings(model={"name": "gcn", "layers": 2, "hidden": 9, "dropout": 0.0, "normalisation": "row"}),
+], ids=["one layer", "row normalisation"])
+@pytest.mark.parametrize("name", ["vanilla", "cagnet"])
+def test_other_depths_and_normalisations(pool, name, settings):
+    graph = random_graph(9, vertices=21)
+    outcome = systems.run(pool, graph, systems.block(name), 3, "random", settings)
+    systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
+
+
+def test_multilabel_loss_and_score(pool):
+    graph = random_graph(10, vertices=24, multilabel=True)
+    outcome = systems.run(pool, graph, systems.block("vanilla"), 3)
+    history = exact(graph, outcome, Settings())
+    systems.assert_trained_alike(outcome, history)
+    np.testing.assert_allclose(outcome.scores[-1], [history.scores[s] for s in ("train", "val", "test")])
+
+
+@pytest.mark.parametrize("variant", systems.STALE_VARIANTS, ids=label)
+def test_evaluation_is_exact_whatever_the_system_trains_on(pool, variant):
+    graph = random_graph(11, vertices=24)
+    outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), 3)
+    a = dense.gcn_operator(dense.adjacency(graph), "symmetric")
+    logits = dense.forward(a, graph.features.astype(float), outcome.weights[-1], "gcn")[1][-1]
+    want = [dense.score(logits, graph.labels, mask) for mask in (graph.train, graph.val, graph.test)]
+    np.testing.assert_allclose(outcome.scores[-1], want)
+
+
+@pytest.mark.parametrize("features", ["refetch", "once"])
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+def test_vanilla_bytes_are_the_closed_form(pool, features, model):
+    graph = random_graph(12, vertices=40)
+    settings = Settings(model={"name": model, "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=2)
+    outcome = systems.run(pool, graph, systems.block("vanilla", features=features), 4, settings=settings)
+    weights = sum(w.size for w in outcome.weights[0].values())
+    for epoch in range(2):
+        want = count.vanilla(graph, outcome.assignment, outcome.widths, features=features, first=epoch == 0)
+        sent = outcome.sent(epoch)
+        assert sent.pop((-1, "backward", "weights"))[1] == count.all_reduce(weights, 4)
+        for direction in ("forward", "backward"):
+            rows, size = np.zeros(3, int), np.zeros(3, int)
+            for (layer, way, _), (r, b) in sent.items():
+                if way == direction:
+                    rows[layer] += r
+                    size[layer] += b
+            np.testing.assert_array_equal(rows, want["rows"][direction])
+            np.testing.assert_array_equal(size, want["bytes"][direction])
+
+
+@pytest.mark.parametrize("features", ["refetch", "once"])
+def test_cagnet_bytes_are_the_closed_form(pool, features):
+    graph = random_graph(13, vertices=30)
+    settings = Settings(dtype="float32", epochs=2)
+    outcome = systems.run(pool, graph, systems.block("cagnet", features=features), 4, settings=settings)
+    for epoch in range(2):
+        want = count.cagnet(30, 4, outcome.widths, features=features, first=epoch == 0)
+        for direction in ("forward", "backward"):
+            got = np.zeros(2, int)
+            for (layer, way, purpose), (_, size) in outcome.sent(epoch).items():
+                if way == direction and purpose != "weights":
+                    got[layer] += size
+            np.testing.assert_array_equal(got, want[direction])
+    if features == "refetch":
+        f0, f1, f2 = outcome.widths
+        assert sum(size for (_, _, p), (_, size) in outcome.sent(1).items() if p != "weights") == 4 * 3 * 30 * (f0 + 2 * f1 + f2)
+
+
+@pytest.mark.parametrize("name", ["zero_halo", "local"])
+def test_controls_send_nothing_but_weights(pool, name):
+    outcome = systems.run(pool, random_graph(14, vertices=30), systems.block(name), 4)
+    assert {purpose for epoch in range(5) for _, _, purpose in outcome.sent(epoch)} == {"weights"}

@@ -1,0 +1,103 @@
+"""Inherited by every system: with its knobs on it equals its paper's equations, epoch by epoch, on random graphs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import systems
+from tests.oracles import bytes as count
+from tests.oracles import halo, sancus
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+
+SEEDS = st.integers(0, 10_000)
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("name", ["zero_halo", "local"])
+@given(seed=SEEDS, parts=st.integers(2, 4), directed=st.booleans())
+def test_controls_equal_their_oracle(pool, name, model, seed, parts, directed):
+    graph = random_graph(seed, vertices=18, directed=directed)
+    settings = Settings(model={"name": model, "layers": 2, "hidden": 4, "dropout": 0.0}, seed=seed % 100)
+    outcome = systems.run(pool, graph, systems.block(name), parts, settings=settings)
+    oracle = halo.zero_halo if name == "zero_halo" else halo.local
+    systems.assert_trained_alike(
+        outcome, oracle(graph, outcome.assignment, outcome.weights[0], model=model, epochs=settings.epochs, **settings.optimiser))
+
+
+@st.composite
+def sancus_knobs(draw) -> dict:
+    staleness = draw(st.sampled_from(["epoch_fixed", "epoch_adaptive", "variation_gap"]))
+    bound = draw(st.sampled_from([0.001, 0.005, 0.02, 0.1]) if staleness == "variation_gap" else st.integers(0, 3))
+    return {
+        "staleness": staleness, "bound": bound, "norm": draw(st.sampled_from(["relative", "max", "fro"])),
+        "flags": draw(st.sampled_from(["layer", "worker"])), "features": draw(st.sampled_from(["refetch", "once"])),
+        "clip": draw(st.sampled_from([math.inf, 0.05, 0.005])), "clip_scale": draw(st.sampled_from(["sqrt", "inverse"])),
+    }
+
+
+def flags_of(outcome, parts: int, epochs: int, layers: int) -> np.ndarray:
+    """active[e, l, j] as the workers reported them; layers that are fetched once report none."""
+    active = np.zeros((epochs, layers, parts), bool)
+    for j, worker in enumerate(outcome.workers):
+        for e in range(epochs):
+            for (layer, name), value in worker["metrics"][e].items():
+                assert name == "active"
+                active[e, layer, j] = value == 1.0
+    return active
+
+
+@given(knobs=sancus_knobs(), seed=SEEDS, parts=st.integers(2, 4), directed=st.booleans(), layers=st.integers(2, 3))
+def test_sancus_equals_its_oracle(pool, knobs, seed, parts, directed, layers):
+    graph = random_graph(seed, vertices=18, directed=directed)
+    settings = Settings(model={"name": "gcn", "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100)
+    outcome = systems.run(pool, graph, systems.block("sancus", **knobs), parts, settings=settings)
+    want = sancus.train(graph, outcome.assignment, outcome.weights[0], epochs=settings.epochs, **knobs, **settings.optimiser)
+    systems.assert_trained_alike(outcome, want)
+    first = 1 if knobs["features"] == "once" else 0
+    got = flags_of(outcome, parts, settings.epochs, layers)
+    np.testing.assert_array_equal(got[:, first:], np.asarray(want.active)[:, first:])
+
+
+@pytest.mark.parametrize("rule,bound", [("epoch_fixed", 2), ("epoch_adaptive", 3)])
+def test_sancus_epoch_rules_bound_staleness(pool, rule, bound):
+    settings = Settings(epochs=12)
+    outcome = systems.run(pool, random_graph(5, vertices=24), systems.block("sancus", staleness=rule, bound=bound), 4,
+                          settings=settings)
+    active = flags_of(outcome, 4, 12, 2)
+    for layer in range(2):
+        for j in range(4):
+            broadcasts = np.flatnonzero(active[:, layer, j])
+            assert broadcasts[0] == 0 and np.diff(broadcasts).max() <= bound + 1
+    if rule == "epoch_adaptive":
+        assert len({tuple(active[:, 1, j]) for j in range(4)}) == 4, "blocks are staggered"
+
+
+def test_sancus_bytes_follow_its_flags(pool):
+    settings = Settings(dtype="float32", epochs=6)
+    knobs = {"staleness": "variation_gap", "bound": 0.02}
+    outcome = systems.run(pool, random_graph(6, vertices=32), systems.block("sancus", **knobs), 4, settings=settings)
+    active = flags_of(outcome, 4, 6, 2)
+    assert not active.all(), "nothing was skipped: the bound tests nothing"
+    for epoch in range(6):
+        want = count.sancus(active[epoch], outcome.assignment, outcome.widths, features="refetch")
+        got = {"forward": np.zeros(2, int), "backward": np.zeros(2, int), "flags": np.zeros(2, int)}
+        for (layer, direction, purpose), (_, size) in outcome.sent(epoch).items():
+            if purpose != "weights":
+                got["flags" if purpose == "flags" else direction][layer] += size
+        for key in got:
+            np.testing.assert_array_equal(got[key], want[key], err_msg=key)
+
+
+def test_sancus_official_is_the_published_schedule(pool):
+    """Layer 0 once; layer 1 every epoch in the warm-up, every second one after."""
+    settings = Settings(epochs=9)
+    outcome = systems.run(pool, random_graph(4, vertices=20), systems.block("sancus/official", warmup=3), 3, settings=settings)
+    active = flags_of(outcome, 3, 9, 2)
+    np.testing.assert_array_equal(active[:, 1, 0], [1, 1, 1, 0, 1, 0, 1, 0, 1])
+    assert all(("features" in {p for _, _, p in outcome.sent(e)}) == (e == 0) for e in range(9))

@@ -1,0 +1,71 @@
+"""Inherited by every system: same seed same bits; stop and resume; an epoch's parts add up; dropout; the control."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.graph import twin
+from tests import systems
+from tests.oracles.samples import random_graph
+from tests.systems import STALE_VARIANTS, Settings, label
+
+WITH_DROPOUT = {"name": "gcn", "layers": 3, "hidden": 5, "dropout": 0.4}
+
+
+def settings(**changes) -> Settings:
+    return Settings(model=WITH_DROPOUT, dtype="float32", epochs=8, **changes)
+
+
+@pytest.mark.parametrize("variant", STALE_VARIANTS, ids=label)
+def test_same_seed_same_bits_and_resume_goes_on_bit_for_bit(pool, variant):
+    graph, system = random_graph(3, vertices=30), systems.block(variant[0], **variant[1])
+    once = systems.run(pool, graph, system, 4, settings=settings())
+    again = systems.run(pool, graph, system, 4, settings=settings())
+    resumed = systems.run(pool, graph, system, 4, settings=settings(stop_at=5))
+    for other in (again, resumed):
+        assert other.losses == once.losses
+        for mine, theirs in zip(once.weights, other.weights):
+            assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
+    other_seed = systems.run(pool, graph, system, 4, settings=settings(seed=4))
+    assert other_seed.losses != once.losses
+
+
+@pytest.mark.parametrize("variant", STALE_VARIANTS, ids=label)
+def test_an_epochs_segments_cover_it_without_gap_or_overlap(pool, variant):
+    outcome = systems.run(pool, random_graph(3, vertices=30), systems.block(variant[0], **variant[1]), 3, settings=settings())
+    for worker in outcome.workers:
+        for train, spans in worker["spans"]:
+            line = [s for s in spans if s.kind != "comm"]
+            assert {s.kind for s in line} <= {"compute", "wait", "other"}
+            assert all(a.end == b.start for a, b in zip(line, line[1:]))
+            assert sum(s.end - s.start for s in line) == pytest.approx(train, rel=1e-6)
+            assert all(s.end >= s.start > 0 for s in spans)
+    for epoch in range(8):
+        ids = [sorted(s.id for s in worker["spans"][epoch][1] if s.kind == "comm") for worker in outcome.workers]
+        assert ids[0] and all(other == ids[0] for other in ids), "operations match across workers by id"
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+def test_dropout_is_the_same_for_any_number_of_workers(pool, model):
+    graph = random_graph(2, vertices=40)
+    how = Settings(model={**WITH_DROPOUT, "name": model}, epochs=4)
+    one = systems.run(pool, graph, systems.block("vanilla"), 1, "block", how)
+    for parts, method in [(2, "metis"), (4, "random")]:
+        many = systems.run(pool, graph, systems.block("vanilla"), parts, method, how)
+        np.testing.assert_allclose(many.losses, one.losses, rtol=1e-9)
+    none = systems.run(pool, graph, systems.block("vanilla"), 1, "block", Settings(model={**how.model, "dropout": 0.0}, epochs=4))
+    assert none.losses != one.losses
+
+
+def test_every_system_that_uses_remote_rows_beats_the_control(pool):
+    """On a graph where remote information matters, over three seeds, more than the seeds' spread apart."""
+    graph = twin.generate("corafull", scale=0.05, seed=0)
+    how = lambda seed: Settings(model={"name": "gcn", "layers": 2, "hidden": 16, "dropout": 0.0}, dtype="float32", epochs=40, seed=seed)  # noqa: E731
+
+    def scores(name, **knobs):
+        return [systems.run(pool, graph, systems.block(name, **knobs), 4, "random", how(seed)).scores[-1][2] for seed in (1, 2, 3)]
+
+    control = scores("zero_halo")
+    for name, knobs in [("vanilla", {}), ("cagnet", {}), ("sancus", {}), ("sancus", {"staleness": "variation_gap", "bound": 0.05})]:
+        assert min(scores(name, **knobs)) > max(control), label((name, knobs))
