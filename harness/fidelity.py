@@ -1,7 +1,7 @@
 """How near the twins are to the published figures: `python -m harness.fidelity [NAME...] [--scale S] [--json]`.
 
-Every figure is measured on the generated graph and printed beside the published one with its source. A mark stands where
-they differ by more than 10 %. What a smaller scale must change (vertices) is compared after dividing by the scale.
+Every figure is measured on the generated graph and printed beside the published one with its source. A mark stands
+where they differ by more than 10 %. What a smaller scale must change (vertices, edges) is divided by the scale.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
 from rich.console import Console
@@ -53,7 +54,8 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def compare(name: str, *, scale: float | None = None, seed: int = 0, epochs: int = 60, skip: list[str] = ()) -> list[dict]:
+def compare(name: str, *, scale: float | None = None, seed: int = 0, epochs: int = 60,
+            skip: Sequence[str] = ()) -> list[dict]:
     """One row a published figure: twin, scale, statistic, parts, published, measured, ratio, off, source."""
     if scale is None:
         scale = min(1.0, QUICK_EDGES / SPECS[name].edges) if name in SPECS else 1.0
@@ -74,11 +76,12 @@ def compare(name: str, *, scale: float | None = None, seed: int = 0, epochs: int
             "ratio": ratio, "off": abs(ratio - 1.0) > TOLERANCE, "source": figure.source,
         })
     if "no_graph" not in skip and not any(f.statistic == "no_graph" for f in spec.published):
-        # Shown for every twin: a graph on which the neighbours do not matter could not tell a working system from a dead one.
+        # Shown for every twin: where the neighbours do not matter, a dead system would look like a working one.
         value = _measure(graph, spec, Published("no_graph", 1.0, ""), scale, epochs, trained)
         rows.append({
             "twin": graph.name, "scale": scale, "seed": seed, "generated_s": round(seconds, 2), "statistic": "no_graph",
-            "parts": None, "published": None, "measured": value, "ratio": None, "off": False, "source": "no published figure",
+            "parts": None, "published": None, "measured": value, "ratio": None, "off": False,
+            "source": "no published figure",
         })
     return rows
 
@@ -88,7 +91,8 @@ def _sizes(spec: Spec) -> list[Published]:
     return [
         Published("vertices", spec.vertices, table), Published("directed_edges", spec.edges, table),
         Published("mean_degree", spec.mean_degree, table), Published("features", spec.features, table),
-        Published("classes", spec.classes, table), Published("train_share", spec.split[0] / spec.vertices, "data set's own split"),
+        Published("classes", spec.classes, table),
+        Published("train_share", spec.split[0] / spec.vertices, "data set's own split"),
     ]
 
 
@@ -130,7 +134,8 @@ def _table(name: str, rows: list[dict]) -> Table:
         label = row["statistic"].replace("_", " ") + (f", {row['parts']} parts" if row["parts"] else "")
         ratio = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
         published = "-" if row["published"] is None else _figure(row["published"])
-        table.add_row(label, published, _figure(row["measured"]), ratio, "off > 10 %" if row["off"] else "", row["source"])
+        mark = "off > 10 %" if row["off"] else ""
+        table.add_row(label, published, _figure(row["measured"]), ratio, mark, row["source"])
     return table
 
 

@@ -25,7 +25,7 @@ def generate(name: str, *, scale: float = 1.0, seed: int = 0) -> Graph:
     """The twin of `name`, with round(scale * vertices) vertices at the real graph's mean degree.
 
     A pure function of (name, scale, seed), bit for bit, whatever the number of threads. Undirected: simple, symmetric,
-    without self-loops. Raises InputError for an unknown name, a scale out of range, and a graph that memory cannot hold.
+    without self-loops. Raises InputError for an unknown name, a scale out of range, a graph too large for memory.
     """
     choice("twin", name, SPECS)
     spec = SPECS[name]
@@ -68,16 +68,16 @@ def _scaled(name: str, spec: Spec, scale: float) -> int:
     # Below this a vertex would have a quarter of the graph as neighbours, or a class a handful of vertices.
     least = int(max(4 * (spec.mean_degree + 1), 8 * spec.classes))
     if vertices < least:
-        raise InputError(f"scale={scale} leaves twin/{name} {vertices} vertices, fewer than the {least} that its mean degree "
-                         f"and classes need: give scale={least / spec.vertices * 1.01:.2g} or more")
+        raise InputError(f"scale={scale} leaves twin/{name} {vertices} vertices, fewer than the {least} that its mean "
+                         f"degree and classes need: give scale={least / spec.vertices * 1.01:.2g} or more")
     return vertices
 
 
 def _fits(name: str, scale: float, needed: int) -> None:
     free = psutil.virtual_memory().available
     if needed > free:
-        raise InputError(f"twin/{name} at scale={scale} needs about {needed / 2**30:.0f} GiB of memory and {free / 2**30:.0f} are "
-                         f"free: give scale={0.8 * scale * free / needed:.2g} or less")
+        raise InputError(f"twin/{name} at scale={scale} needs about {needed / 2**30:.0f} GiB of memory and "
+                         f"{free / 2**30:.0f} are free: give scale={0.8 * scale * free / needed:.2g} or less")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _shares(spec: Spec) -> np.ndarray:
 
 
 def _hierarchy(spec: Spec, vertices: int, rng: np.random.Generator) -> _Plan:
-    """Equal intervals for the coarse levels; then districts (one class in one finest interval); then leaf communities."""
+    """Equal intervals for the coarse levels; then districts (one class in one finest interval); then leaves."""
     starts = [np.arange(blocks, dtype=np.int64) * vertices // blocks for blocks, _ in (*spec.far, *spec.near)]
     order = rng.permutation(spec.classes)
     ends = np.round(np.cumsum(_prior(spec)[order]) * vertices).astype(np.int64)
@@ -122,8 +122,8 @@ def _hierarchy(spec: Spec, vertices: int, rng: np.random.Generator) -> _Plan:
 def _degrees(spec: Spec, vertices: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """[V] target degrees and [V] which vertices are bridges.
 
-    Degrees are the quantiles of 1 + Lomax (density (1 + x/s)^-tail), cut at `largest`, with s solved for the mean. A vertex
-    whose degree exceeds a share q of all others' is a bridge with probability bridges * (1 + hubs) * q^hubs.
+    Degrees are the quantiles of 1 + Lomax (density (1 + x/s)^-tail), cut at `largest`, with s solved for the mean. A
+    vertex whose degree exceeds a share q of all others' is a bridge with probability bridges * (1 + hubs) * q^hubs.
     """
     survival = (np.arange(vertices) + 0.5) / vertices
     shape = survival ** (-1.0 / (spec.tail - 1.0)) - 1.0
@@ -169,7 +169,6 @@ def _splits(spec: Spec, vertices: int, test_only: np.ndarray | None, rng: np.ran
     order = rng.permutation(vertices)
     if test_only is not None:
         order = np.concatenate([order[~test_only[order]], order[test_only[order]]])
-        # Test vertices fill from the end so that drifted ones are among them.
     counts = [round(share / spec.vertices * vertices) for share in spec.split]
     counts[2] = min(counts[2], vertices - counts[0] - counts[1])
     masks = [np.zeros(vertices, bool) for _ in range(3)]

@@ -2,7 +2,7 @@
 
 Vertices are *positions* here, laid out so that every block of every level is an interval. Vertex u makes about half its
 target degree of draws. A draw chooses a level by the level's share, then a vertex v of u's block at that level with
-probability w_v / (sum of w over the block), so P(u, v) is proportional to w_u w_v inside a block (Karrer and Newman 2011).
+probability w_v / (sum of w over the block), so P(u, v) is proportional to w_u w_v in a block (Karrer and Newman 2011).
 Each draw depends on (seed, round, u) only, so the graph is the same whatever the number of threads.
 """
 
@@ -167,8 +167,8 @@ def _pick(cumulative, guide, low, high, unit):
 
 
 @njit(parallel=True, cache=True, nogil=True)
-def _draw_rows(indptr, indices, begin, splits, block, first, bounds, far, levels, reach, cumulative, guide, seed, round_,
-               targets, taken):
+def _draw_rows(indptr, indices, begin, splits, block, first, bounds, far, levels, reach, cumulative, guide, seed,
+               round_, targets, taken):
     last = len(levels) - 1
     for part in prange(len(splits) - 1):
         mark = np.full(block.shape[1], -1, np.int32)
@@ -267,7 +267,7 @@ def _relabel(indptr, indices, position, identity):
     for i in range(vertices):
         row[i + 1] = row[i] + indptr[position[i] + 1] - indptr[position[i]]
     cursor, out = row[:-1].copy(), np.empty(len(indices), np.int32)
-    # Ids are visited in ascending order, so every row fills in ascending order; symmetry makes pushing the same as pulling.
+    # Ids are visited in ascending order, so rows fill in ascending order; symmetry makes pushing the same as pulling.
     for i in range(vertices):
         p = position[i]
         for e in range(indptr[p], indptr[p + 1]):

@@ -1,0 +1,182 @@
+"""Twins: same name, scale and seed give the same bits; what is planted is really there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numba
+import numpy as np
+import pytest
+
+from harness import fidelity, fidelity_measure
+from harness.check import InputError
+from harness.graph import twin, twin_edges
+from harness.graph.graph import validate
+from harness.graph.twin_specs import SPECS
+
+# Small enough to be quick, large enough that a class has more vertices than a vertex has neighbours.
+QUICK = {
+    "reddit": 0.012, "reddit2": 0.05, "flickr": 0.1, "yelp": 0.02, "amazon-products": 0.003, "corafull": 0.1,
+    "coauthor-physics": 0.1, "ogbn-arxiv": 0.05, "ogbn-products": 0.01, "ogbn-papers100m": 0.0002, "friendster": 0.0003,
+}
+SPARSE = ["corafull", "coauthor-physics", "ogbn-arxiv", "flickr"]
+
+
+@pytest.fixture(scope="module")
+def graphs():
+    made: dict[str, object] = {}
+
+    def get(name: str):
+        if name not in made:
+            made[name] = twin.generate(name, scale=QUICK[name])
+        return made[name]
+
+    return get
+
+
+def edge_set(graph) -> tuple[np.ndarray, np.ndarray]:
+    return np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr)), graph.indices.astype(np.int64)
+
+
+@pytest.mark.parametrize("name", twin.names())
+def test_a_twin_is_a_valid_simple_symmetric_graph(graphs, name):
+    graph = validate(graphs(name))
+    assert graph.name == f"twin/{name}" and graph.symmetric
+    target, source = edge_set(graph)
+    assert not (target == source).any()
+    key = target * graph.num_vertices + source
+    assert (np.diff(key) > 0).all(), "rows ascend without repeats"
+    np.testing.assert_array_equal(np.sort(source * graph.num_vertices + target), key)
+    assert graph.indptr.dtype == graph.indices.dtype == np.int32
+
+
+@pytest.mark.parametrize("name", twin.names())
+def test_sizes_dimensions_and_splits_are_the_real_graphs(graphs, name):
+    graph, spec = graphs(name), SPECS[name]
+    assert graph.num_vertices == round(spec.vertices * QUICK[name])
+    assert graph.num_edges == pytest.approx(graph.num_vertices * spec.mean_degree, rel=0.01)
+    assert (graph.num_features, graph.num_classes, graph.multilabel) == (spec.features, spec.classes, spec.multilabel)
+    for mask, share in zip((graph.train, graph.val, graph.test), spec.split):
+        assert mask.sum() == pytest.approx(share / spec.vertices * graph.num_vertices, abs=1)
+    if spec.multilabel:
+        assert graph.labels.shape == (graph.num_vertices, spec.classes) and graph.labels.dtype == np.uint8
+        # The mean number of labels holds over the whole class prior; a small twin's class sizes round it.
+        assert graph.labels.sum(1).mean() == pytest.approx(spec.labels_each, rel=0.1)
+    else:
+        labelled = graph.train | graph.val | graph.test
+        assert ((graph.labels >= 0) == labelled).all()
+
+
+def test_same_name_scale_and_seed_give_the_same_bits_on_any_number_of_threads(graphs):
+    threads = numba.get_num_threads()
+    try:
+        numba.set_num_threads(1)
+        alone = twin.generate("ogbn-arxiv", scale=0.05)
+    finally:
+        numba.set_num_threads(threads)
+    for field in ("indptr", "indices", "features", "labels", "train", "val", "test"):
+        np.testing.assert_array_equal(getattr(alone, field), getattr(graphs("ogbn-arxiv"), field), err_msg=field)
+
+
+def test_another_seed_or_name_gives_another_graph(graphs):
+    other = twin.generate("ogbn-arxiv", scale=0.05, seed=1)
+    assert not np.array_equal(other.indptr, graphs("ogbn-arxiv").indptr)
+    assert not np.array_equal(other.features, graphs("ogbn-arxiv").features)
+
+
+def test_scale_keeps_the_mean_degree(graphs):
+    degrees = [g.num_edges / g.num_vertices for g in (graphs("ogbn-arxiv"), twin.generate("ogbn-arxiv", scale=0.5))]
+    assert degrees[0] == pytest.approx(degrees[1], rel=0.01)
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_homophily_is_near_the_published_value(name):
+    published = next(f.value for f in SPECS[name].published if f.statistic == "homophily")
+    graph = twin.generate(name, scale=min(1.0, 15_000 / SPECS[name].vertices))
+    assert fidelity_measure.homophily(graph) == pytest.approx(published, rel=0.12)
+
+
+def test_degrees_have_a_power_law_tail(graphs):
+    degree = np.diff(twin.generate("ogbn-arxiv", scale=0.3).indptr)
+    assert degree.min() >= 1
+    assert degree.max() > 50 * degree.mean(), "hubs"
+    assert np.median(degree) < 0.6 * degree.mean(), "most vertices are far below the mean"
+    tail = np.sort(degree)[-len(degree) // 100 :].astype(float)
+    hill = 1.0 + 1.0 / np.log(tail / tail[0])[1:].mean()
+    assert hill == pytest.approx(SPECS["ogbn-arxiv"].tail, abs=0.7)
+
+
+def test_a_block_structure_is_there_for_a_partitioner_to_find():
+    graph = twin.generate("coauthor-physics", scale=0.15)
+    random = np.random.default_rng(0).integers(0, 4, graph.num_vertices, dtype=np.int32)
+    scattered = fidelity_measure._halos(graph.indptr, graph.indices, random, 4) / graph.num_vertices
+    assert fidelity_measure.halo_ratio(graph, 4) < 0.6 * scattered
+
+
+@pytest.mark.parametrize("name", ["ogbn-arxiv", "yelp"])
+def test_remote_information_matters(graphs, name):
+    with_graph = fidelity_measure.accuracy(graphs(name), use_graph=True, epochs=25, hidden=32)[1]
+    without = fidelity_measure.accuracy(graphs(name), use_graph=False, epochs=25, hidden=32)[1]
+    assert with_graph > without + 0.05
+
+
+def test_drifted_communities_are_test_vertices_only(graphs):
+    """Under drift the validation accuracy of one model is above its test accuracy; without it they agree."""
+    val, test = fidelity_measure.accuracy(graphs("ogbn-products"), use_graph=False, epochs=25, hidden=32)
+    assert val > test + 0.05
+
+
+def test_unknown_names_and_scales_get_one_sentence():
+    with pytest.raises(InputError, match='did you mean "reddit"'):
+        twin.generate("redit")
+    with pytest.raises(InputError, match="mean degree"):
+        twin.generate("reddit", scale=0.001)
+    with pytest.raises(InputError, match="scale"):
+        twin.generate("reddit", scale=0.0)
+    with pytest.raises(InputError, match="scale"):
+        twin.generate("reddit", scale=1.5)
+    with pytest.raises(InputError, match="generator_seed"):
+        twin.generate("reddit", seed=-1)
+
+
+def test_a_graph_that_memory_cannot_hold_is_refused_before_it_is_made(monkeypatch):
+    monkeypatch.setattr(twin.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 1 << 20})())
+    with pytest.raises(InputError, match="GiB"):
+        twin.generate("ogbn-arxiv")
+
+
+def test_a_full_block_spills_over_instead_of_losing_edges():
+    """At this scale a class holds fewer vertices than a vertex has neighbours; the edge count holds all the same."""
+    graph = twin.generate("reddit", scale=0.01)
+    assert graph.num_edges == pytest.approx(graph.num_vertices * SPECS["reddit"].mean_degree, rel=0.01)
+
+
+def test_degrees_are_drawn_in_proportion_to_their_targets():
+    spec = dataclasses.replace(SPECS["ogbn-arxiv"], confused=0.0)
+    degree, bridge = twin._degrees(spec, 5000, np.random.default_rng(0))
+    assert degree.mean() == pytest.approx(spec.mean_degree, rel=1e-3)
+    assert bridge.mean() == pytest.approx(spec.bridges, abs=0.05)
+    assert twin_edges._at_least_one(degree / 2).sum() == pytest.approx(degree.sum() / 2, rel=1e-6)
+
+
+def test_ebv_replication_of_a_graph_small_enough_to_reckon():
+    """A path 0-1-2 on two parts: the second edge is cheaper on the empty part only where balance outweighs the copy."""
+    edges = np.array([0, 1], np.int32), np.array([1, 2], np.int32)
+    # Edge (0,1) goes to part 0. For (1,2): part 0 costs 1 + 1 + 4/3, part 1 costs 2; vertex 1 is on both: 4 replicas.
+    assert fidelity_measure._ebv_replicas(*edges, 3, 2) == 4
+
+
+def test_fidelity_compares_and_flags(capsys):
+    arguments = ["ogbn-arxiv", "--scale", "0.05", "--skip", "gcn", "no_graph", "--json"]
+    assert fidelity.main(arguments) == 0
+    rows = {row["statistic"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["directed_edges"]["ratio"] == pytest.approx(1.0, abs=0.01) and not rows["directed_edges"]["off"]
+    assert "gcn" not in rows
+    assert rows["homophily"]["ratio"] == rows["homophily"]["measured"] / rows["homophily"]["published"]
+    assert all(row["off"] == (abs(row["ratio"] - 1) > 0.1) for row in rows.values() if row["ratio"] is not None)
+
+
+def test_fidelity_refuses_an_unknown_twin_in_one_line(capsys):
+    assert fidelity.main(["arxive"]) == 2
+    assert "twin" in capsys.readouterr().err
