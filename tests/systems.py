@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from harness.graph.graph import Graph
+from harness.graph.csr import from_edges
+from harness.graph.graph import Graph, validate
 from harness.partition.assign import assign
 from harness.partition.build import build_shards
 from tests import jobs
@@ -107,3 +108,25 @@ def assert_trained_alike(outcome: Outcome, history, rtol: float = 1e-5) -> None:
     for after, want in zip(outcome.weights[1:], history.weights_after):
         for name in want:
             np.testing.assert_allclose(after[name], want[name], rtol=rtol, atol=1e-8, err_msg=name)
+
+
+def planted_graph(seed: int, *, vertices: int = 900, classes: int = 5, features: int = 64, degree: int = 16) -> Graph:
+    """A symmetric graph whose vertices say little of their class by themselves and much through their neighbours.
+
+    90 % of edges join vertices of one class; features are the class's unit direction drowned in noise of four times its
+    length in every dimension; 20 training vertices a class.
+    """
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, vertices).astype(np.int32)
+    source = rng.integers(0, vertices, vertices * degree // 2)
+    same = np.array([rng.choice(np.flatnonzero(labels == c)) for c in labels[source]])
+    target = np.where(rng.random(len(source)) < 0.9, same, rng.integers(0, vertices, len(source)))
+    edges = from_edges(source.astype(np.int32), target.astype(np.int32), vertices, symmetrise=True, self_loops=False)
+    directions = np.linalg.qr(rng.standard_normal((features, classes)))[0].T
+    x = directions[labels] + 4 * rng.standard_normal((vertices, features))
+    train = np.zeros(vertices, bool)
+    for c in range(classes):
+        train[rng.choice(np.flatnonzero(labels == c), 20, replace=False)] = True
+    val = ~train & (rng.random(vertices) < 0.3)
+    return validate(Graph("planted", edges.indptr, edges.indices, x.astype(np.float32), labels, classes, train, val,
+                          ~train & ~val, True))
