@@ -322,3 +322,14 @@ def test_cuda_equals_scipy(problem):
     for apply, dense in ((operator.forward, matrix), (operator.adjoint, matrix.T)):
         x = torch.from_numpy(rng.normal(size=(dense.shape[1], width)))
         np.testing.assert_allclose(apply(x.cuda()).cpu().numpy(), dense @ x.numpy(), rtol=1e-12, atol=1e-12)
+
+
+def test_wide_rows_beyond_the_cache_do_not_reach_dgl():
+    """DGL 2.1.0 ends the process on such a product (29 k rows of 448 floats, 13 M entries)."""
+    rng = np.random.default_rng(0)
+    rows = 30_000
+    indptr = np.arange(rows + 1, dtype=np.int32) * 100
+    block = Csr(indptr, np.sort(rng.integers(0, rows, (rows, 100), dtype=np.int32), axis=1).ravel(), rows)
+    x = torch.randn(rows, 448)
+    got, want = (SparseOperator(block, kernel=make_kernel(name)).forward(x) for name in ("auto", "numba"))
+    assert torch.equal(got, want)

@@ -27,6 +27,7 @@ from harness.core.dgl_kernel import CopySum, load_dgl
 from harness.core.numba_kernel import NumbaProduct
 from harness.partition.shard import Csr
 
+DGL_LARGEST_INPUT = 32 << 20  # bytes
 KERNELS = ("auto", "numba", "dgl", "torch")
 
 
@@ -79,8 +80,10 @@ class _DglProduct:
         self._block, self._sum, self._numba = block, CopySum(block), NumbaProduct(block)
 
     def apply(self, x, row, column, self_loops, out, accumulate):
-        # DGL sums float32 only, and wakes every thread for the smallest block.
-        if x.dtype != torch.float32 or self._numba.is_small(x.shape[1]):
+        # DGL sums float32 only, and wakes every thread for the smallest block. Where the rows of x outgrow the cache it
+        # goes through blocks of columns, and dies there on wide rows (29 k rows of 448 floats; docs/log.md).
+        too_large = x.numel() * x.element_size() > DGL_LARGEST_INPUT
+        if too_large or x.dtype != torch.float32 or self._numba.is_small(x.shape[1]):
             self._numba.apply(x, row, column, self_loops, out, accumulate)
             return
         if column is not None:
