@@ -24,7 +24,7 @@ from harness.partition.build import build_shards
 from harness.partition.config import PartitionConfig
 from harness.partition.stats import Statistics
 
-FORMAT = 1  # of shards and graphs on disk: a new one leaves old entries untouched and unused
+FORMAT = 2  # of shards and graphs on disk: a new one leaves old entries untouched and unused
 
 
 class Cache:
@@ -34,19 +34,23 @@ class Cache:
         self.root = Path(root)
 
     def path(self, kind: str, spec: dict[str, Any]) -> Path:
-        text = json.dumps({"format": FORMAT, **spec}, sort_keys=True)
-        return self.root / kind / hashlib.sha256(text.encode()).hexdigest()[:20]
+        """Where the entry of `spec` (plain JSON values) stands, or would stand."""
+        return self.root / kind / hashlib.sha256(_described(spec).encode()).hexdigest()[:20]
 
     def get_or_make(self, kind: str, spec: dict[str, Any], make: Callable[[Path], None]) -> Path:
-        """The entry's folder, filled by make(folder) where it is not there yet."""
+        """The entry's folder, filled by make(folder) where it is not there yet; what make raises leaves no entry.
+
+        Raises InputError where the cache cannot be written.
+        """
         entry = self.path(kind, spec)
         if entry.is_dir():
             return entry
         try:
             entry.parent.mkdir(parents=True, exist_ok=True)
+            held = FileLock(entry.with_suffix(".lock")).acquire()
         except OSError as error:
             raise InputError(f'cache="{self.root}" cannot be written: {error.strerror}; give cache=FOLDER') from None
-        with FileLock(entry.with_suffix(".lock")):
+        with held:
             if entry.is_dir():
                 return entry
             scratch = entry.with_suffix(".part")
@@ -54,7 +58,7 @@ class Cache:
             scratch.mkdir()
             try:
                 make(scratch)
-                (scratch / "spec.json").write_text(json.dumps({"format": FORMAT, **spec}, indent=1, sort_keys=True))
+                (scratch / "spec.json").write_text(_described(spec, indent=1))
                 os.replace(scratch, entry)
             except BaseException:
                 shutil.rmtree(scratch, ignore_errors=True)
@@ -62,9 +66,24 @@ class Cache:
         return entry
 
 
-def shards_for(cache: Cache, graph_spec: dict[str, Any], load_graph: Callable[[], Graph], partition: PartitionConfig,
-               parts: int, seed: int) -> Path:
-    """The folder of `parts` shards and their stats.json; the graph is loaded only where something is missing."""
+def _described(spec: dict[str, Any], indent: int | None = None) -> str:
+    return json.dumps({"format": FORMAT, "spec": spec}, sort_keys=True, indent=indent)
+
+
+def shards_for(
+    cache: Cache,
+    graph_spec: dict[str, Any],
+    load_graph: Callable[[], Graph],
+    partition: PartitionConfig,
+    parts: int,
+    seed: int,
+) -> Path:
+    """The folder of worker-0.safetensors to worker-(parts-1).safetensors and stats.json.
+
+    graph_spec   what determines the graph: its address in the cache, shared by every partition of it
+    load_graph   called only where neither the shards nor the graph are there
+    seed         the run's, for a partition that names none
+    """
     seed = seed if partition.seed is None else partition.seed
     spec = {"graph": graph_spec, "method": partition.method, "parts": parts}
     if partition.method != "block" and parts > 1:

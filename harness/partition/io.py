@@ -18,11 +18,8 @@ from harness.check import InputError
 from harness.graph.graph import Graph
 from harness.partition.shard import Csr, Shard
 
-_CSR_FIELDS = ("inner_edges", "halo_edges", "out_inner_edges", "out_halo_edges")
-
-
 def save(shard: Shard, folder: Path) -> Path:
-    """Write worker `shard.rank`'s file into `folder`."""
+    """Write worker `shard.rank`'s file into `folder`; InputError where it cannot be written."""
     arrays: dict[str, np.ndarray] = {}
     scalars: dict[str, object] = {}
     for field in dataclasses.fields(Shard):
@@ -40,27 +37,43 @@ def save(shard: Shard, folder: Path) -> Path:
 
 
 def load(folder: Path, rank: int) -> Shard:
-    """Read one worker's file; InputError where it is missing or damaged."""
-    arrays, scalars = _read(_path(folder, rank))
+    """Map one worker's file, copy-on-write; InputError where it is missing or damaged.
+
+    Nothing is read but the header: a page of an array comes from the disk when it is first touched.
+    """
+    path = _path(folder, rank)
+    arrays, scalars = _read(path)
     values: dict[str, object] = {}
     for field in dataclasses.fields(Shard):
         name = field.name
         if f"{name}.indptr" in arrays:
-            values[name] = Csr(arrays[f"{name}.indptr"], arrays[f"{name}.indices"], scalars[f"{name}.num_columns"])
+            parts = arrays.get(f"{name}.indptr"), arrays.get(f"{name}.indices"), scalars.get(f"{name}.num_columns")
+            values[name] = None if any(part is None for part in parts) else Csr(*parts)
         else:
             values[name] = arrays.get(name, scalars.get(name))
+    optional = values["symmetric"] is True
+    missing = [name for name, value in values.items() if value is None and not (optional and name.startswith("out_"))]
+    if missing:
+        raise _damaged(path, f"it holds no {missing[0]}")
+    if values["rank"] != rank:
+        raise _damaged(path, f"it is worker {values['rank']}'s")
     return Shard(**values)
 
 
 def save_graph(graph: Graph, path: Path) -> None:
-    arrays = {f.name: getattr(graph, f.name) for f in dataclasses.fields(Graph)
-              if isinstance(getattr(graph, f.name), np.ndarray)}
-    _write(arrays, {"name": graph.name, "num_classes": graph.num_classes, "symmetric": graph.symmetric}, path)
+    """Write a whole graph; InputError where it cannot be written."""
+    values = {field.name: getattr(graph, field.name) for field in dataclasses.fields(Graph)}
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    _write(arrays, {name: value for name, value in values.items() if name not in arrays}, path)
 
 
 def load_graph(path: Path) -> Graph:
+    """Map a graph, copy-on-write; InputError where its file is missing or damaged."""
     arrays, scalars = _read(path)
-    return Graph(**arrays, **scalars)
+    try:
+        return Graph(**arrays, **scalars)
+    except TypeError as error:
+        raise _damaged(path, error) from None
 
 
 def _path(folder: Path, rank: int) -> Path:
@@ -69,10 +82,14 @@ def _path(folder: Path, rank: int) -> Path:
 
 def _write(arrays: dict[str, np.ndarray], scalars: dict[str, object], path: Path) -> None:
     part = path.with_suffix(".part")
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    scalars = {k: v.item() if isinstance(v, np.generic) else v for k, v in scalars.items()}
-    save_file(contiguous, part, metadata={"scalars": json.dumps(scalars)})
-    os.replace(part, path)
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    scalars = {name: value.item() if isinstance(value, np.generic) else value for name, value in scalars.items()}
+    try:
+        save_file(arrays, part, metadata={"scalars": json.dumps(scalars)})
+        os.replace(part, path)
+    except (SafetensorError, OSError) as error:
+        part.unlink(missing_ok=True)
+        raise InputError(f"{path} cannot be written ({error}); give cache=FOLDER on a disk with room") from None
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
@@ -83,6 +100,13 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
         with safe_open(path, framework="pt") as file:
             scalars = json.loads(file.metadata()["scalars"])
             arrays = {name: file.get_tensor(name).numpy() for name in file.keys()}
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is damaged ({error}); delete the folder {path.parent} and run again to rebuild it") from None
+        if not isinstance(scalars, dict):
+            raise TypeError("its scalars are no object")
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise _damaged(path, error) from None
     return arrays, scalars
+
+
+def _damaged(path: Path, reason: object) -> InputError:
+    reason = (str(reason).splitlines() or [""])[0]
+    return InputError(f"{path} is damaged ({reason}); delete the folder {path.parent} and run again to rebuild it")

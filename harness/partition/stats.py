@@ -10,44 +10,61 @@ from harness.partition.shard import Shard
 
 
 class Statistics:
-    """Add every shard once, then ask for the `result`.
+    """Add every shard once, in any order, then ask for the `result`. Self-loops are counted nowhere.
 
     inner, halo      vertices of each worker
-    edge_cut         directed edges whose ends have different owners, and their share of all
-    overlap          mean over halo vertices of CaPGNN's overlap ratio (eq. 2): in how many workers' halos a vertex stands
+    inner_edges, halo_edges   in-edges of each worker's inner vertices, from inner and from halo vertices
+    sent_rows        rows each worker sends in one halo exchange
+    edge_cut         directed edges whose ends have different owners; edge_cut_share of all
+    overlap          mean of R(v), CaPGNN's overlap ratio (eq. 2), over the vertices that are in any halo
     replication      (inner + halo) / V
     vertex_balance, edge_balance   the largest worker over the mean
-    sent_rows        rows each worker sends in one halo exchange
     """
 
     def __init__(self) -> None:
-        self.shards: list[dict[str, int]] = []
-        self.shared: np.ndarray | None = None
+        self.workers: dict[int, dict[str, int]] = {}
+        self.whole: dict[str, Any] = {}
+        self.ratio: np.ndarray | None = None  # [V] int32: R(v)
 
     def add(self, shard: Shard) -> None:
-        if self.shared is None:
-            self.shared = np.zeros(shard.num_vertices, np.int32)
-        self.shared[shard.halo] += 1
-        self.first = shard
-        self.shards.append({
-            "inner": shard.num_inner, "halo": shard.num_halo, "sent_rows": len(shard.send_rows),
-            "inner_edges": shard.inner_edges.num_entries, "halo_edges": shard.halo_edges.num_entries,
-        })
+        # Plain figures only: a shard kept here would stay in memory while the next one is built.
+        self.whole = {
+            "graph": shard.graph_name,
+            "vertices": shard.num_vertices,
+            "workers": shard.num_workers,
+            "features": int(shard.features.shape[1]),
+            "classes": shard.num_classes,
+            "symmetric": bool(shard.symmetric),
+            "multilabel": shard.labels.ndim == 2,
+            "train": int(shard.split_counts[0]),
+        }
+        if self.ratio is None:
+            self.ratio = np.zeros(shard.num_vertices, np.int32)
+        self.ratio[shard.halo] += 1  # a vertex stands once in a halo
+        self.workers[shard.rank] = {
+            "inner": shard.num_inner,
+            "halo": shard.num_halo,
+            "sent_rows": len(shard.send_rows),
+            "inner_edges": shard.inner_edges.num_entries,
+            "halo_edges": shard.halo_edges.num_entries,
+        }
 
     def result(self) -> dict[str, Any]:
-        shard = self.first
-        each = {key: [s[key] for s in self.shards] for key in self.shards[0]}
-        cut, inside = sum(each["halo_edges"]), sum(each["inner_edges"])
-        edges = np.array(each["inner_edges"]) + np.array(each["halo_edges"])
-        shared = self.shared[self.shared > 0]
+        """Plain JSON values; lists are by worker."""
+        workers = [self.workers[rank] for rank in sorted(self.workers)]
+        assert len(workers) == self.whole["workers"], "statistics need every shard"
+        each = {key: [worker[key] for worker in workers] for key in workers[0]}
+        edges = [near + far for near, far in zip(each["inner_edges"], each["halo_edges"])]
+        total, cut, vertices = sum(edges), sum(each["halo_edges"]), self.whole["vertices"]
+        in_halo = self.ratio[self.ratio > 0]
         return {
-            "graph": shard.graph_name, "vertices": shard.num_vertices, "edges": cut + inside, "workers": len(self.shards),
-            "features": int(shard.features.shape[1]), "classes": shard.num_classes, "symmetric": bool(shard.symmetric),
-            "multilabel": shard.labels.ndim == 2, "train": int(shard.split_counts[0]),
+            **self.whole,
+            "edges": total,
             **each,
-            "edge_cut": cut, "edge_cut_share": cut / max(cut + inside, 1),
-            "overlap": float(shared.mean()) if len(shared) else 0.0,
-            "replication": (sum(each["inner"]) + sum(each["halo"])) / shard.num_vertices,
-            "vertex_balance": max(each["inner"]) * len(self.shards) / shard.num_vertices,
-            "edge_balance": float(edges.max() * len(self.shards) / max(edges.sum(), 1)),
+            "edge_cut": cut,
+            "edge_cut_share": cut / max(total, 1),
+            "overlap": float(in_halo.mean()) if len(in_halo) else 0.0,
+            "replication": (vertices + sum(each["halo"])) / vertices,
+            "vertex_balance": max(each["inner"]) * len(workers) / vertices,
+            "edge_balance": max(edges) * len(workers) / max(total, 1),
         }

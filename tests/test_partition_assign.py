@@ -1,0 +1,107 @@
+"""Who owns each vertex: balance, determinism, what METIS is asked, and refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError, typed
+from harness.partition.assign import METHODS, assign, fill_empty
+from harness.partition.config import PartitionConfig
+from tests.graphs import edge_list, graphs, random_graph
+
+
+def cut(graph, assignment) -> int:
+    source, target = edge_list(graph)
+    return int((assignment[source] != assignment[target]).sum())
+
+
+def two_cliques(size: int = 20):
+    """Two cliques of interleaved ids joined by one edge."""
+    a = np.zeros((2 * size, 2 * size), bool)
+    a[::2, ::2] = a[1::2, 1::2] = True
+    a[0, 1] = a[1, 0] = True
+    graph = random_graph(2 * size, 0)
+    indptr = np.concatenate([[0], a.sum(1).cumsum()]).astype(np.int32)
+    return graph.replace(indptr=indptr, indices=np.nonzero(a)[1].astype(np.int32))
+
+
+@given(graphs(), st.sampled_from(METHODS), st.integers(1, 8), st.integers(0, 2**40))
+def test_every_part_owns_a_vertex_and_the_seed_decides(graph, method, parts, seed):
+    parts = min(parts, graph.num_vertices)
+    owners = assign(graph, method, parts, seed)
+    assert owners.shape == (graph.num_vertices,) and owners.dtype == np.int32
+    sizes = np.bincount(owners, minlength=parts)
+    assert len(sizes) == parts and sizes.min() >= 1
+    if method != "metis":
+        assert sizes.max() - sizes.min() <= 1
+    if method == "block":
+        assert (np.diff(owners) >= 0).all()
+    assert np.array_equal(owners, assign(graph, method, parts, seed))
+
+
+@pytest.mark.parametrize("method", ["metis", "random"])
+def test_another_seed_is_another_partition(method):
+    graph = random_graph(400, 6)
+    first = assign(graph, method, 4, 0)
+    assert all(not np.array_equal(first, assign(graph, method, 4, seed)) for seed in (1, 2, 3))
+
+
+def test_metis_finds_the_cliques_and_ignores_self_loops():
+    graph = two_cliques()
+    assert cut(graph, assign(graph, "metis", 2, 0)) == 2
+    assert cut(graph, assign(graph, "block", 2, 0)) > 100
+
+
+def test_metis_balances_and_cuts_less_than_random_on_a_directed_graph():
+    graph = random_graph(2000, 4, symmetric=False)
+    owners = assign(graph, "metis", 8, 1)
+    assert np.bincount(owners).max() <= 1.05 * 2000 / 8
+    assert cut(graph, owners) < 0.8 * cut(graph, assign(graph, "random", 8, 1))
+
+
+def test_metis_is_given_both_directions_of_a_directed_edge():
+    """A path stored in one direction only: METIS cuts it once, which it can only do knowing both."""
+    n = 64
+    order = np.random.default_rng(0).permutation(n)
+    a = np.zeros((n, n), bool)
+    a[order[1:], order[:-1]] = True
+    indptr = np.concatenate([[0], a.sum(1).cumsum()]).astype(np.int32)
+    graph = random_graph(n, 0, symmetric=False).replace(
+        indptr=indptr, indices=np.nonzero(a)[1].astype(np.int32), symmetric=False
+    )
+    assert cut(graph, assign(graph, "metis", 2, 0)) == 1
+
+
+def test_an_empty_part_takes_half_of_the_largest():
+    assert np.bincount(fill_empty(np.array([0] * 9 + [3]), 4)).tolist() == [3, 4, 2, 1]
+    assert np.bincount(fill_empty(np.array([2, 2, 2]), 3)).tolist() == [1, 1, 1]
+    graph = random_graph(40, 40)  # so dense that METIS leaves parts empty
+    sizes = np.bincount(assign(graph, "metis", 20, 0), minlength=20)
+    assert 1 <= sizes.min() and sizes.max() <= 4
+
+
+@pytest.mark.parametrize(
+    "method, parts, sentence",
+    [
+        ("metsi", 2, 'partition.method="metsi" is not known; did you mean "metis"?'),
+        ("random", 0, "gpus=0 is too small: give 1 or more"),
+        ("metis", 11, "gpus=11 is more workers than random has vertices (10); give 10 or fewer"),
+    ],
+)
+def test_refusals(method, parts, sentence):
+    with pytest.raises(InputError) as caught:
+        assign(random_graph(10, 3), method, parts, 0)
+    assert str(caught.value) == sentence
+
+
+def test_config_is_refused_by_name():
+    assert typed(PartitionConfig, {}, "partition") == PartitionConfig("metis", None)
+    with pytest.raises(InputError, match='partition.method="blok" is not known; did you mean "block"?'):
+        typed(PartitionConfig, {"method": "blok"}, "partition")
+    with pytest.raises(InputError, match="partition.seed=-1 is too small"):
+        typed(PartitionConfig, {"seed": -1}, "partition")
+    with pytest.raises(InputError, match="partition.sed is not a key"):
+        typed(PartitionConfig, {"sed": 1}, "partition")

@@ -1,0 +1,256 @@
+"""Shards: together they are the graph, and what one sends is what its peers expect, in their order."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.graph.graph import Graph
+from harness.partition import io
+from harness.partition.assign import METHODS, assign
+from harness.partition.build import build_shards
+from harness.partition.shard import Csr, Shard
+from harness.partition.stats import Statistics
+from tests.graphs import edge_list, graphs, random_graph
+
+
+@st.composite
+def partitions(draw) -> tuple[Graph, np.ndarray, list[Shard]]:
+    graph = draw(graphs())
+    parts = min(draw(st.integers(1, 5)), graph.num_vertices)
+    owners = assign(graph, draw(st.sampled_from(METHODS)), parts, draw(st.integers(0, 9)))
+    return graph, owners, list(build_shards(graph, owners, parts))
+
+
+def rows(block: Csr) -> np.ndarray:
+    return np.repeat(np.arange(block.num_rows), np.diff(block.indptr))
+
+
+def pairs(block: Csr, row_ids: np.ndarray, column_ids: np.ndarray) -> list[tuple[int, int]]:
+    """(row, column) of every entry, in global ids."""
+    assert block.num_columns == len(column_ids) and len(block.indptr) == len(row_ids) + 1
+    return list(zip(row_ids[rows(block)].tolist(), column_ids[block.indices].tolist()))
+
+
+def plain_edges(graph: Graph) -> list[tuple[int, int]]:
+    """(target, source) without self-loops."""
+    source, target = edge_list(graph)
+    return [(v, u) for u, v in zip(source.tolist(), target.tolist()) if u != v]
+
+
+@given(partitions())
+def test_the_union_of_the_shards_is_the_graph(partition):
+    graph, owners, shards = partition
+    for rank, shard in enumerate(shards):
+        assert shard.rank == rank and shard.graph_name == graph.name
+        assert shard.num_classes == graph.num_classes and shard.symmetric == graph.symmetric
+        assert np.array_equal(shard.inner, np.flatnonzero(owners == rank))
+        for name in ("features", "labels", "train", "val", "test"):
+            have, want = getattr(shard, name), getattr(graph, name)
+            assert have.dtype == want.dtype and np.array_equal(have, want[shard.inner])
+        assert np.array_equal(shard.degrees, graph.in_degrees()[shard.inner])
+        assert np.array_equal(shard.sizes, np.bincount(owners, minlength=len(shards)))
+        assert shard.split_counts.tolist() == [graph.train.sum(), graph.val.sum(), graph.test.sum()]
+    inner = [pair for s in shards for pair in pairs(s.inner_edges, s.inner, s.inner)]
+    halo = [pair for s in shards for pair in pairs(s.halo_edges, s.inner, s.halo)]
+    assert sorted(inner + halo) == sorted(plain_edges(graph))
+    assert all(owners[v] == owners[u] for v, u in inner) and all(owners[v] != owners[u] for v, u in halo)
+
+
+@given(partitions())
+def test_the_halo_is_the_remote_in_neighbours_by_owner(partition):
+    graph, owners, shards = partition
+    for rank, shard in enumerate(shards):
+        remote = {u for v, u in plain_edges(graph) if owners[v] == rank != owners[u]}
+        assert shard.halo.tolist() == sorted(remote, key=lambda u: (owners[u], u))
+        assert np.array_equal(shard.halo_counts, np.bincount(owners[shard.halo], minlength=len(shards)))
+        assert np.array_equal(shard.halo_degrees, graph.in_degrees()[shard.halo])
+        for u, row in zip(shard.halo, shard.halo_rows):
+            assert shards[owners[u]].inner[row] == u
+
+
+@given(partitions())
+def test_what_a_worker_sends_is_its_peers_halo_in_their_order(partition):
+    _, _, shards = partition
+    for shard in shards:
+        sent = np.split(shard.inner[shard.send_rows], np.cumsum(shard.send_counts)[:-1])
+        for peer in shards:
+            starts = np.concatenate([[0], np.cumsum(peer.halo_counts)])
+            assert np.array_equal(sent[peer.rank], peer.halo[starts[shard.rank] : starts[shard.rank + 1]])
+
+
+@given(partitions())
+def test_out_edges_are_the_transpose_and_left_out_of_a_symmetric_graph(partition):
+    graph, owners, shards = partition
+    for rank, shard in enumerate(shards):
+        if graph.symmetric:
+            assert all(getattr(shard, f.name) is None for f in dataclasses.fields(Shard) if f.name.startswith("out_"))
+            continue
+        out = [(u, v) for v, u in plain_edges(graph) if owners[u] == rank]
+        inner = pairs(shard.out_inner_edges, shard.inner, shard.inner)
+        halo = pairs(shard.out_halo_edges, shard.inner, shard.out_halo)
+        assert sorted(inner + halo) == sorted(out)
+        remote = {v for _, v in out if owners[v] != rank}
+        assert shard.out_halo.tolist() == sorted(remote, key=lambda v: (owners[v], v))
+        assert np.array_equal(shard.out_halo_counts, np.bincount(owners[shard.out_halo], minlength=len(shards)))
+        assert np.array_equal(shard.out_halo_degrees, graph.in_degrees()[shard.out_halo])
+        for v, row in zip(shard.out_halo, shard.out_halo_rows):
+            assert shards[owners[v]].inner[row] == v
+
+
+@given(partitions())
+def test_types_are_those_the_contract_names(partition):
+    for shard in partition[2]:
+        for name in ("inner", "degrees", "halo", "halo_rows", "halo_degrees", "send_rows"):
+            assert getattr(shard, name).dtype == np.int32, name
+        for name in ("sizes", "halo_counts", "send_counts", "split_counts"):
+            assert getattr(shard, name).dtype == np.int64, name
+        for block in (shard.inner_edges, shard.halo_edges, shard.out_inner_edges, shard.out_halo_edges):
+            if block is not None:
+                assert block.indptr.dtype == block.indices.dtype == np.int32
+                # Columns ascend: inside a row global ids do, and inner columns are numbered by them.
+        assert all(
+            (np.diff(row) > 0).all() for row in np.split(shard.inner_edges.indices, shard.inner_edges.indptr[1:-1])
+        )
+
+
+def same(a, b) -> bool:
+    if isinstance(a, Csr):
+        return same(a.indptr, b.indptr) and same(a.indices, b.indices) and a.num_columns == b.num_columns
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    return type(a) is type(b) and a == b
+
+
+@given(partitions())
+def test_a_saved_shard_comes_back_bit_for_bit(tmp_path_factory, partition):
+    folder = tmp_path_factory.mktemp("shards")
+    for shard in partition[2]:
+        io.save(shard, folder)
+    assert sorted(path.name for path in folder.iterdir()) == [f"worker-{s.rank}.safetensors" for s in partition[2]]
+    for shard in partition[2]:
+        loaded = io.load(folder, shard.rank)
+        for field in dataclasses.fields(Shard):
+            assert same(getattr(shard, field.name), getattr(loaded, field.name)), field.name
+
+
+@given(graphs())
+def test_a_saved_graph_comes_back_bit_for_bit(tmp_path_factory, graph):
+    path = tmp_path_factory.mktemp("graph") / "graph.safetensors"
+    io.save_graph(graph, path)
+    loaded = io.load_graph(path)
+    assert all(same(getattr(graph, f.name), getattr(loaded, f.name)) for f in dataclasses.fields(Graph))
+
+
+def test_loading_maps_the_file_and_writing_to_it_does_not_reach_the_disk(tmp_path):
+    (shard,) = build_shards(random_graph(50_000, 1, num_features=100), np.zeros(50_000, np.int32), 1)
+    path = io.save(shard, tmp_path)
+    loaded = io.load(tmp_path, 0)
+    assert str(path) in open("/proc/self/maps").read()
+    loaded.features[:] = 0
+    assert np.array_equal(io.load(tmp_path, 0).features, shard.features)
+
+
+def damage(path, how: str) -> None:
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    match how:
+        case "cut":
+            path.write_bytes(data[: len(data) - 5])
+        case "cut header":
+            path.write_bytes(data[: length // 2])
+        case "empty":
+            path.write_bytes(b"")
+        case "text":
+            path.write_bytes(b"this is no safetensors file\n" * 20)
+        case "huge header":
+            path.write_bytes((2**62).to_bytes(8, "little") + data[8:])
+        case "pickle":
+            path.write_bytes(b"\x80\x04cos\nsystem\n(S'true'\ntR.")
+        case "no scalars":
+            del header["__metadata__"]
+        case "scalars are a list":
+            header["__metadata__"]["scalars"] = "[1, 2]"
+        case "another name":
+            header["halo_rows_"] = header.pop("halo_rows")
+        case "no columns":
+            scalars = json.loads(header["__metadata__"]["scalars"])
+            del scalars["halo_edges.num_columns"]
+            header["__metadata__"]["scalars"] = json.dumps(scalars)
+    if how in ("no scalars", "scalars are a list", "another name", "no columns"):
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+
+
+DAMAGE = ["cut", "cut header", "empty", "text", "huge header", "pickle", "no scalars", "scalars are a list"]
+
+
+@pytest.mark.parametrize("how", [*DAMAGE, "another name", "no columns"])
+def test_a_damaged_shard_is_one_sentence_with_the_mend(tmp_path, how):
+    graph = random_graph(30, 4)
+    for shard in build_shards(graph, assign(graph, "random", 2, 0), 2):
+        io.save(shard, tmp_path)
+    damage(tmp_path / "worker-1.safetensors", how)
+    with pytest.raises(InputError) as caught:
+        io.load(tmp_path, 1)
+    message = str(caught.value)
+    assert "worker-1.safetensors is damaged (" in message and "\n" not in message
+    assert message.endswith(f"delete the folder {tmp_path} and run again to rebuild it")
+    io.load(tmp_path, 0)
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_graph_is_one_sentence_with_the_mend(tmp_path, how):
+    path = tmp_path / "graph.safetensors"
+    io.save_graph(random_graph(30, 4), path)
+    damage(path, how)
+    with pytest.raises(InputError, match="graph.safetensors is damaged .* delete the folder"):
+        io.load_graph(path)
+
+
+def test_a_missing_or_swapped_shard_is_refused(tmp_path):
+    graph = random_graph(30, 4)
+    for shard in build_shards(graph, assign(graph, "random", 2, 0), 2):
+        io.save(shard, tmp_path)
+    with pytest.raises(InputError, match="worker-2.safetensors is missing; delete the folder"):
+        io.load(tmp_path, 2)
+    (tmp_path / "worker-0.safetensors").replace(tmp_path / "worker-1.safetensors")
+    with pytest.raises(InputError, match="it is worker 0's"):
+        io.load(tmp_path, 1)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot be written .* give cache=FOLDER"):
+        io.save_graph(random_graph(30, 4), tmp_path / "absent" / "graph.safetensors")
+
+
+@given(partitions())
+def test_statistics_equal_a_count_by_hand(partition):
+    graph, owners, shards = partition
+    statistics = Statistics()
+    for shard in reversed(shards):
+        statistics.add(shard)
+    have = json.loads(json.dumps(statistics.result()))
+    edges, parts = plain_edges(graph), range(len(shards))
+    halos = [{u for v, u in edges if owners[v] == p != owners[u]} for p in parts]
+    cut = sum(owners[v] != owners[u] for v, u in edges)
+    per_worker = [sum(owners[v] == p for v, _ in edges) for p in parts]
+    assert (have["vertices"], have["edges"], have["workers"]) == (graph.num_vertices, len(edges), len(shards))
+    assert have["inner"] == [int((owners == p).sum()) for p in parts]
+    assert have["halo"] == [len(halo) for halo in halos]
+    # A row goes to a peer once, however many edges it serves there.
+    assert have["sent_rows"] == [sum(owners[u] == p for halo in halos for u in halo) for p in parts]
+    assert have["edge_cut"] == cut and have["edge_cut_share"] == pytest.approx(cut / max(len(edges), 1))
+    ratio = [sum(u in halo for halo in halos) for u in set().union(*halos)]  # R(v), eq. 2
+    assert have["overlap"] == pytest.approx(np.mean(ratio) if ratio else 0)
+    assert have["replication"] == pytest.approx(1 + sum(len(h) for h in halos) / graph.num_vertices)
+    assert have["vertex_balance"] == pytest.approx(max(have["inner"]) / (graph.num_vertices / len(shards)))
+    assert have["edge_balance"] == pytest.approx(max(per_worker) / max(len(edges) / len(shards), 1 / len(shards)))
