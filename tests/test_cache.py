@@ -1,0 +1,207 @@
+"""The cache: made once however many ask at once, whole or not there, and found by content."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.check import InputError
+from harness.partition import cache as caches
+from harness.partition import io
+from harness.partition.assign import assign
+from harness.partition.cache import Cache, shards_for
+from harness.partition.config import PartitionConfig
+from tests.graphs import random_graph
+
+SPEC = {"name": "g", "scale": 0.5, "files": {"b": 1, "a": [2, 3]}}
+# Forked: the makers below are local functions, and the children touch nothing of torch.
+fork = multiprocessing.get_context("fork")
+
+
+def write(text: str):
+    return lambda folder: (folder / "made").write_text(text)
+
+
+def never(*_):
+    raise AssertionError("made again although it was there")
+
+
+def in_processes(count: int, body) -> list[int]:
+    """Exit codes of `count` forked processes running body(i)."""
+    processes = [fork.Process(target=body, args=(i,)) for i in range(count)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    return [process.exitcode for process in processes]
+
+
+def test_an_entry_is_made_once_and_says_what_it_is(tmp_path):
+    cache = Cache(tmp_path)
+    entry = cache.get_or_make("graphs", SPEC, write("x"))
+    assert (entry / "made").read_text() == "x"
+    assert json.loads((entry / "spec.json").read_text()) == {"format": caches.FORMAT, "spec": SPEC}
+    assert cache.get_or_make("graphs", SPEC, never) == entry
+    assert Cache(str(tmp_path)).get_or_make("graphs", dict(reversed(SPEC.items())), never) == entry
+
+
+def test_every_difference_is_another_entry(tmp_path, monkeypatch):
+    cache = Cache(tmp_path)
+    specs = [SPEC, {**SPEC, "scale": 1.0}, {**SPEC, "more": None}, {**SPEC, "files": {"a": [3, 2], "b": 1}}]
+    paths = {cache.path("graphs", spec) for spec in specs} | {cache.path("shards", SPEC)}
+    assert len(paths) == 5
+    # A new format on disk leaves every old entry, also where the spec has a format of its own.
+    spec = {**SPEC, "format": 7}
+    before = cache.path("graphs", spec)
+    monkeypatch.setattr(caches, "FORMAT", caches.FORMAT + 1)
+    assert cache.path("graphs", spec) != before
+
+
+def test_a_maker_that_raises_leaves_nothing_and_the_next_succeeds(tmp_path):
+    cache = Cache(tmp_path)
+
+    def fails(folder: Path):
+        (folder / "half").write_text("half")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        cache.get_or_make("graphs", SPEC, fails)
+    assert [path for path in (tmp_path / "graphs").iterdir() if path.is_dir()] == []
+    entry = cache.get_or_make("graphs", SPEC, write("x"))
+    assert sorted(path.name for path in entry.iterdir()) == ["made", "spec.json"]
+
+
+def test_a_maker_that_is_killed_leaves_no_entry_and_its_remains_are_cleared(tmp_path):
+    cache = Cache(tmp_path)
+
+    def dies(folder: Path):
+        (folder / "half").write_text("half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_processes(1, lambda _: cache.get_or_make("graphs", SPEC, dies)) == [-signal.SIGKILL]
+    assert not cache.path("graphs", SPEC).exists()
+    assert list((tmp_path / "graphs").glob("*/half"))  # it really died midway
+    entry = cache.get_or_make("graphs", SPEC, write("x"))
+    assert sorted(path.name for path in entry.iterdir()) == ["made", "spec.json"]
+    assert [path for path in (tmp_path / "graphs").iterdir() if path.is_dir()] == [entry]
+
+
+def test_processes_that_ask_at_once_make_it_once_and_all_see_it_whole(tmp_path):
+    cache, start, makers = Cache(tmp_path / "cache"), fork.Barrier(6), tmp_path / "makers"
+
+    def make(folder: Path):
+        with makers.open("a") as log:
+            log.write("made\n")
+        for i in range(200):
+            (folder / f"part-{i}").write_text("x" * 1000)
+
+    def body(_):
+        start.wait()
+        entry = cache.get_or_make("graphs", SPEC, make)
+        assert len(list(entry.glob("part-*"))) == 200 and (entry / "spec.json").is_file()
+
+    assert in_processes(6, body) == [0] * 6
+    assert makers.read_text() == "made\n"
+
+
+def test_one_that_waits_takes_over_from_a_maker_that_is_killed(tmp_path):
+    cache, first_inside = Cache(tmp_path), fork.Event()
+
+    def dies(folder: Path):
+        (folder / "half").write_text("half")
+        first_inside.set()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def body(i):
+        if i == 0:
+            cache.get_or_make("graphs", SPEC, dies)
+        first_inside.wait()
+        entry = cache.get_or_make("graphs", SPEC, write(str(i)))
+        assert not (entry / "half").exists() and (entry / "made").is_file()
+
+    assert in_processes(4, body) == [-signal.SIGKILL, 0, 0, 0]
+
+
+def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match='cache=".*file" cannot be written: .*; give cache=FOLDER'):
+        Cache(tmp_path / "file").get_or_make("graphs", SPEC, never)
+
+
+# -- shards_for ---------------------------------------------------------------------------------------------------
+
+
+def test_shards_of_one_graph_share_it_and_load_it_once(tmp_path):
+    graph, loads = random_graph(60, 5), []
+
+    def load():
+        loads.append(1)
+        return graph
+
+    cache = Cache(tmp_path)
+    folders = {
+        shards_for(cache, SPEC, load, PartitionConfig(method), parts, 1)
+        for method in ("metis", "random", "block")
+        for parts in (2, 3)
+    }
+    assert len(folders) == 6 and len(loads) == 1
+    for folder in folders:
+        stats = json.loads((folder / "stats.json").read_text())
+        names = {f"worker-{rank}.safetensors" for rank in range(stats["workers"])}
+        assert {path.name for path in folder.iterdir()} == names | {"stats.json", "spec.json"}
+        assert sum(stats["inner"]) == 60 and stats["edges"] == graph.num_edges
+    again = shards_for(Cache(tmp_path), SPEC, never, PartitionConfig("metis"), 2, 1)
+    owners = np.empty(60, np.int32)
+    for rank in range(2):
+        owners[io.load(again, rank).inner] = rank
+    assert np.array_equal(owners, assign(graph, "metis", 2, 1))
+
+
+def test_the_seed_that_counts_is_the_partitions_own_where_it_has_one(tmp_path):
+    graph, cache = random_graph(60, 5), Cache(tmp_path)
+
+    def folder(method, own, run, parts=3):
+        return shards_for(cache, SPEC, lambda: graph, PartitionConfig(method, own), parts, run)
+
+    assert folder("random", None, 4) == folder("random", 4, 9)
+    assert folder("random", None, 4) != folder("random", None, 5)
+    assert folder("block", None, 4) == folder("block", None, 5)
+    assert folder("metis", None, 4, parts=1) == folder("metis", None, 5, parts=1)
+
+
+def test_too_many_workers_is_refused_and_caches_no_shards(tmp_path):
+    with pytest.raises(InputError, match="gpus=61 is more workers than random has vertices"):
+        shards_for(Cache(tmp_path), SPEC, lambda: random_graph(60, 5), PartitionConfig(), 61, 0)
+    assert not any(path.is_dir() for path in (tmp_path / "shards").iterdir())
+
+
+def test_a_damaged_cached_graph_names_the_folder_to_delete(tmp_path):
+    cache, graph = Cache(tmp_path), random_graph(60, 5)
+    shards_for(cache, SPEC, lambda: graph, PartitionConfig(), 2, 0)
+    folder = cache.path("graphs", SPEC)
+    (folder / "graph.safetensors").write_bytes(b"\0" * 100)
+    with pytest.raises(InputError, match=f"delete the folder {folder}"):
+        shards_for(cache, SPEC, never, PartitionConfig(), 3, 0)
+
+
+def test_runs_that_start_together_share_one_partition(tmp_path):
+    graph, start, loads = random_graph(60, 5), fork.Barrier(4), tmp_path / "loads"
+
+    def load():
+        with loads.open("a") as log:
+            log.write("loaded\n")
+        return graph
+
+    def body(i):
+        start.wait()
+        folder = shards_for(Cache(tmp_path / "cache"), SPEC, load, PartitionConfig("block"), 2 + i % 2, 0)
+        assert io.load(folder, 1).num_vertices == 60
+
+    assert in_processes(4, body) == [0] * 4
+    assert loads.read_text() == "loaded\n"
