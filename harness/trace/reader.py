@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import re
 from collections.abc import Iterable
@@ -11,15 +12,30 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
 from harness.check import InputError
-from harness.trace.schema import SCHEMA_VERSION, TABLES
+from harness.trace.schema import SCHEMA_VERSION, TABLES, VERSION_KEY
+
+AGAIN = "run it again with fresh=true"
+STREAM = re.compile(r"(?P<table>[a-z]+)-worker(?P<worker>\d+)-attempt(?P<attempt>\d+)\.arrow")
+BY = {
+    "epochs": ("epoch", "worker"),
+    "comm": ("epoch", "worker", "layer", "direction", "purpose", "peer"),
+    "spans": ("epoch", "worker", "start_s"),
+    "metrics": ("epoch", "worker", "layer", "name"),
+}
 
 
 class Trace:
-    """One run folder: `.epochs .comm .spans .metrics` are DataFrames, `.config .environment .summary` plain objects."""
+    """One run folder: `.epochs .comm .spans .metrics` are DataFrames (docs/trace.md), `.config .environment .summary
+    .shards` plain objects; each is read when first asked for.
+
+    Of a run that has not finished, the tables hold every epoch that each worker has finished so far.
+    Raises InputError where the folder is no run, a file is damaged or missing, or was written by a newer schema.
+    """
 
     def __init__(self, run_dir: Path | str):
         self.run_dir = Path(run_dir)
@@ -32,7 +48,14 @@ class Trace:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        return yaml.safe_load((self.run_dir / "config.yaml").read_text())
+        path = self.run_dir / "config.yaml"
+        try:
+            config = yaml.safe_load(path.read_text())
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None
+        if not isinstance(config, dict) or not {"system", "dataset"} <= config.keys():
+            raise InputError(f"{path} is not the config of a run: it lacks the blocks system and dataset; {AGAIN}")
+        return config
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -50,90 +73,134 @@ class Trace:
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
-        return self._table("epochs")
+        return self._tables.table("epochs").to_pandas()
 
     @cached_property
     def comm(self) -> pd.DataFrame:
-        return self._table("comm")
+        return self._tables.table("comm").to_pandas()
 
     @cached_property
     def spans(self) -> pd.DataFrame:
-        return self._table("spans")
+        return self._tables.table("spans").to_pandas()
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        return self._table("metrics")
+        return self._tables.table("metrics").to_pandas()
+
+    @cached_property
+    def _tables(self) -> Tables:
+        return Tables(self.run_dir)
 
     def _json(self, name: str) -> Any:
+        path = self.run_dir / name
         try:
-            return json.loads((self.run_dir / name).read_text())
+            value = json.loads(path.read_text())
         except (OSError, ValueError) as error:
-            raise InputError(f"{self.run_dir / name} cannot be read ({error}); run it again with fresh=true") from None
-
-    def _table(self, name: str) -> pd.DataFrame:
-        path = self.run_dir / f"{name}.parquet"
-        if not path.is_file():
-            return read_streams(self.run_dir, name).to_pandas()
-        try:
-            table = pq.read_table(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise InputError(f"{path} is damaged ({str(error).splitlines()[0]}); run it again with fresh=true") from None
-        version = int((table.schema.metadata or {}).get(b"halobench_schema", SCHEMA_VERSION))
-        if version > SCHEMA_VERSION:
-            raise InputError(f"{path} has trace schema {version}, newer than this program's {SCHEMA_VERSION}; update halobench")
-        return table.to_pandas()
+            raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None
+        if not isinstance(value, dict):
+            raise InputError(f"{path} does not hold an object; {AGAIN}")
+        _check_version(value.get("schema", SCHEMA_VERSION), path)
+        return value
 
 
-def read_streams(run_dir: Path, table: str) -> pa.Table:
-    """What the workers of all attempts have streamed so far, in order of epoch and worker.
+class Tables:
+    """The tables of a run as Arrow: its parquet files, and over them what the streams of later attempts hold.
 
-    A later attempt goes on from a checkpoint: rows that an earlier one wrote from that epoch on were computed again and
-    are dropped. A stream cut off in the middle of an epoch is read up to the epoch before.
+    An attempt goes on from a checkpoint, so rows written before it at its first epoch or later were computed again and
+    are dropped. Of a worker that died, rows of the epoch it was in are dropped too.
     """
-    attempts: dict[int, list[pa.Table]] = {}
-    for path in sorted((Path(run_dir) / "stream").glob(f"{table}-worker*-attempt*.arrow")):
-        attempt = int(re.search(r"attempt(\d+)\.arrow$", path.name)[1])
-        attempts.setdefault(attempt, []).append(_read_stream(path, TABLES[table]))
-    parts: list[pa.Table] = []
-    for number in sorted(attempts):
-        part = pa.concat_tables(attempts[number])
-        begins = _first_epoch(run_dir, number)
-        if begins is not None:
-            parts = [p.filter(pa.compute.less(p["epoch"], begins)) for p in parts]
-        parts.append(part)
-    if not parts:
-        return TABLES[table].empty_table()
-    return pa.concat_tables(parts).sort_by([("epoch", "ascending"), ("worker", "ascending")])
+
+    def __init__(self, run_dir: Path):
+        self.run_dir = Path(run_dir)
+        self.attempts: dict[int, dict[int, dict[str, Path]]] = {}  # attempt -> worker -> table -> path
+        for path in (self.run_dir / "stream").glob("*.arrow"):
+            named = STREAM.fullmatch(path.name)
+            if named and named["table"] in TABLES:
+                workers = self.attempts.setdefault(int(named["attempt"]), {})
+                workers.setdefault(int(named["worker"]), {})[named["table"]] = path
+        # attempt -> worker -> first and last finished epoch
+        self.epochs: dict[int, dict[int, tuple[int, int]]] = {}
+        for attempt, workers in self.attempts.items():
+            read = {w: _read_stream(paths["epochs"], TABLES["epochs"])["epoch"] for w, paths in workers.items() if "epochs" in paths}
+            self.epochs[attempt] = {w: (pc.min(e).as_py(), pc.max(e).as_py()) for w, e in read.items() if len(e)}
+
+    def table(self, name: str) -> pa.Table:
+        """One table, in order of epoch and worker; empty where nothing has been written yet."""
+        path, schema = self.run_dir / f"{name}.parquet", TABLES[name]
+        parts = [_read_parquet(path, schema)] if path.is_file() else []
+        for attempt in sorted(self.attempts):
+            finished = self.epochs[attempt]
+            if not finished:
+                continue
+            begin = min(first for first, _ in finished.values())
+            parts = [part.filter(pc.less(part["epoch"], begin)) for part in parts]
+            for worker, (_, last) in sorted(finished.items()):
+                stream = self.attempts[attempt][worker].get(name)
+                if stream is not None:
+                    rows = _read_stream(stream, schema)
+                    parts.append(rows.filter(pc.less_equal(rows["epoch"], last)))
+        if not parts:
+            return schema.empty_table()
+        return pa.concat_tables(parts).sort_by([(column, "ascending") for column in BY[name]])
 
 
-def _first_epoch(run_dir: Path, attempt: int) -> int | None:
-    """The epoch an attempt began with, from any worker's epochs stream; None where it finished none."""
-    first = [
-        t["epoch"][0].as_py()
-        for path in (Path(run_dir) / "stream").glob(f"epochs-worker*-attempt{attempt}.arrow")
-        if (t := _read_stream(path, TABLES["epochs"])).num_rows
-    ]
-    return min(first) if first else None
+def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_version((file.schema_arrow.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
+            table = file.read()
+        return table.select(schema.names).cast(schema)
+    except KeyError as error:
+        raise InputError(f"{path} lacks a column: {_first_line(error)}; {AGAIN}") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged ({_first_line(error)}); {AGAIN}") from None
 
 
 def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
+    """The whole batches of a stream. One cut off in the middle of a batch ends with the batch before."""
     batches = []
     try:
         with pa.ipc.open_stream(path) as stream:
+            _check_version((stream.schema.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
+            if not stream.schema.equals(schema):
+                raise InputError(f"{path} does not hold the columns of this table; {AGAIN}")
             for batch in stream:
+                batch.validate(full=True)
                 batches.append(batch)
-    except (pa.ArrowInvalid, OSError):
-        pass  # the writer died in the middle of a batch: what came before it is whole
+    except (pa.ArrowException, OSError):
+        pass  # the writer died, or is writing now
     return pa.Table.from_batches(batches, schema)
 
 
+def _check_version(version: Any, path: Path) -> None:
+    if int(version) > SCHEMA_VERSION:
+        raise InputError(f"{path} has trace schema {int(version)}, newer than this program's {SCHEMA_VERSION}; update halobench")
+
+
+def _first_line(error: Exception) -> str:
+    text = error.args[0] if isinstance(error, KeyError) and error.args else error
+    return (str(text).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
-    """Run folders at or below each path; InputError for a path that holds none."""
+    """Run folders (they hold a config.yaml) at or below each path or glob pattern, each once, in order.
+
+    Folders set aside by fresh=true (`NAME.old1`) count only where they are named. InputError for a path that holds none.
+    """
     found: dict[Path, None] = {}
-    for path in map(Path, paths):
-        below = [path] if (path / "config.yaml").is_file() else sorted(p.parent for p in path.rglob("config.yaml"))
-        runs = [p for p in below if not re.search(r"\.old\d+$", p.name) or p == path]
+    for given in paths:
+        path = Path(given)
+        matches = [path] if path.exists() or not glob.has_magic(str(given)) else sorted(map(Path, glob.glob(str(given), recursive=True)))
+        runs = [run for match in matches for run in _runs_below(match)]
         if not runs:
-            raise InputError(f"{path} holds no run; give a folder that a run has written, or one above such folders")
+            raise InputError(f"{given} holds no run; give a folder that a run has written, or one above such folders")
         found.update(dict.fromkeys(runs))
     return list(found)
+
+
+def _runs_below(path: Path) -> list[Path]:
+    if (path / "config.yaml").is_file():
+        return [path]
+    return [p.parent for p in sorted(path.rglob("config.yaml")) if not re.search(r"\.old\d+$", p.parent.name)]

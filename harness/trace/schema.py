@@ -1,28 +1,81 @@
-"""The four tables of a trace. docs/trace.md says what every column means and how each figure derives from them."""
+"""The four tables of a trace: every column with its type, unit and meaning.
+
+The same words travel inside the files, as field metadata ("unit", "meaning"); docs/trace.md derives the figures. A change
+to a column's name, type or meaning raises SCHEMA_VERSION; a new column does not, since readers ask for columns by name.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
 SCHEMA_VERSION = 1
+VERSION_KEY = b"halobench_schema"
 
-EPOCHS = pa.schema([
-    ("epoch", pa.int32()), ("worker", pa.int16()),
-    ("train_s", pa.float64()), ("compute_s", pa.float64()), ("comm_s", pa.float64()), ("exposed_s", pa.float64()),
-    ("rest_s", pa.float64()), ("cpu_s", pa.float64()), ("evaluate_s", pa.float64()), ("log_s", pa.float64()),
-    ("loss", pa.float64()), ("train_acc", pa.float64()), ("val_acc", pa.float64()), ("test_acc", pa.float64()),
-    ("rows_sent", pa.int64()), ("bytes_sent", pa.int64()), ("flops", pa.int64()), ("peak_rss_bytes", pa.int64()),
-])
-COMM = pa.schema([
-    ("epoch", pa.int32()), ("worker", pa.int16()), ("layer", pa.int16()), ("direction", pa.string()),
-    ("purpose", pa.string()), ("peer", pa.int16()), ("rows", pa.int64()), ("bytes", pa.int64()),
-])
-SPANS = pa.schema([
-    ("epoch", pa.int32()), ("worker", pa.int16()), ("kind", pa.string()), ("name", pa.string()), ("layer", pa.int16()),
-    ("start_s", pa.float64()), ("end_s", pa.float64()), ("cpu_s", pa.float64()), ("bytes", pa.int64()),
-    ("flops", pa.int64()), ("peers", pa.list_(pa.int16())), ("id", pa.string()), ("blocking", pa.bool_()),
-])
-METRICS = pa.schema([
-    ("epoch", pa.int32()), ("worker", pa.int16()), ("layer", pa.int16()), ("name", pa.string()), ("value", pa.float64()),
-])
+EPOCH, RANK, LAYER, COUNT, SECONDS, SHARE = pa.int32(), pa.int16(), pa.int16(), pa.int64(), pa.float64(), pa.float64()
+
+
+def _column(name: str, type: pa.DataType, unit: str, meaning: str) -> pa.Field:
+    return pa.field(name, type, metadata={"unit": unit, "meaning": meaning})
+
+
+def _schema(*columns: pa.Field) -> pa.Schema:
+    return pa.schema(columns, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
+
+
+_EPOCH = _column("epoch", EPOCH, "", "0-based")
+_WORKER = _column("worker", RANK, "", "rank of the worker that measured, 0-based")
+_LAYER = _column("layer", LAYER, "", "0-based; -1 where no layer is concerned (weights)")
+
+EPOCHS = _schema(
+    _EPOCH,
+    _WORKER,
+    _column("train_s", SECONDS, "s", "the train clock: this worker's epoch, without evaluation and logging"),
+    _column("compute_s", SECONDS, "s", "training thread: segments of kind compute"),
+    _column("comm_s", SECONDS, "s", "some operation in flight: union of the intervals of kind comm, inside the train clock"),
+    _column("exposed_s", SECONDS, "s", "training thread: segments of kind wait, blocked on communication"),
+    _column("rest_s", SECONDS, "s", "train_s - compute_s - exposed_s: packing, posting, bookkeeping"),
+    _column("cpu_s", SECONDS, "CPU s", "of the whole process inside the train clock, transport threads included"),
+    _column("evaluate_s", SECONDS, "s", "the evaluate clock; not part of train_s"),
+    _column("log_s", SECONDS, "s", "the log clock (loss, checkpoint); not part of train_s"),
+    _column("loss", pa.float64(), "", "mean over the global training vertices before the step; equal on all workers"),
+    _column("train_acc", SHARE, "share", "exact accuracy (multi-label: micro-F1) after the step; null without evaluation"),
+    _column("val_acc", SHARE, "share", "as train_acc, on the validation vertices"),
+    _column("test_acc", SHARE, "share", "as train_acc, on the test vertices"),
+    _column("rows_sent", COUNT, "rows", "handed to the transport by this worker: the sum of comm.rows"),
+    _column("bytes_sent", COUNT, "B", "handed to the transport by this worker: the sum of comm.bytes"),
+    _column("flops", COUNT, "flop", "counted analytically: the sum of spans.flops"),
+    _column("peak_rss_bytes", COUNT, "B", "largest resident set of the process so far"),
+)
+COMM = _schema(
+    _EPOCH,
+    _WORKER,
+    _LAYER,
+    _column("direction", pa.string(), "", "forward | backward"),
+    _column("purpose", pa.string(), "", "what it was for: halo, features, weights, flags, ..."),
+    _column("peer", RANK, "", "the worker sent to; for an all-reduce the next worker of the ring"),
+    _column("rows", COUNT, "rows", "vertex rows sent; 0 for weights"),
+    _column("bytes", COUNT, "B", "bytes handed to the transport"),
+)
+SPANS = _schema(
+    _EPOCH,
+    _WORKER,
+    _column("kind", pa.string(), "", "training thread: compute | wait | other, without gaps; beside it: comm, in flight"),
+    _column("name", pa.string(), "", "what was done: forward, backward, optimiser, pack, exchange, broadcast, all_reduce, ..."),
+    _LAYER,
+    _column("start_s", SECONDS, "s", "CLOCK_MONOTONIC: one clock for all workers of a host, of no known origin"),
+    _column("end_s", SECONDS, "s", "as start_s; null for an operation that never completed"),
+    _column("cpu_s", SECONDS, "CPU s", "of the training thread inside the segment; 0 for comm"),
+    _column("bytes", COUNT, "B", "handed to the transport by this worker for this operation"),
+    _column("flops", COUNT, "flop", "counted analytically inside the segment"),
+    _column("peers", pa.list_(RANK), "", "workers this one sent to, ascending"),
+    _column("id", pa.string(), "", "of the operation: equal on all its workers, unique in the run; on a wait, what it waits for"),
+    _column("blocking", pa.bool_(), "", "whether the training thread waited from posting on"),
+)
+METRICS = _schema(
+    _EPOCH,
+    _WORKER,
+    _LAYER,
+    _column("name", pa.string(), "", "the system's own name for the figure"),
+    _column("value", pa.float64(), "", "the figure"),
+)
 TABLES: dict[str, pa.Schema] = {"epochs": EPOCHS, "comm": COMM, "spans": SPANS, "metrics": METRICS}

@@ -1,53 +1,115 @@
-"""summary.json: a run in one object, every figure derived from its tables."""
+"""summary.json: a run in one object, every figure derived from its tables as docs/trace.md says."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from harness.check import InputError
 from harness.trace.reader import Trace
 from harness.trace.schema import SCHEMA_VERSION
 
+PARTS = ("layer_0", "hidden", "other")  # of the bytes: by `comm.layer` 0, above, and -1
+SPLITS = ("train", "val", "test")
 
-def summarise(run_dir: Path) -> dict[str, Any]:
-    """The run in `run_dir` in one object. Times are means over epochs 1 on (epoch 0 compiles, allocates and fetches what is
-    fetched once) of the epoch's slowest worker; bytes are sums over workers."""
-    trace = Trace(run_dir)
+
+def summarise(run: Path | Trace) -> dict[str, Any]:
+    """The run in one object; of a run that has not finished, of what it has traced so far.
+
+    Times are means over the epochs from 1 on: epoch 0 compiles, allocates and fetches what is fetched once (in a run of
+    one epoch it is all there is). Wall figures are of each epoch's slowest worker, so that compute + exposed + rest is
+    the epoch. Bytes are summed over workers. Accuracies are null where nothing was evaluated.
+    """
+    trace = run if isinstance(run, Trace) else Trace(run)
     epochs = trace.epochs
+    if epochs.empty:
+        raise InputError(f"{trace.run_dir} holds no finished epoch; let it run longer")
     last = int(epochs["epoch"].max())
     warm = epochs[epochs["epoch"] >= min(1, last)]
     slowest = warm.loc[warm.groupby("epoch")["train_s"].idxmax()]
-    scored = epochs[(epochs["worker"] == 0) & epochs["test_acc"].notna()]
-    best = scored.loc[scored["val_acc"].idxmax()]
-    final = scored.iloc[-1]
-    workers, cores = int(epochs["worker"].nunique()), int(trace.environment["cores"])
-    notes = []
-    crowded = workers > cores and trace.config.get("device") != "cuda"
-    if crowded:
-        notes.append(f"{workers} workers shared {cores} cores: wall time measures the machine, so compare CPU seconds")
     sent = trace.comm
-    settled = sent[sent["epoch"] >= min(1, last)]
-    warm_epochs = max(warm["epoch"].nunique(), 1)
-    hidden = settled["layer"].where(settled["layer"] <= 0, 1).map({-1: "weights_and_other", 0: "layer_0", 1: "hidden"})
-    by_part = settled.groupby(hidden)["bytes"].sum() / warm_epochs
+    workers, cores, gpus = int(epochs["worker"].nunique()), int(trace.environment["cores"]), _gpus(trace)
+    crowded = not gpus and workers > cores
+    notes = [f"means over epochs 1 to {last}: epoch 0 compiles, allocates and fetches what is fetched once"] if last else []
+    if crowded:
+        notes.append(f"{workers} workers outnumber {cores} cores: wall time measures the machine, so figures use CPU seconds")
+    if 0 < gpus < workers:
+        notes.append(f"{workers} workers shared {gpus} GPUs: wall time holds what they took from each other")
+    name = graph_name(trace)
     return {
         "schema": SCHEMA_VERSION,
-        "dataset": trace.shards["graph"],
-        "twin": trace.shards["graph"].startswith("twin/"),
+        "dataset": name, "twin": name.startswith("twin/"),
         "workers": workers, "cores": cores, "epochs": last + 1,
         "clock": "cpu" if crowded else "wall", "notes": notes,
-        "loss": float(epochs["loss"].iloc[-1]),
-        "final": {split: float(final[f"{split}_acc"]) for split in ("train", "val", "test")},
-        "best": {"epoch": int(best["epoch"]), **{split: float(best[f"{split}_acc"]) for split in ("train", "val", "test")}},
+        "loss": float(epochs["loss"].iloc[-1]), **_accuracies(epochs),
         "epoch_s": float(slowest["train_s"].mean()), "epoch_median_s": float(slowest["train_s"].median()),
-        "first_epoch_s": float(epochs[epochs["epoch"] == epochs["epoch"].min()]["train_s"].max()),
-        "compute_s": float(slowest["compute_s"].mean()), "comm_s": float(slowest["comm_s"].mean()),
-        "exposed_s": float(slowest["exposed_s"].mean()), "rest_s": float(slowest["rest_s"].mean()),
-        "cpu_s": float(warm.groupby("epoch")["cpu_s"].sum().mean()),
+        "first_epoch_s": float(epochs.loc[epochs["epoch"] == epochs["epoch"].min(), "train_s"].max()),
         "train_total_s": float(epochs.groupby("epoch")["train_s"].max().sum()),
-        "bytes_total": int(sent["bytes"].sum()), "rows_total": int(sent["rows"].sum()),
-        "bytes_epoch": {part: float(by_part.get(part, 0.0)) for part in ("layer_0", "hidden", "weights_and_other")},
-        "bytes_epoch_by_purpose": {p: float(b) for p, b in (settled.groupby("purpose")["bytes"].sum() / warm_epochs).items()},
+        **{column: float(slowest[column].mean()) for column in ("compute_s", "comm_s", "exposed_s", "rest_s")},
+        "cpu_s": float(warm.groupby("epoch")["cpu_s"].sum().mean()),
+        "cpu_slowest": _cpu_of_slowest(warm, trace.spans),
+        "flops_epoch": float(warm.groupby("epoch")["flops"].sum().mean()),
+        "rows_total": int(sent["rows"].sum()), "bytes_total": int(sent["bytes"].sum()),
+        **_bytes(sent, last),
         "peak_rss_max": int(epochs["peak_rss_bytes"].max()),
         "peak_rss_sum": int(epochs.groupby("worker")["peak_rss_bytes"].max().sum()),
+    }
+
+
+def _gpus(trace: Trace) -> int:
+    """GPUs the run could use; 0 for a run on the CPU."""
+    return 0 if trace.config.get("device") == "cpu" else len(trace.environment.get("gpus", []))
+
+
+def graph_name(trace: Trace) -> str:
+    """The graph's own name; a twin's begins with "twin/"."""
+    if (trace.run_dir / "shards.json").is_file():
+        return trace.shards["graph"]
+    dataset = trace.config["dataset"]
+    prefix = "twin/" if dataset.get("source") == "twin" else ""
+    return prefix + str(dataset["name"]).removeprefix(prefix)
+
+
+def _accuracies(epochs: pd.DataFrame) -> dict[str, Any]:
+    """`final`: at the last evaluation; `best`: at the one with the highest validation accuracy (the first such)."""
+    scored = epochs.drop_duplicates("epoch").dropna(subset=["train_acc"])
+    if scored.empty:
+        return {"final": None, "best": None}
+    known = scored["val_acc"].notna().any()  # a graph may come without validation vertices
+    rows = {"final": scored.iloc[-1], "best": scored.loc[scored["val_acc"].idxmax()] if known else scored.iloc[-1]}
+    return {
+        at: {"epoch": int(row["epoch"]), **{split: float(row[f"{split}_acc"]) for split in SPLITS}} for at, row in rows.items()
+    }
+
+
+def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
+    """Mean CPU seconds of each epoch's busiest worker, parted: training thread (compute, wait, rest), other threads."""
+    thread = spans[spans["kind"] != "comm"]
+    parts = thread.pivot_table(index=["epoch", "worker"], columns="kind", values="cpu_s", aggfunc="sum", fill_value=0.0)
+    parts = parts.reindex(columns=["compute", "wait", "other"], fill_value=0.0)
+    busiest = warm.loc[warm.groupby("epoch")["cpu_s"].idxmax()].set_index(["epoch", "worker"])
+    parts = parts.reindex(busiest.index, fill_value=0.0)
+    inside = parts.sum(axis=1)
+    return {
+        "epoch_s": float(busiest["cpu_s"].mean()), "compute_s": float(parts["compute"].mean()),
+        "wait_s": float(parts["wait"].mean()), "rest_s": float(parts["other"].mean()),
+        "other_threads_s": float((busiest["cpu_s"] - inside).mean()),
+    }
+
+
+def _bytes(sent: pd.DataFrame, last: int) -> dict[str, Any]:
+    """Bytes an epoch, summed over workers, over the epochs that the times are taken over; epoch 0's apart."""
+    warm = sent[sent["epoch"] >= min(1, last)]
+    count = max(last, 1)
+    part = pd.Series("hidden", index=warm.index).mask(warm["layer"] == 0, "layer_0").mask(warm["layer"] < 0, "other")
+    by_part = warm.groupby(part)["bytes"].sum() / count
+    by_purpose = warm.groupby(["purpose", part])["bytes"].sum().unstack(fill_value=0) / count
+    return {
+        "bytes_first_epoch": int(sent.loc[sent["epoch"] == 0, "bytes"].sum()),
+        "bytes_epoch": {name: float(by_part.get(name, 0.0)) for name in PARTS},
+        "bytes_epoch_by_purpose": {
+            str(purpose): {name: float(row.get(name, 0.0)) for name in PARTS} for purpose, row in by_purpose.iterrows()
+        },
     }

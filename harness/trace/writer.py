@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
+import math
 import os
-import platform
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import psutil
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness import __version__
-from harness.comm.recorder import Epoch, Span, cpu_count
+from harness.check import InputError
+from harness.comm.recorder import Epoch, Span
 from harness.trace import reader
-from harness.trace.schema import SCHEMA_VERSION, TABLES
+from harness.trace.environment import environment as environment
+from harness.trace.schema import SCHEMA_VERSION, TABLES, VERSION_KEY
 
-VERSIONED = ("torch", "numpy", "numba", "dgl", "torch_geometric", "pyarrow", "pymetis", "hydra-core")
+# The epochs row goes last: an epoch that has one is complete in every table.
+ORDER = ("comm", "spans", "metrics", "epochs")
 
 
 class TraceWriter:
     """One worker's streams, `stream/<table>-worker<k>-attempt<n>.arrow`.
+
+    attempt   how many times the run was started before
 
     Every epoch is flushed as it ends, so a worker that dies takes nothing with it but the epoch it was in.
     """
@@ -35,108 +36,133 @@ class TraceWriter:
         folder = Path(run_dir) / "stream"
         folder.mkdir(parents=True, exist_ok=True)
         self.worker = worker
-        self.files = {t: open(folder / f"{t}-worker{worker}-attempt{attempt}.arrow", "wb") for t in TABLES}
-        self.streams = {t: pa.ipc.new_stream(self.files[t], schema) for t, schema in TABLES.items()}
+        self.files = {t: open(folder / f"{t}-worker{worker}-attempt{attempt}.arrow", "wb") for t in ORDER}
+        self.streams = {t: pa.ipc.new_stream(self.files[t], TABLES[t]) for t in ORDER}
+        self.in_flight: list[tuple[int, Span]] = []  # (epoch, operation) posted and not yet through
 
     def write(self, epoch: Epoch, *, loss: float, accuracy: tuple[float, float, float] | None, peak_rss_bytes: int) -> None:
         """Append one finished epoch. loss and accuracy are global; accuracy is None where nothing was evaluated."""
-        key = {"epoch": epoch.epoch, "worker": self.worker}
-        compute, exposed = seconds(epoch.spans, "compute"), seconds(epoch.spans, "wait")
+        thread = [s for s in epoch.spans if s.kind != "comm"]
+        flights = self.in_flight + [(epoch.epoch, s) for s in epoch.spans if s.kind == "comm"]
+        self.in_flight = [(number, s) for number, s in flights if not s.end]
+        landed = [(number, s) for number, s in flights if s.end]
+        begin, end = (thread[0].start, thread[-1].end) if thread else (0.0, 0.0)
+        compute, exposed = _seconds(thread, "compute"), _seconds(thread, "wait")
         train, val, test = accuracy or (None, None, None)
-        rows = {
-            "epochs": [{
+        key = {"epoch": epoch.epoch, "worker": self.worker}
+        self._append(
+            comm=[
+                {**key, "layer": layer, "direction": direction, "purpose": purpose, "peer": peer, "rows": r, "bytes": b}
+                for (layer, direction, purpose, peer), (r, b) in epoch.sent.items()
+            ],
+            spans=[self._span(epoch.epoch, s) for s in thread] + [self._span(number, s) for number, s in landed],
+            metrics=[{**key, "layer": layer, "name": name, "value": v} for (layer, name), v in epoch.metrics.items()],
+            epochs=[{
                 **key, "train_s": epoch.train, "compute_s": compute, "exposed_s": exposed,
                 "rest_s": epoch.train - compute - exposed,
-                "comm_s": covered((s.start, s.end) for s in epoch.spans if s.kind == "comm"),
-                "cpu_s": epoch.cpu, "evaluate_s": epoch.evaluate, "log_s": epoch.log, "loss": loss, "train_acc": train,
-                "val_acc": val, "test_acc": test, "rows_sent": sum(r for r, _ in epoch.sent.values()),
-                "bytes_sent": sum(b for _, b in epoch.sent.values()), "flops": sum(s.flops for s in epoch.spans),
-                "peak_rss_bytes": peak_rss_bytes,
+                "comm_s": covered(((s.start, s.end or end) for _, s in flights), begin, end),
+                "cpu_s": epoch.cpu, "evaluate_s": epoch.evaluate, "log_s": epoch.log, "loss": loss,
+                "train_acc": train, "val_acc": val, "test_acc": test,
+                "rows_sent": sum(r for r, _ in epoch.sent.values()), "bytes_sent": sum(b for _, b in epoch.sent.values()),
+                "flops": sum(s.flops for s in epoch.spans), "peak_rss_bytes": peak_rss_bytes,
             }],
-            "comm": [{**key, "layer": layer, "direction": direction, "purpose": purpose, "peer": peer, "rows": r, "bytes": b}
-                     for (layer, direction, purpose, peer), (r, b) in epoch.sent.items()],
-            "spans": [{**key, "kind": s.kind, "name": s.name, "layer": s.layer, "start_s": s.start, "end_s": s.end,
-                       "cpu_s": s.cpu, "bytes": s.bytes, "flops": s.flops, "peers": list(s.peers), "id": s.id,
-                       "blocking": s.blocking} for s in epoch.spans],
-            "metrics": [{**key, "layer": layer, "name": name, "value": value}
-                        for (layer, name), value in epoch.metrics.items()],
-        }
-        # The epochs row goes last: an epoch that has one is complete in every table.
-        for table in ("comm", "spans", "metrics", "epochs"):
-            if rows[table]:
-                self.streams[table].write_batch(pa.RecordBatch.from_pylist(rows[table], schema=TABLES[table]))
-            self.files[table].flush()
+        )
 
     def close(self) -> None:
+        """End the streams. Operations that never completed are kept, without an end."""
+        if self.in_flight:
+            self._append(spans=[self._span(number, s) for number, s in self.in_flight])
+            self.in_flight = []
         for table, stream in self.streams.items():
             stream.close()
             self.files[table].close()
 
+    def _append(self, **rows: list[dict[str, Any]]) -> None:
+        for table in ORDER:
+            if rows.get(table):
+                self.streams[table].write_batch(pa.RecordBatch.from_pylist(rows[table], schema=TABLES[table]))
+                self.files[table].flush()
 
-def finalise(run_dir: Path) -> None:
-    """Turn the streams of all workers and attempts into the four parquet files, then remove the streams."""
-    run_dir = Path(run_dir)
-    for table in TABLES:
-        merged = reader.read_streams(run_dir, table)
-        merged = merged.replace_schema_metadata({"halobench_schema": str(SCHEMA_VERSION)})
-        part = run_dir / f"{table}.parquet.part"
-        pq.write_table(merged, part)
-        os.replace(part, run_dir / f"{table}.parquet")
-    shutil.rmtree(run_dir / "stream")
+    def _span(self, epoch: int, s: Span) -> dict[str, Any]:
+        return {
+            "epoch": epoch, "worker": self.worker, "kind": s.kind, "name": s.name, "layer": s.layer, "start_s": s.start,
+            "end_s": s.end or None, "cpu_s": s.cpu, "bytes": s.bytes, "flops": s.flops, "peers": list(s.peers), "id": s.id,
+            "blocking": s.blocking,
+        }
 
 
-def seconds(spans: Iterable[Span], kind: str) -> float:
+def _seconds(spans: Iterable[Span], kind: str) -> float:
     return sum(s.end - s.start for s in spans if s.kind == kind)
 
 
-def covered(intervals: Iterable[tuple[float, float]]) -> float:
-    """Length of the union of intervals: two operations in flight at once count once."""
-    total, reached = 0.0, float("-inf")
-    for start, end in sorted(intervals):
-        total += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
+def covered(intervals: Iterable[tuple[float, float]], begin: float = -np.inf, end: float = np.inf) -> float:
+    """Length of the union of `intervals` inside [begin, end]: two operations in flight at once count once."""
+    spans = np.array(sorted(intervals), dtype=np.float64).reshape(-1, 2).clip(begin, end)
+    if not len(spans):
+        return 0.0
+    reached = np.maximum.accumulate(spans[:, 1])
+    reached = np.concatenate([spans[:1, 0], reached[:-1]])  # how far the intervals before each one cover
+    return float(np.maximum(spans[:, 1] - np.maximum(spans[:, 0], reached), 0.0).sum())
 
 
-def environment() -> dict[str, Any]:
-    """The machine and the software a run was measured on; nothing that names the machine or its user."""
-    versions = {}
-    for package in VERSIONED:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = None
-    return {
-        "schema": SCHEMA_VERSION, "halobench": __version__, "revision": _revision(), "python": platform.python_version(),
-        "system": platform.system(), "kernel": platform.release(), "processor": _processor(), "cores": cpu_count(),
-        "memory_bytes": psutil.virtual_memory().total, "packages": versions,
+def finalise(run_dir: Path) -> None:
+    """Turn the streams of all workers and attempts into the four parquet files, then remove the streams.
+
+    A run stopped in the middle of this is finalised by calling it again. The files carry the schema version, the
+    composed config and the environment as metadata. InputError where an epoch of a worker is missing.
+    """
+    run_dir = Path(run_dir)
+    stream, merged = run_dir / "stream", run_dir / "stream.merged"
+    trace, tables = reader.Trace(run_dir), reader.Tables(run_dir)
+    _check_complete(tables.table("epochs"), run_dir)
+    metadata = {
+        VERSION_KEY: str(SCHEMA_VERSION),
+        b"halobench_config": json.dumps(trace.config, default=str),
+        b"halobench_environment": json.dumps(trace.environment),
     }
+    for table in TABLES:
+        part = run_dir / f"{table}.parquet.part"
+        pq.write_table(tables.table(table).replace_schema_metadata(metadata), part, compression="zstd")
+        os.replace(part, run_dir / f"{table}.parquet")
+    shutil.rmtree(merged, ignore_errors=True)
+    if stream.exists():
+        os.replace(stream, merged)  # at once: half a folder of streams would read as a shorter run
+        shutil.rmtree(merged)
 
 
-def _revision() -> str | None:
-    here = Path(__file__).resolve().parents[2]
-    if not (here / ".git").exists():
-        return None
-    answer = subprocess.run(["git", "-C", str(here), "describe", "--always", "--dirty"], capture_output=True, text=True)
-    return answer.stdout.strip() or None
-
-
-def _processor() -> str:
-    if sys.platform == "linux":
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()
+def _check_complete(epochs: pa.Table, run_dir: Path) -> None:
+    """Refuse streams from which an epoch of a worker has gone missing: a mean over what is left would be a wrong figure."""
+    have = epochs.select(["epoch", "worker"]).to_pandas()
+    if have.empty:
+        raise InputError(f"{run_dir} holds no finished epoch to finalise; run it again with fresh=true")
+    workers, last = have["worker"].nunique(), int(have["epoch"].max())
+    if have.duplicated().any() or len(have) != workers * (last + 1):
+        count = have.groupby("epoch")["worker"].nunique().reindex(range(last + 1), fill_value=0)
+        gap = int(count.idxmin())
+        raise InputError(
+            f"{run_dir}/stream has epoch {gap} of {count[gap]} workers out of {workers}: a stream is damaged; run it again with fresh=true"
+        )
 
 
 def write_text_atomic(path: Path, text: str) -> None:
+    """Write `text` so that a reader sees the old file or the new one, never a part."""
+    path = Path(path)
     part = path.with_name(path.name + ".part")
     part.write_text(text)
     os.replace(part, path)
 
 
 def write_json_atomic(path: Path, value: Any) -> None:
-    write_text_atomic(path, json.dumps(value, indent=1) + "\n")
+    """As `write_text_atomic`. JSON has no NaN or infinity: they are written as null."""
+    write_text_atomic(path, json.dumps(_finite(value), indent=1, allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_json(path: Path) -> Any:
