@@ -1,0 +1,61 @@
+"""The transport: right rows to the right place, gradients home again, every byte counted."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from harness.partition.assign import assign
+from harness.partition.build import build_shards
+from tests import jobs
+from tests.oracles.samples import random_graph
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_exchange_brings_each_halo_row_and_returns_its_gradient(pool, parts, directed):
+    graph = random_graph(1, vertices=40, directed=directed)
+    shards = list(build_shards(graph, assign(graph, "random", parts, 0), parts))
+    answers = pool.run(jobs.exchange_once, parts, 3, per_worker=shards)
+    uses = np.zeros(40)
+    for shard, answer in zip(shards, answers):
+        np.testing.assert_allclose(answer["halo"][:, 0], shard.halo)
+        np.testing.assert_allclose(answer["halo"][:, 2], shard.halo + 0.02)
+        uses[shard.halo] += 1
+    for shard, answer in zip(shards, answers):
+        np.testing.assert_allclose(answer["gradient"], np.repeat(2 + uses[shard.inner][:, None], 3, axis=1))
+        assert answer["counted_outside"] == 0, "nothing is counted outside the train clock"
+        for direction, rows in (("forward", shard.send_counts), ("backward", shard.halo_counts)):
+            sent = {peer: tuple(v) for (_, way, _, peer), v in answer["sent"].items() if way == direction}
+            assert sent == {p: (int(n), int(n) * 3 * 8) for p, n in enumerate(rows) if n}
+
+
+def test_local_work_runs_while_rows_are_in_flight(pool):
+    graph = random_graph(1, vertices=40)
+    for answer in pool.run(jobs.exchange_once, 4, 3, per_worker=list(build_shards(graph, assign(graph, "random", 4, 0), 4))):
+        posted = [s for s in answer["spans"] if s.kind == "comm"]
+        waits = [s for s in answer["spans"] if s.kind == "wait"]
+        assert len(posted) == 2 and {s.id for s in posted} == {s.id for s in waits}
+        for comm_span, wait in zip(sorted(posted, key=lambda s: s.start), sorted(waits, key=lambda s: s.start)):
+            assert comm_span.start < wait.start and comm_span.end <= wait.end + 0.05
+
+
+def test_collectives(pool):
+    for rank, answer in enumerate(pool.run(jobs.collectives, 4)):
+        assert answer["flags"] == [False, True, False, True]
+        assert answer["sum"] == [10.0] * 7
+        assert answer["blocks"] == [0.0, 1.0 if rank == 1 else -1.0, 2.0, 3.0 if rank == 3 else -1.0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the interface counters of Linux")
+def test_counted_bytes_are_what_the_loopback_interface_saw(pool):
+    """Within 5 %. Other traffic on the interface can only add, so the quietest of three tries is the fair one."""
+    ratios = []
+    for _ in range(3):
+        counted, seen = pool.run(jobs.epoch_bytes, 4, 4000, 256)[0]
+        ratios.append(seen / counted)
+        if abs(ratios[-1] - 1) < 0.05:
+            return
+    raise AssertionError(f"the interface saw {min(ratios):.3f} times the counted bytes")
