@@ -1,0 +1,58 @@
+"""`python -m harness.report table RUN...` and `python -m harness.report plot RUN... [--out DIR]`: read traces, run nothing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.check import InputError
+from harness.report import groups, table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
+    parser = argparse.ArgumentParser(prog="python -m harness.report", description="Tables and pictures of finished runs.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    tables = commands.add_parser("table", help="runs side by side: mean and 95 % interval over seeds")
+    plots = commands.add_parser("plot", help="accuracy over time, bytes and epochs; where an epoch's time goes")
+    for command in (tables, plots):
+        command.add_argument("runs", nargs="+", metavar="RUN", help="a run folder, a folder above some, or a glob pattern")
+    tables.add_argument("--csv", metavar="FILE", help="write the figures to FILE instead, in full precision")
+    tables.add_argument("--markdown", action="store_true", help="print markdown")
+    plots.add_argument("--out", metavar="DIR", default="figures", help="where the PNG files go (default: figures)")
+    given = parser.parse_args(arguments)
+    try:
+        show(given)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def show(given: argparse.Namespace) -> None:
+    console = Console()
+    compared, empty = groups.load(given.runs)
+    for path in empty:
+        print(f"left out {path}: it has not finished an epoch", file=sys.stderr)
+    if given.command == "plot":
+        from harness.report import plot  # matplotlib takes a second to import
+
+        for path in plot.draw(compared, Path(given.out)):
+            print(path)
+    elif given.csv:
+        table.write_csv(compared, given.csv)
+    elif given.markdown:
+        print(table.markdown(compared))
+    elif console.is_terminal:
+        for part in table.rich_tables(compared, console.width):
+            console.print(part)
+    else:
+        print(table.plain(compared))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

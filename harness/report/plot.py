@@ -1,0 +1,199 @@
+"""Pictures of runs side by side: accuracy over time, over bytes and over epochs, and where an epoch's time goes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.transforms import blended_transform_factory
+from scipy.optimize import isotonic_regression
+
+from harness.report.groups import Group, Run
+from harness.report.table import TIMES, sections
+
+# Okabe and Ito's palette (distinct to colour-blind readers) without its yellow, which is too pale for a line.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
+STROKES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+PARTS = {"compute": "#33638D", "comm": "#E8853D", "rest": "#C9CDD2"}
+STYLE = {
+    "font.size": 10, "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#E6E6E6",
+    "axes.axisbelow": True, "axes.edgecolor": "#888888", "xtick.color": "#444444", "ytick.color": "#444444",
+    "axes.labelcolor": "#222222", "svg.hashsalt": "halobench",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What accuracy is drawn over: a column of `curve`, the end of the file's name, and the axis label for each clock."""
+
+    column: str
+    name: str
+    label: dict[str, str]
+
+
+AXES = (
+    Axis("seconds", "time", {
+        "wall": "train clock, s (cumulative; an epoch is its slowest worker's)",
+        "cpu": "train clock, CPU s (workers outnumber cores; an epoch is its busiest worker's)",
+    }),
+    Axis("megabytes", "bytes", dict.fromkeys(("wall", "cpu"), "sent by all workers, MB (cumulative)")),
+    Axis("epoch", "epochs", dict.fromkeys(("wall", "cpu"), "epoch")),
+)  # fmt: skip
+
+
+def curve(run: Run) -> pd.DataFrame:
+    """Evaluated epochs of a run: `epoch` (finished ones, 1-based), `seconds` and `megabytes` up to its end, `accuracy` in %."""
+    epochs = run.trace.epochs
+    epochs = epochs[epochs["epoch"] <= epochs.groupby("worker")["epoch"].max().min()]
+    by_epoch = epochs.groupby("epoch")
+    column = "cpu_s" if run.summary["clock"] == "cpu" else "train_s"
+    made = pd.DataFrame({
+        "epoch": np.array(list(by_epoch.groups)) + 1,
+        "seconds": by_epoch[column].max().cumsum().to_numpy(),
+        "megabytes": by_epoch["bytes_sent"].sum().cumsum().to_numpy() / 1e6,
+        "accuracy": 100 * by_epoch["test_acc"].first().to_numpy(),
+    })
+    return made.dropna(subset=["accuracy"]).reset_index(drop=True)
+
+
+def band(group: Group) -> pd.DataFrame:
+    """Mean `curve` over seeds, and the lowest and highest accuracy among them, at the epochs that all seeds evaluated."""
+    together = pd.concat([curve(run) for run in group.runs])
+    by_epoch = together.groupby("epoch")
+    mean = by_epoch.mean()
+    mean["low"], mean["high"] = by_epoch["accuracy"].min(), by_epoch["accuracy"].max()
+    return mean[by_epoch.size() == len(group.runs)].reset_index()
+
+
+def draw(groups: list[Group], folder: Path | str) -> list[Path]:
+    """Every picture of `groups` as PNG into `folder`; returns the files. One dataset, clock and machine a picture."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    strokes = _strokes(group.label for group in groups)
+    made = []
+    parts = sections(groups)
+    with matplotlib.rc_context(STYLE):
+        for number, ((dataset, clock, machine), members) in enumerate(parts.items()):
+            same_name = [key for key in parts if key[0] == dataset]
+            stem = re.sub(r"[^\w.=-]+", "-", dataset) + (f"-{same_name.index((dataset, clock, machine)) + 1}" if len(same_name) > 1 else "")
+            names = _names(members)
+            for axis in AXES:
+                figure = accuracy_over(axis, members, names, strokes, dataset, clock)
+                made.append(_save(figure, folder / f"{stem}-accuracy-over-{axis.name}.png"))
+            made.append(_save(breakdown(members, names, dataset, clock), folder / f"{stem}-breakdown.png"))
+    return made
+
+
+def accuracy_over(axis: Axis, groups: list[Group], names: list[str], strokes: dict[str, dict], dataset: str, clock: str) -> Figure:
+    """Test accuracy over time, bytes or epochs: a line a group, a band between its lowest and highest seed."""
+    figure = Figure(figsize=(9.6, 5.0), layout="constrained")
+    ax = figure.subplots()
+    ends = []
+    for group, name in zip(groups, names):
+        rows = band(group)
+        if rows.empty:
+            continue
+        stroke = strokes[group.label]
+        x, y = rows[axis.column], rows["accuracy"]
+        if len(group.runs) > 1:
+            ax.fill_between(x, rows["low"], rows["high"], color=stroke["color"], alpha=0.15, linewidth=0)
+        ax.plot(x, y, linewidth=1.7, alpha=1.0 if group.finished else 0.5, **stroke)
+        ax.plot(x.iloc[-1], y.iloc[-1], "o", markersize=4, color=stroke["color"])
+        ends.append((x.iloc[-1], y.iloc[-1], f"{name}  {y.iloc[-1]:.1f} %", stroke))
+    ax.set_xlabel(axis.label[clock])
+    ax.set_ylabel("test accuracy, %")
+    ax.set_xlim(left=0)
+    seeds = max(len(group.seeds) for group in groups)
+    ax.set_title(_title(f"Test accuracy over {axis.name}", dataset, groups) + ("; bands: lowest to highest seed" if seeds > 1 else ""))
+    _label_ends(figure, ax, ends)
+    return figure
+
+
+def breakdown(groups: list[Group], names: list[str], dataset: str, clock: str) -> Figure:
+    """A stacked bar a group: compute, exposed communication (under the CPU clock: communication), rest; mean over seeds."""
+    figure = Figure(figsize=(9.6, 1.5 + 0.42 * len(groups)), layout="constrained")
+    ax = figure.subplots()
+    whole, *parts = TIMES[clock]
+    rows = np.arange(len(groups))[::-1]
+    left = np.zeros(len(groups))
+    labels = {"compute": "compute", "comm": "exposed communication" if clock == "wall" else "communication", "rest": "rest"}
+    for (part, label), figures in zip(labels.items(), parts):
+        width = np.array([group.estimate(figures.value).mean for group in groups])
+        ax.barh(rows, width, left=left, height=0.66, color=PARTS[part], label=label, edgecolor="white", linewidth=0.6)
+        left += width
+    for row, group, end in zip(rows, groups, left):
+        total = group.estimate(whole.value)
+        ax.annotate(f"{total:.3g}", (end, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9, color="#222222")
+        if total.half:
+            ax.errorbar(total.mean, row, xerr=total.half, color="#222222", linewidth=1, capsize=2.5)
+    ax.set_yticks(rows, names)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlim(0, 1.25 * left.max())
+    ax.set_xlabel({"wall": "an epoch of the slowest worker, s",
+                   "cpu": "an epoch of the busiest worker, CPU s (workers outnumber cores)"}[clock])
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    ax.set_title(_title("Where an epoch's time goes", dataset, groups))
+    return figure
+
+
+def _title(what: str, dataset: str, groups: list[Group]) -> str:
+    workers = {group.workers for group in groups}
+    twin = " (twin: a synthetic graph)" if dataset.startswith("twin/") else ""
+    return f"{what}: {dataset}{twin}" + (f", {workers.pop()} workers" if len(workers) == 1 else "")
+
+
+def _names(groups: list[Group]) -> list[str]:
+    """Labels, and whatever else tells groups of one picture apart."""
+    told = []
+    for group in groups:
+        extra = [
+            f"{group.workers} workers" if len({g.workers for g in groups}) > 1 else "",
+            group.partition if len({g.partition for g in groups}) > 1 else "",
+            f"({group.epochs})" if not group.finished else
+            f"{group.epochs} epochs" if len({g.epochs for g in groups if g.finished}) > 1 else "",
+        ]  # fmt: skip
+        told.append(" ".join(filter(None, [group.label, *extra])))
+    return told
+
+
+def _strokes(labels: Iterable[str]) -> dict[str, dict]:
+    """A colour and line for each label, the same in every picture of one call."""
+    return {
+        label: {"color": COLOURS[i % len(COLOURS)], "linestyle": STROKES[i // len(COLOURS) % len(STROKES)]}
+        for i, label in enumerate(sorted(set(labels)))
+    }
+
+
+def _label_ends(figure: Figure, ax: Axes, ends: list[tuple[float, float, str, dict]]) -> None:
+    """Name each line to the right of the axes, as near its end's height as the other names allow, with a leader."""
+    if not ends:
+        return
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high)
+    height = (high - low) * figure.get_size_inches()[1] ** -1 * 0.21  # of one line of text, in data units
+    order = np.argsort([y for _, y, _, _ in ends], kind="stable")
+    steps = height * np.arange(len(ends))
+    # Least squares under "each name at least one line above the one below".
+    heights = isotonic_regression(np.array([ends[i][1] for i in order]) - steps).x + steps
+    heights -= max(0.0, heights[-1] - high)
+    right = blended_transform_factory(ax.transAxes, ax.transData)
+    for i, y in zip(order, heights):
+        x_end, y_end, text, stroke = ends[i]
+        ax.annotate("", (x_end, y_end), xycoords="data", xytext=(1.02, y), textcoords=right, annotation_clip=False,
+                    arrowprops={"arrowstyle": "-", "color": stroke["color"], "alpha": 0.45, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 3})
+        ax.text(1.025, y, text, transform=right, va="center", fontsize=9, color=[0.75 * c for c in to_rgb(stroke["color"])])
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    figure.savefig(path, dpi=150, metadata={"Software": None})
+    return path
