@@ -1,0 +1,204 @@
+"""Vertex-cut partitions: every edge once, balance, EBV against its definition, Table 3's columns against a count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.partition import dne, hep
+from harness.partition.vertexcut import (
+    EDGE_METHODS,
+    MASTER_RULES,
+    EdgeAssignment,
+    assign_edges,
+    statistics,
+    undirected_edges,
+)
+from tests.graphs import edge_list, graphs, random_graph
+
+HOSTED = st.sampled_from([(1, 1), (2, 1), (2, 2), (3, 1), (4, 2), (6, 3)])  # workers, hosts
+
+
+def pairs(graph) -> list[tuple[int, int]]:
+    source, target = edge_list(graph)
+    return sorted({(min(u, v), max(u, v)) for u, v in zip(source.tolist(), target.tolist()) if u != v})
+
+
+@st.composite
+def assignments(draw) -> tuple[list[tuple[int, int]], EdgeAssignment]:
+    graph = draw(graphs(min_vertices=6))
+    parts, hosts = draw(HOSTED)
+    method, tau = draw(st.sampled_from(EDGE_METHODS)), draw(st.sampled_from([0.3, 1.0, 10.0]))
+    return pairs(graph), assign_edges(graph, method, parts, draw(st.integers(0, 9)), hosts=hosts, tau=tau)
+
+
+@given(assignments())
+def test_every_undirected_edge_has_one_owner(case):
+    want, edges = case
+    assert list(zip(edges.low.tolist(), edges.high.tolist())) == want
+    assert edges.owner.dtype == np.int32 and len(edges.owner) == len(want)
+    assert len(want) == 0 or (edges.owner.min() >= 0 and edges.owner.max() < edges.parts)
+
+
+@given(graphs(min_vertices=6), HOSTED, st.sampled_from([0.3, 1.0, 10.0]), st.integers(0, 9))
+def test_expansion_keeps_its_bound_on_balance(graph, workers, tau, seed):
+    parts, edges = workers[0], len(pairs(graph))
+    for method, slack in (("hep", hep.SLACK), ("dne", dne.SLACK)):
+        owner = assign_edges(graph, method, parts, seed, tau=tau).owner
+        assert np.bincount(owner, minlength=parts).max() <= np.ceil(slack * edges / parts)
+
+
+def ebv_by_definition(edges, vertices, parts, gamma, hosts) -> list[int]:
+    """Equation (24), term by term, with sets."""
+    degree = np.bincount(np.array(edges, int).ravel(), minlength=vertices)
+    order = sorted(range(len(edges)), key=lambda e: (degree[edges[e][0]] + degree[edges[e][1]], e))
+    d_rep, h_rep = [set() for _ in range(vertices)], [set() for _ in range(vertices)]
+    part_edges, part_vertices = [0] * parts, [set() for _ in range(parts)]
+    host = [i // (parts // hosts) for i in range(parts)]
+    owner = [-1] * len(edges)
+    for e in order:
+        u, v = edges[e]
+        cost = [
+            (1 - gamma) * ((i not in d_rep[u]) + (i not in d_rep[v]))
+            + gamma * ((host[i] not in h_rep[u]) + (host[i] not in h_rep[v]))
+            + part_edges[i] * parts / len(edges)
+            + len(part_vertices[i]) * parts / vertices
+            for i in range(parts)
+        ]
+        i = owner[e] = int(np.argmin(cost))
+        part_edges[i] += 1
+        part_vertices[i] |= {u, v}
+        for w in (u, v):
+            d_rep[w].add(i)
+            h_rep[w].add(host[i])
+    return owner
+
+
+@given(graphs(min_vertices=6), HOSTED, st.sampled_from([0.0, 0.1, 1.0]))
+def test_ebv_is_equation_24(graph, workers, gamma):
+    parts, hosts = workers
+    have = assign_edges(graph, "ebv", parts, 0, gamma=gamma, hosts=hosts)
+    assert have.owner.tolist() == ebv_by_definition(pairs(graph), graph.num_vertices, parts, gamma, hosts)
+
+
+@given(assignments(), st.sampled_from(MASTER_RULES))
+def test_statistics_equal_a_count_by_hand(case, rule):
+    want, edges = case
+    have = statistics(edges, rule)
+    indptr, worker = edges.replicas()
+    held = [set(worker[indptr[v] : indptr[v + 1]].tolist()) for v in range(edges.num_vertices)]
+    touching = [set() for _ in range(edges.num_vertices)]
+    for (u, v), owner in zip(want, edges.owner.tolist()):
+        touching[u].add(owner)
+        touching[v].add(owner)
+    masters = edges.masters(rule)
+    for v in range(edges.num_vertices):
+        assert held[v] == touching[v] or (not touching[v] and len(held[v]) == 1)
+        assert masters[v] in held[v]
+    inner, outer = [0] * edges.parts, [0] * edges.parts
+    per_host = edges.parts // edges.hosts
+    for v, master in enumerate(masters.tolist()):
+        for mirror in held[v] - {master}:
+            kind = inner if mirror // per_host == master // per_host else outer
+            kind[mirror] += 1  # gather
+            kind[master] += 1  # scatter
+    assert (have["inner"], have["outer"]) == (inner, outer)
+    assert (have["max_inner"], have["max_outer"]) == (max(inner), max(outer))
+    assert sum(inner) + sum(outer) == 2 * (sum(len(h) for h in held) - edges.num_vertices)
+    per_worker = [int((edges.owner == p).sum()) for p in range(edges.parts)]
+    assert have["edges"] == per_worker
+    assert have["replicas"] == [sum(p in h for h in held) for p in range(edges.parts)]
+    assert have["replication"] == pytest.approx(sum(len(h) for h in held) / edges.num_vertices)
+    assert have["edge_imbalance"] == pytest.approx(max(per_worker) / max(len(want) / edges.parts, 1 / edges.parts))
+    mean = sum(have["replicas"]) / edges.parts
+    assert have["vertex_imbalance"] == pytest.approx(max(have["replicas"]) / mean)
+
+
+def communities(count: int = 8, size: int = 100, seed: int = 0):
+    """A symmetric graph of dense groups, few edges between them, ids shuffled."""
+    rng = np.random.default_rng(seed)
+    group = rng.permutation(count * size) % count
+    chance = np.where(group[:, None] == group[None, :], 0.2, 0.001)
+    a = np.triu(rng.random(chance.shape) < chance, 1)
+    a |= a.T
+    indptr = np.concatenate([[0], a.sum(1).cumsum()]).astype(np.int32)
+    return random_graph(count * size, 0).replace(indptr=indptr, indices=np.nonzero(a)[1].astype(np.int32))
+
+
+def test_growing_along_neighbours_replicates_less_than_streaming():
+    graph = communities()
+    rf = {method: statistics(assign_edges(graph, method, 8, 0))["replication"] for method in EDGE_METHODS}
+    assert rf["hep"] < 0.7 * rf["ebv"] and rf["dne"] < 0.8 * rf["ebv"]
+
+
+def test_gamma_trades_messages_between_hosts_for_messages_inside():
+    graph = random_graph(5000, 4)
+    plain, hosted = (statistics(assign_edges(graph, "ebv", 16, 0, gamma=g, hosts=2)) for g in (0.0, 0.1))
+    assert sum(hosted["outer"]) < 0.95 * sum(plain["outer"])
+    assert sum(hosted["inner"]) > sum(plain["inner"])
+
+
+def test_gamma_changes_nothing_where_every_worker_is_a_host():
+    graph = random_graph(300, 8)
+    plain, hosted = (assign_edges(graph, "ebv", 4, 0, gamma=g, hosts=4).owner for g in (0.0, 0.5))
+    assert np.array_equal(plain, hosted)
+
+
+def test_high_vertices_are_streamed_to_where_they_already_are():
+    """With a small tau most edges are streamed; HDRF still replicates far less than chance would."""
+    graph = communities()
+    edges = assign_edges(graph, "hep", 8, 0, tau=0.8)
+    chance = EdgeAssignment(800, 8, 1, edges.low, edges.high, np.random.default_rng(0).permutation(edges.owner))
+    assert statistics(edges)["replication"] < 0.75 * statistics(chance)["replication"]
+
+
+@pytest.mark.parametrize("method", EDGE_METHODS)
+def test_the_seed_decides(method):
+    graph = random_graph(500, 8)
+    first = assign_edges(graph, method, 4, 1).owner
+    assert np.array_equal(first, assign_edges(graph, method, 4, 1).owner)
+    assert np.array_equal(first, assign_edges(graph, method, 4, 2).owner) == (method == "ebv")
+
+
+def test_masters_are_spread_over_the_replicas():
+    edges = assign_edges(random_graph(2000, 30), "ebv", 4, 0, hosts=2)
+    for rule in MASTER_RULES:
+        counts = np.bincount(edges.masters(rule), minlength=4)
+        assert counts.max() < 1.15 * counts.mean()
+
+
+def test_a_master_on_the_host_of_most_replicas_sends_least_between_hosts():
+    edges = assign_edges(random_graph(500, 12), "ebv", 6, 0, hosts=3)
+    indptr, worker = edges.replicas()
+    for v, master in enumerate(edges.masters("host").tolist()):
+        on_host = np.bincount(worker[indptr[v] : indptr[v + 1]] // 2, minlength=3)
+        assert on_host[master // 2] == on_host.max()
+    by_host, by_hash = (sum(statistics(edges, rule)["outer"]) for rule in ("host", "hash"))
+    assert by_host < 0.95 * by_hash
+
+
+def test_an_edge_stored_both_ways_or_one_way_is_the_same_edge():
+    directed = random_graph(50, 6, symmetric=False, self_loops=True)
+    low, high = undirected_edges(directed)
+    assert list(zip(low.tolist(), high.tolist())) == pairs(directed)
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        ({"method": "ebw"}, 'partition.method="ebw" is not known; did you mean "ebv"?'),
+        ({"parts": 0}, "gpus=0 is too small: give 1 or more"),
+        ({"parts": 11}, "gpus=11 is more workers than random has vertices (10); give 10 or fewer"),
+        ({"hosts": 3}, "hosts=3 does not divide gpus=4; give a divisor of it"),
+        ({"hosts": 0}, "hosts=0 does not divide gpus=4; give a divisor of it"),
+        ({"gamma": 1.5}, "partition.gamma=1.5 is out of range: give 0 to 1"),
+        ({"tau": 0}, "partition.tau=0 is too small: give more than 0"),
+    ],
+)
+def test_refusals(arguments, sentence):
+    with pytest.raises(InputError) as caught:
+        assign_edges(random_graph(10, 3), **{"method": "ebv", "parts": 4, "seed": 0, **arguments})
+    assert str(caught.value) == sentence
