@@ -117,7 +117,7 @@ class Group:
     def epochs(self) -> str:
         planned = self.first.keys.get("epochs", self.first.summary["epochs"])
         done = sorted({run.summary["epochs"] for run in self.runs})
-        return str(planned) if self.finished else f"unfinished, {'/'.join(map(str, done))} of {planned}"
+        return str(planned) if self.finished else f"{'/'.join(map(str, done))} of {planned}"
 
     @property
     def seeds(self) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import blended_transform_factory
 from scipy.optimize import isotonic_regression
 
-from harness.report.groups import Group, Run
+from harness.report.groups import Estimate, Group, Run
 from harness.report.table import TIMES, sections
 
 # Okabe and Ito's palette (distinct to colour-blind readers) without its yellow, which is too pale for a line.
@@ -24,10 +25,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5
 STROKES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 PARTS = {"compute": "#33638D", "comm": "#E8853D", "rest": "#C9CDD2"}
 STYLE = {
-    "font.size": 10, "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left",
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#E6E6E6",
-    "axes.axisbelow": True, "axes.edgecolor": "#888888", "xtick.color": "#444444", "ytick.color": "#444444",
-    "axes.labelcolor": "#222222", "svg.hashsalt": "halobench",
+    "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+    "grid.color": "#E6E6E6", "axes.axisbelow": True, "axes.edgecolor": "#888888", "xtick.color": "#444444",
+    "ytick.color": "#444444", "axes.labelcolor": "#222222",
 }  # fmt: skip
 
 
@@ -107,20 +107,19 @@ def accuracy_over(axis: Axis, groups: list[Group], names: list[str], strokes: di
         if len(group.runs) > 1:
             ax.fill_between(x, rows["low"], rows["high"], color=stroke["color"], alpha=0.15, linewidth=0)
         ax.plot(x, y, linewidth=1.7, alpha=1.0 if group.finished else 0.5, **stroke)
-        ax.plot(x.iloc[-1], y.iloc[-1], "o", markersize=4, color=stroke["color"])
+        ax.plot(x.iloc[-1], y.iloc[-1], "o", markersize=4, color=stroke["color"], clip_on=False)
         ends.append((x.iloc[-1], y.iloc[-1], f"{name}  {y.iloc[-1]:.1f} %", stroke))
     ax.set_xlabel(axis.label[clock])
     ax.set_ylabel("test accuracy, %")
     ax.set_xlim(left=0)
-    seeds = max(len(group.seeds) for group in groups)
-    ax.set_title(_title(f"Test accuracy over {axis.name}", dataset, groups) + ("; bands: lowest to highest seed" if seeds > 1 else ""))
+    _title(figure, f"Test accuracy over {axis.name}", dataset, groups, "bands from the lowest to the highest seed")
     _label_ends(figure, ax, ends)
     return figure
 
 
 def breakdown(groups: list[Group], names: list[str], dataset: str, clock: str) -> Figure:
     """A stacked bar a group: compute, exposed communication (under the CPU clock: communication), rest; mean over seeds."""
-    figure = Figure(figsize=(9.6, 1.5 + 0.42 * len(groups)), layout="constrained")
+    figure = Figure(figsize=(9.6, 1.9 + 0.46 * len(groups)), layout="constrained")
     ax = figure.subplots()
     whole, *parts = TIMES[clock]
     rows = np.arange(len(groups))[::-1]
@@ -130,26 +129,45 @@ def breakdown(groups: list[Group], names: list[str], dataset: str, clock: str) -
         width = np.array([group.estimate(figures.value).mean for group in groups])
         ax.barh(rows, width, left=left, height=0.66, color=PARTS[part], label=label, edgecolor="white", linewidth=0.6)
         left += width
-    for row, group, end in zip(rows, groups, left):
+    reach = left.max()
+    for row, group in zip(rows, groups):
         total = group.estimate(whole.value)
-        ax.annotate(f"{total:.3g}", (end, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9, color="#222222")
-        if total.half:
-            ax.errorbar(total.mean, row, xerr=total.half, color="#222222", linewidth=1, capsize=2.5)
-    ax.set_yticks(rows, names)
+        half = total.half or 0.0
+        reach = max(reach, total.mean + half)
+        if half:
+            ax.errorbar(total.mean, row, xerr=half, color="#222222", linewidth=1, capsize=2.5)
+        ax.annotate(_rounded(total), (total.mean + half, row), xytext=(6, 0), textcoords="offset points", va="center",
+                    fontsize=9, color="#222222")
+    ax.set_yticks(rows, [name.replace(" ", "\n", 1) if len(name) > 24 else name for name in names])
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
-    ax.set_xlim(0, 1.25 * left.max())
+    ax.set_xlim(0, 1.22 * reach)  # room for the figures
     ax.set_xlabel({"wall": "an epoch of the slowest worker, s",
                    "cpu": "an epoch of the busiest worker, CPU s (workers outnumber cores)"}[clock])
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
-    ax.set_title(_title("Where an epoch's time goes", dataset, groups))
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower right", ncols=3, frameon=False)
+    _title(figure, "Where an epoch's time goes", dataset, groups, "whiskers: 95 % interval over seeds")
     return figure
 
 
-def _title(what: str, dataset: str, groups: list[Group]) -> str:
+def _title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated: str) -> None:
+    """What is shown, and below it of what: the dataset (a twin says so), the workers, and what repeats over seeds look like."""
     workers = {group.workers for group in groups}
-    twin = " (twin: a synthetic graph)" if dataset.startswith("twin/") else ""
-    return f"{what}: {dataset}{twin}" + (f", {workers.pop()} workers" if len(workers) == 1 else "")
+    details = [
+        f"{dataset} (twin: a synthetic graph)" if dataset.startswith("twin/") else dataset,
+        f"{workers.pop()} workers" if len(workers) == 1 else "",
+        repeated if any(len(group.seeds) > 1 for group in groups) else "",
+    ]
+    inch = 1 / figure.get_size_inches()[1]
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.52 * inch))
+    figure.text(0.012, 1 - 0.08 * inch, what, va="top", fontsize=12, fontweight="bold")
+    figure.text(0.012, 1 - 0.31 * inch, ", ".join(filter(None, details)), va="top", fontsize=9.5, color="#444444")
+
+
+def _rounded(e: Estimate) -> str:
+    """Two digits of the interval, three of a mean without one."""
+    if not e.half:
+        return f"{e.mean:.3g}"
+    return format(e, f".{max(0, 1 - math.floor(math.log10(e.half)))}f")
 
 
 def _names(groups: list[Group]) -> list[str]:
@@ -159,7 +177,7 @@ def _names(groups: list[Group]) -> list[str]:
         extra = [
             f"{group.workers} workers" if len({g.workers for g in groups}) > 1 else "",
             group.partition if len({g.partition for g in groups}) > 1 else "",
-            f"({group.epochs})" if not group.finished else
+            f"(unfinished, {group.epochs} epochs)" if not group.finished else
             f"{group.epochs} epochs" if len({g.epochs for g in groups if g.finished}) > 1 else "",
         ]  # fmt: skip
         told.append(" ".join(filter(None, [group.label, *extra])))
@@ -185,7 +203,7 @@ def _label_ends(figure: Figure, ax: Axes, ends: list[tuple[float, float, str, di
     steps = height * np.arange(len(ends))
     # Least squares under "each name at least one line above the one below".
     heights = isotonic_regression(np.array([ends[i][1] for i in order]) - steps).x + steps
-    heights -= max(0.0, heights[-1] - high)
+    heights -= max(0.0, heights[-1] - (high - height / 2))
     right = blended_transform_factory(ax.transAxes, ax.transData)
     for i, y in zip(order, heights):
         x_end, y_end, text, stroke = ends[i]

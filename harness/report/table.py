@@ -101,7 +101,7 @@ def cells(clock: str, groups: list[Group]) -> tuple[list[str], list[list[str]]]:
     shown = figures(clock)
     headings = ["system", "workers", "partition", "epochs", "seeds", *(figure.heading for figure in shown)]
     rows = [
-        [g.label, str(g.workers), g.partition, g.epochs, str(len(g.seeds)),
+        [g.label if g.finished else f"{g.label} (unfinished)", str(g.workers), g.partition, g.epochs, str(len(g.seeds)),
          *(format(g.estimate(figure.value), figure.digits) for figure in shown)]
         for g in groups
     ]  # fmt: skip
