@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.check import InputError, typed
+from harness.graph.csr import from_edges
 from harness.partition.assign import METHODS, assign, fill_empty
 from harness.partition.config import PartitionConfig
 from tests.graphs import edge_list, graphs, random_graph
@@ -49,10 +50,20 @@ def test_another_seed_is_another_partition(method):
     assert all(not np.array_equal(first, assign(graph, method, 4, seed)) for seed in (1, 2, 3))
 
 
-def test_metis_finds_the_cliques_and_ignores_self_loops():
+def test_metis_finds_the_cliques():
     graph = two_cliques()
     assert cut(graph, assign(graph, "metis", 2, 0)) == 2
     assert cut(graph, assign(graph, "block", 2, 0)) > 100
+
+
+def test_metis_is_given_no_self_loops():
+    plain = random_graph(400, 6)
+    source, target = edge_list(plain)
+    looped = np.arange(0, 400, 2, dtype=np.int32)
+    edges = from_edges(np.append(source, looped), np.append(target, looped), 400, symmetrise=False)
+    graph = plain.replace(indptr=edges.indptr, indices=edges.indices)
+    assert graph.num_edges == plain.num_edges + 200
+    assert np.array_equal(assign(graph, "metis", 4, 0), assign(plain, "metis", 4, 0))
 
 
 def test_metis_balances_and_cuts_less_than_random_on_a_directed_graph():
