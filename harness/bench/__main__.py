@@ -1,0 +1,95 @@
+"""`python -m harness.bench [--only PART ...] [--json FILE]`: our figures beside their peers', in one run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from harness.bench import roofline
+from harness.bench.epoch import epoch_lines
+from harness.bench.lines import Line, table
+from harness.bench.runs import Folders, cpu_lines, start_lines
+from harness.comm.recorder import cpu_count
+from harness.core.config import ModelConfig
+from harness.graph import sources
+from harness.graph.config import DatasetConfig
+
+PARTS = ("epoch", "cpu", "spmm", "curve", "start")
+GRAPH = DatasetConfig(name="reddit", source="twin", scale=0.05)
+MODEL = ModelConfig(name="gcn", layers=2, hidden=128, dropout=0.0)
+LINEAR = 1.15  # largest exponent of cost ~ edges^k that still counts as linear
+
+
+def spmm_lines() -> list[Line]:
+    """Effective bandwidth of the kernel a run would use, over a memory copy's."""
+    torch.set_num_threads(cpu_count())
+    rows = roofline.roofline_rows()
+    lines = []
+    for row in rows:
+        used = "dgl" if "dgl" in roofline.available_kernels() else "numba"
+        if row["kernel"] == used:
+            name = f"{row['kernel']}, {row['graph']}, width {row['width']}: effective bandwidth / copy"
+            lines.append(Line("spmm", name, row["bytes_per_s"] / 1e9, "GB/s", row["copy_bytes_per_s"] / 1e9,
+                              note=f"compulsory bytes alone: {row['floor']:.0%} of the time"))  # fmt: skip
+    return lines
+
+
+def curve_lines() -> list[Line]:
+    """Nanoseconds an edge from 10^5 to 10^7 edges, and the exponent k of seconds ~ edges^k."""
+    torch.set_num_threads(cpu_count())
+    rows = roofline.cost_curve(points=7)
+    exponent = np.polyfit(np.log([row["edges"] for row in rows]), np.log([row["seconds"] for row in rows]), 1)[0]
+    lines = [Line("curve", f"{row['edges']:>10,} edges, {row['kernel']}, width {row['width']}", row["ns_per_edge"],
+                  "ns/edge", note=f"input {row['input_bytes'] / 1e6:.0f} MB") for row in rows]  # fmt: skip
+    return [*lines, Line("curve", "exponent of cost over edges (1 is linear)", float(exponent), "", target=LINEAR)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m harness.bench", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every line there too")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of every run of part cpu and start (default 3)")
+    parser.add_argument("--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)")
+    asked = parser.parse_args()
+    if asked.rounds < 1:
+        parser.error(f"--rounds {asked.rounds} is too small: give 1 or more")
+    console = Console(width=max(150, Console().width))
+    lines: list[Line] = []
+    before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="halobench-") as scratch:
+        folders = Folders(Path(scratch), asked.cache)
+        # Whole runs first: they are timed by their own processes, and this one has not yet started any threads.
+        parts = {
+            "start": lambda: start_lines(folders, asked.rounds),
+            "cpu": lambda: cpu_lines(folders, asked.rounds),
+            "epoch": lambda: epoch_lines(sources.load(GRAPH, Path("data"), seed=1), MODEL),
+            "spmm": spmm_lines,
+            "curve": curve_lines,
+        }
+        for part, measure in parts.items():
+            if part in asked.only:
+                print(f"measuring {part} ...", file=sys.stderr, flush=True)
+                lines += measure()
+    lines.sort(key=lambda line: PARTS.index(line.part))
+    console.print(table(lines))
+    missed = [line.name for line in lines if line.met is False]
+    console.print(f"{cpu_count()} cores; load before {before:.1f}, after {os.getloadavg()[0]:.1f} "
+                  "(figures of a busy machine say little)", highlight=False)  # fmt: skip
+    console.print(f"targets missed: {'; '.join(missed) if missed else 'none'}", highlight=False)
+    if asked.json:
+        rows = [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in line.row().items()} for line in lines]
+        asked.json.write_text(json.dumps(rows, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

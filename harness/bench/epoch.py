@@ -1,0 +1,180 @@
+"""One worker's epoch beside PyG's and DGL's full-batch GCN: same graph, weights, threads and optimiser.
+
+An epoch is forward, loss, backward and Adam's step; no evaluation, no dropout. Everybody may keep what a user of the
+library would keep: PyG its normalised adjacency (`cached=True`), DGL its sparse formats. Ours is timed twice:
+`refetch` computes A X W from the raw features in every epoch, as the peers do; `once` keeps the static product A X.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import psutil
+import torch
+import torch.nn.functional as F
+
+from harness.bench.lines import Line, interleaved, medians
+from harness.comm.comm import Comm
+from harness.comm.recorder import Recorder, cpu_count
+from harness.config import make_system
+from harness.core.config import ModelConfig, OptimiserConfig
+from harness.core.dgl_kernel import load_dgl
+from harness.core.trainer import Trainer
+from harness.graph.graph import Graph
+from harness.partition.build import build_shards
+from harness.partition.shard import Shard
+from harness.worker import keep_freed_memory
+
+TOLERANCE = 1e-3  # of every epoch's loss, relative
+EXACT = "systems.vanilla.Vanilla"
+
+
+def whole(graph: Graph) -> Shard:
+    """The graph as the shard of a single worker."""
+    return next(build_shards(graph, np.zeros(graph.num_vertices, np.int32), 1))
+
+
+class Ours:
+    """The trainer as a run uses it. Calling it does one epoch and keeps the loss."""
+
+    def __init__(self, shard: Shard, model: ModelConfig, optimiser: OptimiserConfig, features: str):
+        comm = Comm(0, 1, torch.device("cpu"), Recorder())
+        system = make_system({"_target_": EXACT, "features": features})
+        self.trainer = Trainer(shard, comm, system, model, optimiser, seed=1)
+        self.losses: list[float] = []
+
+    def __call__(self) -> None:
+        self.losses.append(float(self.trainer.train_epoch(len(self.losses))))
+
+    def logits(self) -> torch.Tensor:
+        """[V, C] under the current weights."""
+        return self.trainer.evaluator.logits(self.trainer.model)
+
+
+class Peer:
+    """A stack of another library's convolutions, begun with `weights` [(W [f_in, f_out], bias [f_out])]."""
+
+    def __init__(self, forward: Callable[[torch.Tensor], torch.Tensor], parameters: list[torch.nn.Parameter], shard: Shard,
+                 optimiser: OptimiserConfig):
+        self.forward, self.x = forward, torch.as_tensor(shard.features)
+        self.train = torch.as_tensor(shard.train).nonzero().squeeze(1)
+        labels = torch.as_tensor(shard.labels)
+        self.multilabel = labels.ndim == 2
+        self.labels = labels[self.train].float() if self.multilabel else labels[self.train].long()
+        self.optimiser = torch.optim.Adam(parameters, lr=optimiser.lr, weight_decay=optimiser.weight_decay)
+        self.losses: list[float] = []
+
+    def __call__(self) -> None:
+        self.optimiser.zero_grad()
+        score = self.forward(self.x)[self.train]
+        loss = F.binary_cross_entropy_with_logits(score, self.labels) if self.multilabel else F.cross_entropy(score, self.labels)
+        loss.backward()
+        self.optimiser.step()
+        self.losses.append(float(loss.detach()))
+
+    @torch.no_grad()
+    def logits(self) -> torch.Tensor:
+        return self.forward(self.x)
+
+
+def pyg_peer(shard: Shard, weights, optimiser: OptimiserConfig, form: str) -> Peer:
+    """PyG's GCNConv over `form`: "edge_index" [2, E] (gather and scatter), or "csr", a torch.sparse matrix."""
+    from torch_geometric.nn import GCNConv
+
+    block = shard.inner_edges
+    if form == "csr":
+        parts = block.indptr.astype(np.int64), block.indices.astype(np.int64), np.ones(block.num_entries, np.float32)
+        edges = torch.sparse_csr_tensor(*map(torch.from_numpy, parts), (block.num_rows, block.num_columns), check_invariants=False)
+    else:
+        target = np.repeat(np.arange(block.num_rows, dtype=np.int64), np.diff(block.indptr))
+        edges = torch.from_numpy(np.stack([block.indices.astype(np.int64), target]))
+    layers = [GCNConv(*weight.shape, cached=True) for weight, _ in weights]
+    with torch.no_grad():
+        for layer, (weight, bias) in zip(layers, weights):
+            layer.lin.weight.copy_(weight.t())
+            layer.bias.copy_(bias)
+    return Peer(_stack(layers, lambda layer, h: layer(h, edges)), _parameters(layers), shard, optimiser)
+
+
+def dgl_peer(shard: Shard, weights, optimiser: OptimiserConfig) -> Peer | None:
+    """DGL's GraphConv with `norm="both"` over the graph with self-loops, its formats made beforehand; None without DGL."""
+    dgl = load_dgl()
+    if dgl is None:
+        return None
+    from dgl.nn.pytorch import GraphConv
+
+    block = shard.inner_edges
+    target = np.repeat(np.arange(block.num_rows, dtype=np.int32), np.diff(block.indptr))
+    graph = dgl.graph((torch.from_numpy(block.indices), torch.from_numpy(target)), num_nodes=block.num_rows)
+    graph = dgl.add_self_loop(graph).formats(["csc", "csr"])
+    graph.create_formats_()
+    layers = [GraphConv(*weight.shape, norm="both") for weight, _ in weights]
+    with torch.no_grad():
+        for layer, (weight, bias) in zip(layers, weights):
+            layer.weight.copy_(weight)
+            layer.bias.copy_(bias)
+    return Peer(_stack(layers, lambda layer, h: layer(graph, h)), _parameters(layers), shard, optimiser)
+
+
+def _stack(layers, apply) -> Callable[[torch.Tensor], torch.Tensor]:
+    def forward(h: torch.Tensor) -> torch.Tensor:
+        for layer in layers[:-1]:
+            h = torch.relu(apply(layer, h))
+        return apply(layers[-1], h)
+
+    return forward
+
+
+def _parameters(layers) -> list[torch.nn.Parameter]:
+    return [parameter for layer in layers for parameter in layer.parameters()]
+
+
+def contenders(shard: Shard, model: ModelConfig, optimiser: OptimiserConfig) -> dict[str, Ours | Peer]:
+    """Everybody who can run here, all with our initial weights."""
+    ours = {f"features={how}": Ours(shard, model, optimiser, how) for how in ("refetch", "once")}
+    weights = [(layer.weight.detach(), layer.bias.detach()) for layer in ours["features=once"].trainer.model.layers]
+    peers = {"PyG, torch.sparse CSR": pyg_peer(shard, weights, optimiser, "csr"), "DGL": dgl_peer(shard, weights, optimiser)}
+    # Gather and scatter keeps three arrays of a row for every edge alive in each layer.
+    needed = 3 * 4 * (shard.inner_edges.num_entries + shard.num_inner) * (model.hidden * (model.layers - 1) + shard.num_classes)
+    if needed < psutil.virtual_memory().available:
+        peers["PyG, edge_index"] = pyg_peer(shard, weights, optimiser, "edge_index")
+    return {**ours, **{name: peer for name, peer in peers.items() if peer is not None}}
+
+
+def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[Line]:
+    """Median seconds of an epoch with all cores. AssertionError where somebody's losses differ from ours."""
+    torch.set_num_threads(cpu_count())
+    keep_freed_memory()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse (CSR|CSC|invariant)", UserWarning)
+        runs = contenders(whole(graph), model, OptimiserConfig())
+        found: dict[str, float] = {}
+        if "PyG, edge_index" in runs:
+            # Many times slower and gigabytes in size: a few epochs beside ours tell enough, and it leaves the machine.
+            slow = {"PyG, edge_index": runs["PyG, edge_index"]}
+            found |= medians(interleaved(slow, min(rounds, 3), warm_up=1))
+            check_losses(runs["features=refetch"], slow, epochs=len(slow["PyG, edge_index"].losses))
+            del runs["PyG, edge_index"], slow
+        found |= medians(interleaved(runs, rounds))
+        check_losses(runs["features=refetch"], runs, epochs=rounds)
+    pyg = min((name for name in found if name.startswith("PyG")), key=found.get)
+    lines = []
+    for ours in ("features=refetch", "features=once"):
+        for peer in [pyg, "DGL"]:
+            if peer in found:
+                lines.append(Line("epoch", f"one worker {ours} / {peer}", found[ours], "s", found[peer], 1.0))
+    lines += [Line("epoch", f"{name} alone", seconds, "s", note="the slower form") for name, seconds in found.items()
+              if name.startswith("PyG") and name != pyg]  # fmt: skip
+    if "DGL" not in found:
+        lines.append(Line("epoch", "DGL", float("nan"), "s", target=1.0, note="dgl cannot be loaded here: not measured"))
+    return lines
+
+
+def check_losses(ours: Ours, others: dict[str, Ours | Peer], epochs: int) -> None:
+    """All others' losses of the first `epochs` epochs equal ours within TOLERANCE, relative."""
+    while len(ours.losses) < epochs:
+        ours()
+    for name, other in others.items():
+        np.testing.assert_allclose(other.losses[:epochs], ours.losses[:epochs], rtol=TOLERANCE, err_msg=name)

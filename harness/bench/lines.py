@@ -1,0 +1,81 @@
+"""One line of the bench: our figure beside another's, their ratio, and the target it is held to."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.table import Table
+
+
+@dataclass
+class Line:
+    """`ratio` is ours / peer and `target` its largest good value; None where there is no peer or nothing is promised.
+
+    part   "epoch", "cpu", "spmm", "curve" or "start"
+    unit   of both figures
+    note   what a reader needs to judge the line
+    """
+
+    part: str
+    name: str
+    ours: float
+    unit: str
+    peer: float | None = None
+    target: float | None = None
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        return None if self.peer is None else self.ours / self.peer
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the ratio (where there is no peer: the figure itself) is within the target."""
+        if self.target is None:
+            return None
+        return (self.ours if self.ratio is None else self.ratio) <= self.target
+
+    def row(self) -> dict:
+        return {"part": self.part, "name": self.name, "ours": self.ours, "peer": self.peer, "unit": self.unit,
+                "ratio": self.ratio, "target": self.target, "met": self.met, "note": self.note}  # fmt: skip
+
+
+def table(lines: list[Line]) -> Table:
+    shown = Table(title="HaloBench against its peers", title_justify="left")
+    for heading in ("part", "what", "ours", "peer", "unit", "ratio", "target", "", "note"):
+        numeric = heading in ("ours", "peer", "ratio", "target")
+        shown.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric or heading == "",
+                         overflow="fold")
+    part = None
+    for line in lines:
+        if part is not None and line.part != part:
+            shown.add_section()
+        part = line.part
+        verdict = {None: "", True: "met", False: "MISSED"}[line.met]
+        target = "" if line.target is None else f"<= {line.target:g}"
+        shown.add_row(part, line.name, _short(line.ours), _short(line.peer), line.unit, _short(line.ratio), target,
+                      verdict, line.note)  # fmt: skip
+    return shown
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def interleaved(runs: dict[str, Callable[[], object]], rounds: int, warm_up: int = 2) -> dict[str, list[float]]:
+    """Seconds of every call, A B C A B C ...: what else the machine does falls on all alike. Warm-up is not kept."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(warm_up + rounds):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            if turn >= warm_up:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
+    return {name: statistics.median(values) for name, values in seconds.items()}

@@ -1,0 +1,127 @@
+"""What only whole runs show: CPU seconds of several workers beside one, and the time from command to first epoch.
+
+Every run is `python -m harness ...` in a process of its own, as a user starts it; the figures come from its trace.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.bench.lines import Line
+from harness.trace.reader import Trace
+
+CPU_TARGET, START_TARGET_S = 1.3, 12.0
+WARM_UP = 2  # epochs left out: `once` fetches features in the first, and buffers are touched for the first time
+
+
+@dataclass
+class Folders:
+    """Where the bench's runs go, and the cache they share."""
+
+    results: Path
+    cache: Path
+
+
+@dataclass
+class Finished:
+    """A run: its trace, and the moment (time.monotonic) of its command."""
+
+    trace: Trace
+    started: float
+
+
+def train(folders: Folders, **keys) -> Finished:
+    """One run of `vanilla` on twin/reddit without dropout or evaluation; keys are command-line keys, `__` for a dot.
+
+    RuntimeError with what the run said where it failed.
+    """
+    given = {
+        "system": "vanilla", "dataset": "twin/reddit", "dataset.scale": 0.05, "gpus": 1, "epochs": 12, "evaluate.every": 0,
+        "model.hidden": 128, "model.dropout": 0, "progress": "false", "fresh": "true",
+        "cache": folders.cache, **{key.replace("__", "."): value for key, value in keys.items()},
+    }  # fmt: skip
+    run_dir = folders.results / "-".join(f"{key.rpartition('.')[2]}{value}" for key, value in keys.items()).replace("/", "")
+    command = [sys.executable, "-m", "harness", *(f"{key}={value}" for key, value in given.items()), f"run_dir={run_dir}"]
+    started = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    return Finished(Trace(run_dir), started)
+
+
+def cpu_per_epoch(trace: Trace) -> float:
+    """CPU seconds of an epoch summed over workers, all their threads and the transport: the median over epochs."""
+    epochs = trace.epochs
+    settled = epochs[epochs.epoch >= min(WARM_UP, int(epochs.epoch.max()))]
+    return float(settled.groupby("epoch").cpu_s.sum().median())
+
+
+CPU_CASES = {
+    "one worker, once": dict(gpus=1, system__features="once"),
+    "one worker of one thread, once": dict(gpus=1, system__features="once", threads=1),
+    "one worker, refetch": dict(gpus=1, system__features="refetch"),
+    "4 workers, once, metis": dict(gpus=4, system__features="once", partition="metis"),
+    "4 workers, once, random": dict(gpus=4, system__features="once", partition="random"),
+    "4 workers, refetch, metis": dict(gpus=4, system__features="refetch", partition="metis"),
+    "4 workers, refetch, random": dict(gpus=4, system__features="refetch", partition="random"),
+}
+
+
+def cpu_lines(folders: Folders, rounds: int = 3, cases: dict[str, dict] = CPU_CASES, **keys) -> list[Line]:
+    """CPU seconds an epoch: 4 workers summed / one worker. The least of each case's rounds, interleaved.
+
+    The least, because a core shared with somebody else slows what runs on it and can only add to CPU time.
+    """
+    found = {name: float("inf") for name in cases}
+    for _ in range(rounds):
+        for name, case in cases.items():
+            found[name] = min(found[name], cpu_per_epoch(train(folders, **case, **keys).trace))
+    lines = []
+    for name in cases:
+        if not name.startswith("one"):
+            features = name.split(", ")[1]
+            held = name == "4 workers, once, metis"
+            lines.append(Line("cpu", f"{name} / one worker", found[name], "CPU s", found[f"one worker, {features}"],
+                              CPU_TARGET if held else None))  # fmt: skip
+    one, single = "one worker, once", "one worker of one thread, once"
+    if single in found:
+        lines.append(Line("cpu", "4 workers, once, metis / one worker of one thread", found["4 workers, once, metis"],
+                          "CPU s", found[single], note="no waiting between threads in the divisor"))  # fmt: skip
+        lines.append(Line("cpu", "one worker of all cores / of one thread", found[one], "CPU s", found[single],
+                          note="what a second thread adds to one worker"))  # fmt: skip
+    return lines
+
+
+def start_lines(folders: Folders, rounds: int = 3, workers: int = 4, **keys) -> list[Line]:
+    """Seconds from the command to the end of the first epoch of all workers, warm caches; the median round, in stages."""
+    case = dict(gpus=workers, epochs=2, system__features="once", **keys)
+    train(folders, **case)
+    stages = sorted((_stages(train(folders, **case)) for _ in range(rounds)), key=lambda s: sum(s.values()))
+    middle = stages[(rounds - 1) // 2]
+    return [
+        Line("start", f"command to first epoch, {workers} workers", sum(middle.values()), "s", target=START_TARGET_S),
+        *(Line("start", f"  of it {name}", seconds, "s") for name, seconds in middle.items()),
+    ]
+
+
+def _stages(run: Finished) -> dict[str, float]:
+    """Seconds of each stage: they follow one another without a gap."""
+    # Files say when they were written by the wall clock; spans and `started` by the monotonic one.
+    offset = time.time() - time.monotonic()
+    written = (run.trace.run_dir / "config.yaml").stat().st_mtime - offset
+    spans = run.trace.spans
+    first = spans[spans.epoch == spans.epoch.min()]
+    begun, ended = float(first.start_s.min()), float(first.end_s.max())
+    begin = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import harness.__main__"], check=True)
+    imports = time.monotonic() - begin
+    return {
+        "interpreter and imports (timed apart)": imports,
+        "compose, check, prepare": written - run.started - imports,
+        "fork, join, set up workers": begun - written,
+        "first epoch": ended - begun,
+    }

@@ -1,0 +1,101 @@
+"""The bench on tiny graphs: its peers compute what we compute, and every part gives finite figures; no timing is judged."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from harness.bench import epoch, lines, runs
+from harness.core.config import ModelConfig, OptimiserConfig
+from harness.core.dgl_kernel import load_dgl
+from tests.graphs import random_graph
+
+MODEL = ModelConfig(name="gcn", layers=2, hidden=16, dropout=0.0)
+
+
+@pytest.fixture(scope="module")
+def shard():
+    return epoch.whole(random_graph(300, 12, num_features=20, num_classes=4, seed=1))
+
+
+@pytest.fixture(scope="module")
+def everybody(shard):
+    return epoch.contenders(shard, MODEL, OptimiserConfig())
+
+
+def test_all_peers_take_part(everybody):
+    pytest.importorskip("torch_geometric")
+    expected = {"features=refetch", "features=once", "PyG, torch.sparse CSR", "PyG, edge_index"}
+    assert set(everybody) == expected | ({"DGL"} if load_dgl() is not None else set())
+
+
+def test_everybody_computes_the_same_logits_and_losses(everybody):
+    first = everybody["features=refetch"]
+    for _ in range(3):
+        want = first.logits()
+        for name, other in everybody.items():
+            torch.testing.assert_close(other.logits().detach(), want, rtol=1e-4, atol=1e-5, msg=name)
+        for other in everybody.values():
+            other()
+    epoch.check_losses(first, everybody, epochs=3)
+
+
+def test_a_peer_that_computes_something_else_is_refused(shard):
+    ours = epoch.Ours(shard, MODEL, OptimiserConfig(), "once")
+    other = epoch.Ours(shard, MODEL, OptimiserConfig(lr=0.5), "once")
+    for _ in range(2):
+        other()
+    with pytest.raises(AssertionError, match="impostor"):
+        epoch.check_losses(ours, {"impostor": other}, epochs=2)
+
+
+def test_epoch_lines_are_finite_and_positive():
+    graph = random_graph(300, 12, num_features=20, num_classes=4, seed=1)
+    found = epoch.epoch_lines(graph, MODEL, rounds=2)
+    figures = [line for line in found if not math.isnan(line.ours)]
+    assert all(line.ours > 0 and (line.peer is None or line.peer > 0) for line in figures)
+    assert {line.name for line in figures if line.target == 1.0} >= {
+        f"one worker features={how} / {peer}" for how in ("refetch", "once")
+        for peer in (["DGL"] if load_dgl() is not None else [])
+    }
+    assert any("PyG" in line.name and line.target == 1.0 for line in figures)
+
+
+def test_interleaved_takes_turns_and_drops_the_warm_up():
+    called = []
+    seconds = lines.interleaved({name: lambda name=name: called.append(name) for name in "abc"}, rounds=2, warm_up=1)
+    assert "".join(called) == "abcabcabc" and {name: len(s) for name, s in seconds.items()} == {"a": 2, "b": 2, "c": 2}
+
+
+@pytest.mark.parametrize("ours, peer, target, met", [
+    (1.0, 2.0, 1.0, True), (2.0, 1.0, 1.0, False), (5.0, None, 12.0, True), (13.0, None, 12.0, False),
+    (1.0, 2.0, None, None), (float("nan"), None, 1.0, False),
+])  # fmt: skip
+def test_a_missed_target_is_told(ours, peer, target, met):
+    line = lines.Line("epoch", "x", ours, "s", peer, target)
+    assert line.met is met and line.row()["met"] is met
+    shown = lines.table([line])
+    assert list(shown.columns[7].cells) == [{None: "", True: "met", False: "MISSED"}[met]]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("bench")
+    return runs.Folders(root / "results", root / "cache")
+
+
+def test_cpu_and_start_lines_of_real_runs(folders):
+    tiny = dict(dataset__scale=0.009, epochs=3, model__hidden=8)
+    cases = {name: runs.CPU_CASES[name] for name in ("one worker, once", "4 workers, once, metis")}
+    cases["4 workers, once, metis"] = {**cases["4 workers, once, metis"], "gpus": 2}
+    (line,) = runs.cpu_lines(folders, rounds=1, cases=cases, **tiny)
+    assert line.target == runs.CPU_TARGET and line.ours > 0 and line.peer > 0 and np.isfinite(line.ratio)
+    whole, *stages = runs.start_lines(folders, rounds=1, workers=2, dataset__scale=0.009, model__hidden=8)
+    assert whole.target == runs.START_TARGET_S and whole.ours == pytest.approx(sum(s.ours for s in stages))
+    assert all(np.isfinite(s.ours) for s in stages) and stages[-1].ours > 0
+
+
+def test_a_run_that_fails_says_why(folders):
+    with pytest.raises(RuntimeError, match="dataset.scale"):
+        runs.train(folders, dataset__scale=-1)
