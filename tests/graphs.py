@@ -53,7 +53,7 @@ def random_graph(
 
 @st.composite
 def graphs(draw, min_vertices: int = 1, max_vertices: int = 40, symmetric: bool | None = None) -> Graph:
-    """Directed and undirected graphs, from edgeless to dense, with isolated vertices, self-loops, one or many labels."""
+    """Directed and undirected, from edgeless to dense, with isolated vertices, self-loops, one label or many."""
     return random_graph(
         draw(st.integers(min_vertices, max_vertices)),
         draw(st.sampled_from([0.0, 0.5, 2.0, 6.0, 20.0])),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 
 import numpy as np
 import pytest
@@ -155,6 +156,15 @@ def test_loading_maps_the_file_and_writing_to_it_does_not_reach_the_disk(tmp_pat
     assert str(path) in open("/proc/self/maps").read()
     loaded.features[:] = 0
     assert np.array_equal(io.load(tmp_path, 0).features, shard.features)
+
+
+def test_files_get_the_rights_that_the_umask_leaves(tmp_path):
+    before = os.umask(0o027)
+    try:
+        io.save_graph(random_graph(30, 4), tmp_path / "graph.safetensors")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "graph.safetensors").stat().st_mode & 0o777 == 0o640
 
 
 def damage(path, how: str) -> None:

@@ -26,11 +26,12 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
     split_counts = np.array([graph.train.sum(), graph.val.sum(), graph.test.sum()], np.int64)
     out = None if graph.symmetric else _transpose(graph.indptr, graph.indices)
     # Who needs what: the halo of every worker, found first, since a worker's send list is made of its peers' halos.
-    halos = [_halo(graph.indptr, graph.indices, assignment, order[starts[p] : starts[p + 1]], p, parts) for p in range(parts)]
+    inners = np.split(order, starts[1:-1])
+    halos = [_halo(graph.indptr, graph.indices, assignment, inners[p], p, parts) for p in range(parts)]
     column = np.full(n, -1, np.int32)
 
     for rank in range(parts):
-        inner = order[starts[rank] : starts[rank + 1]]
+        inner = inners[rank]
         halo, halo_counts = halos[rank]
         inner_edges, halo_edges = _blocks(graph.indptr, graph.indices, assignment, local, inner, halo, rank, column)
         sends = [_part(halos[p], rank) for p in range(parts)]
@@ -40,7 +41,8 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
             out_halo, out_counts = _halo(*out, assignment, inner, rank, parts)
             out_inner, out_halo_edges = _blocks(*out, assignment, local, inner, out_halo, rank, column)
             directed = dict(out_inner_edges=out_inner, out_halo=out_halo, out_halo_counts=out_counts,
-                            out_halo_rows=local[out_halo], out_halo_degrees=degrees[out_halo], out_halo_edges=out_halo_edges)
+                            out_halo_rows=local[out_halo], out_halo_degrees=degrees[out_halo],
+                            out_halo_edges=out_halo_edges)
         yield Shard(
             rank=rank, graph_name=graph.name, sizes=sizes, num_classes=graph.num_classes, symmetric=graph.symmetric,
             inner=inner, features=graph.features[inner], labels=graph.labels[inner], train=graph.train[inner],

@@ -1,7 +1,7 @@
 """A content-addressed cache of graphs and shards that concurrent runs may share.
 
-An entry's address is the hash of everything that determines it. It is made in a folder beside and renamed into place, so
-it is there whole or not at all; a lock lets one run make it while the others wait.
+An entry's address is the hash of everything that determines it. It is made in a folder beside and renamed into place,
+so it is there whole or not at all; a lock lets one run make it while the others wait.
 """
 
 from __future__ import annotations

@@ -61,11 +61,15 @@ def _grow(indptr, neighbour, edge, lottery, parts, capacity):
                         if not holds[w, p]:
                             holds[w, p] = True
                             if lengths[p] == boundaries.shape[1]:
-                                boundaries = np.hstack((boundaries, np.empty_like(boundaries)))
+                                longer = np.empty((parts, 2 * boundaries.shape[1]), np.int32)
+                                longer[:, : boundaries.shape[1]] = boundaries
+                                boundaries = longer
                             boundaries[p, lengths[p]] = w
                             lengths[p] += 1
                             if arrived == len(arrivals):
-                                arrivals = np.hstack((arrivals, np.empty_like(arrivals)))
+                                more = np.empty(2 * arrived, np.int32)
+                                more[:arrived] = arrivals
+                                arrivals = more
                             arrivals[arrived] = w
                             arrived += 1
         for i in range(arrived):
@@ -91,17 +95,21 @@ def _grow(indptr, neighbour, edge, lottery, parts, capacity):
 
 @njit(cache=True, nogil=True)
 def _choose(boundary, lengths, p, free):
-    """Take the share with the fewest free edges out of a boundary, ties by arrival; vertices without any are dropped."""
+    """Take the share with the fewest free edges out of a boundary, ties by arrival; drop vertices without any."""
     end = 0
     for i in range(lengths[p]):
         if free[boundary[i]] > 0:
             boundary[end] = boundary[i]
             end += 1
-    # Not all of the boundary need be in order, but sorting it whole costs little beside the edges it brings.
-    order = np.argsort(free[boundary[:end]], kind="mergesort")
-    ranked = boundary[:end][order]
+    # Keys that end in the place keep ties in order of arrival.
+    keys = np.empty(end, np.int64)
+    for i in range(end):
+        keys[i] = (free[boundary[i]] << 32) | i
+    keys.sort()
+    ranked = np.empty(end, np.int32)
+    for i in range(end):
+        ranked[i] = boundary[keys[i] & 0xFFFFFFFF]
     take = int(np.ceil(SHARE * end))
     boundary[: end - take] = ranked[take:]
     lengths[p] = end - take
-    return ranked[:take].copy()
-
+    return ranked[:take]

@@ -47,7 +47,8 @@ def _stream(low, high, order, num_vertices, parts, gamma, per_host):
         for i in range(parts):
             new_workers = 2 - on_worker[u, i] - on_worker[v, i]
             new_hosts = 2 - on_host[u, i // per_host] - on_host[v, i // per_host]
-            cost = (1 - gamma) * new_workers + gamma * new_hosts + e_count[i] * parts / edges + v_count[i] * parts / vertices
+            cost = (1 - gamma) * new_workers + gamma * new_hosts
+            cost += e_count[i] * parts / edges + v_count[i] * parts / vertices
             if cost < least:
                 best, least = i, cost
         owner[e] = best

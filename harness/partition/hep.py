@@ -11,6 +11,8 @@ to `SLACK` times the mean of all edges.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -18,6 +20,17 @@ from harness.partition.neighbours import incidence
 
 SLACK = 1.05
 LAMBDA = 1.1  # HDRF's weight of balance
+
+
+class Rim(NamedTuple):
+    """A worker's vertices that are not in its core: a doubly linked list for each count of neighbours outside, so that
+    a count falls by one in O(1). -1 ends a list, and stands at `outside` of a vertex that is in none.
+    """
+
+    head: np.ndarray  # [largest count + 1] int64
+    after: np.ndarray  # [V] int64
+    before: np.ndarray  # [V] int64
+    outside: np.ndarray  # [V] int64
 
 
 def assign(low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, seed: int, tau: float) -> np.ndarray:
@@ -31,46 +44,40 @@ def assign(low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, see
     holds = np.zeros((num_vertices, parts), np.bool_)
     first = int(np.random.default_rng(seed).integers(num_vertices))
     largest = int(degrees[~is_high].max(initial=0))
-    _expand(*incidence(low, high, num_vertices), is_high, streamed, owner, holds, parts, capacity, first, largest)
+    rim = Rim(*(np.full(n, -1, np.int64) for n in (largest + 1, num_vertices, num_vertices, num_vertices)))
+    _expand(*incidence(low, high, num_vertices), is_high, owner, holds, rim, capacity, first)
     _stream(low, high, streamed, degrees, owner, holds, parts, int(np.ceil(SLACK * edges / parts)))
     return owner
 
 
 @njit(cache=True, nogil=True)
-def _expand(indptr, neighbour, edge, is_high, streamed, owner, holds, parts, capacity, first, largest):
-    n = len(indptr) - 1
+def _expand(indptr, neighbour, edge, is_high, owner, holds, rim, capacity, first):
+    n, parts = holds.shape
     sizes = np.zeros(parts, np.int64)
     member = np.full(n, -1, np.int32)  # the last worker whose core or rim the vertex was in
-    # The rim: a doubly linked list for each count of outside neighbours, so that a count falls by one in O(1).
-    head = np.full(largest + 1, -1, np.int64)
-    after, before = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
-    outside = np.zeros(n, np.int64)
-    waiting = np.zeros(n, np.bool_)  # in a list
     tried = 0  # seeds looked at, from `first` round to it again
     for p in range(parts):
-        head[:] = -1
-        waiting[:] = False
+        rim.head[:] = -1
+        rim.outside[:] = -1
         lowest = 0
         while sizes[p] < capacity:
-            while lowest <= largest and head[lowest] < 0:
+            while lowest < len(rim.head) and rim.head[lowest] < 0:
                 lowest += 1
-            if lowest <= largest:
-                v = head[lowest]
+            if lowest < len(rim.head):
+                v = rim.head[lowest]
             else:
                 while tried < n and not _open(indptr, edge, owner, is_high, (first + tried) % n):
                     tried += 1
                 if tried == n:
                     break
                 v = (first + tried) % n
-                _join(v, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, head, after, before,
-                      outside, waiting)
-            _unlink(v, head, after, before, outside, waiting)
+                _join(v, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, rim)
+            _unlink(v, rim)
             for k in range(indptr[v], indptr[v + 1]):
                 u = neighbour[k]
                 if owner[edge[k]] < 0 and member[u] != p:
-                    key = _join(u, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, head, after,
-                                before, outside, waiting)
-                    lowest = min(lowest, key)
+                    made = _join(u, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, rim)
+                    lowest = min(lowest, made)
 
 
 @njit(cache=True, nogil=True)
@@ -85,50 +92,51 @@ def _open(indptr, edge, owner, is_high, v):
 
 
 @njit(cache=True, nogil=True)
-def _join(v, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, head, after, before, outside, waiting):
+def _join(v, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, rim):
     """Put low vertex v into worker p's rim with all its edges to members; returns the least count that this made."""
     member[v] = p
     count = 0
-    least = len(head)
+    least = len(rim.head)
     for k in range(indptr[v], indptr[v + 1]):
-        u = neighbour[k]
-        if owner[edge[k]] >= 0:
+        e, u = edge[k], neighbour[k]
+        if owner[e] >= 0:
             continue
         if member[u] == p or is_high[u]:
             q = p
             while sizes[q] >= capacity:
                 q += 1
-            owner[edge[k]] = q
+            owner[e] = q
             sizes[q] += 1
             holds[v, q] = holds[u, q] = True
-            if waiting[u]:
-                _unlink(u, head, after, before, outside, waiting)
-                _link(u, outside[u] - 1, head, after, before, outside, waiting)
-                least = min(least, outside[u])
+            if rim.outside[u] >= 0:
+                fewer = rim.outside[u] - 1
+                _unlink(u, rim)
+                _link(u, fewer, rim)
+                least = min(least, fewer)
         else:
             count += 1
-    _link(v, count, head, after, before, outside, waiting)
+    _link(v, count, rim)
     return min(least, count)
 
 
 @njit(cache=True, nogil=True)
-def _link(v, count, head, after, before, outside, waiting):
-    outside[v], waiting[v] = count, True
-    after[v], before[v] = head[count], -1
-    if head[count] >= 0:
-        before[head[count]] = v
-    head[count] = v
+def _link(v, count, rim):
+    rim.outside[v] = count
+    rim.after[v], rim.before[v] = rim.head[count], -1
+    if rim.head[count] >= 0:
+        rim.before[rim.head[count]] = v
+    rim.head[count] = v
 
 
 @njit(cache=True, nogil=True)
-def _unlink(v, head, after, before, outside, waiting):
-    waiting[v] = False
-    if before[v] >= 0:
-        after[before[v]] = after[v]
+def _unlink(v, rim):
+    if rim.before[v] >= 0:
+        rim.after[rim.before[v]] = rim.after[v]
     else:
-        head[outside[v]] = after[v]
-    if after[v] >= 0:
-        before[after[v]] = before[v]
+        rim.head[rim.outside[v]] = rim.after[v]
+    if rim.after[v] >= 0:
+        rim.before[rim.after[v]] = rim.before[v]
+    rim.outside[v] = -1
 
 
 @njit(cache=True, nogil=True)

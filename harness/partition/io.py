@@ -85,7 +85,10 @@ def _write(arrays: dict[str, np.ndarray], scalars: dict[str, object], path: Path
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     scalars = {name: value.item() if isinstance(value, np.generic) else value for name, value in scalars.items()}
     try:
+        part.touch()
+        mode = part.stat().st_mode
         save_file(arrays, part, metadata={"scalars": json.dumps(scalars)})
+        os.chmod(part, mode)  # safetensors makes files that no other user of the cache could read
         os.replace(part, path)
     except (SafetensorError, OSError) as error:
         part.unlink(missing_ok=True)

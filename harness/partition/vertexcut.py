@@ -45,8 +45,9 @@ class EdgeAssignment:
         return _replicas(self.low, self.high, self.owner, self.num_vertices, self.parts)
 
     def masters(self, rule: str = "hash") -> np.ndarray:
-        """[V] int32: each vertex's master, chosen by a hash of its id among all its replicas ("hash"), or among those on
-        the host that holds most of them ("host"; the hash breaks ties).
+        """[V] int32: each vertex's master, chosen by a hash of its id.
+
+        rule   "hash": among all its replicas; "host": among those on the host with most of them (the hash breaks ties)
         """
         choice("masters", rule, MASTER_RULES)
         return self._masters(*self.replicas(), rule)
@@ -103,8 +104,8 @@ def statistics(edges: EdgeAssignment, masters: str = "hash") -> dict[str, Any]:
     """The columns of CDFGNN's Table 3, and what they are made of; lists are by worker. `masters` is their rule.
 
     replicas, edges        of each worker
-    inner, outer           messages each worker sends in one synchronisation, to workers of its own host and of others: a
-                           mirror sends its part to the master, the master sends the sum to every mirror
+    inner, outer           messages each worker sends in one synchronisation, to workers of its own host and of others:
+                           a mirror sends its part to the master, the master sends the sum to every mirror
     max_inner, max_outer   the largest worker's: the table's Inner and Outer
     replication            RF, replicas / V
     edge_imbalance         Edge IF, the largest worker's edges over the mean; vertex_imbalance likewise of replicas
