@@ -53,8 +53,11 @@ def config(**changes: Any) -> dict[str, Any]:
         "gpus": 2, "epochs": 5, "seed": 1, "label": None, "device": "cpu", "run_dir": None, "results": "results",
     }  # fmt: skip
     for key, value in changes.items():
-        block, _, last = key.rpartition("__")
-        (made[block] if block else made)[last] = value
+        block, dot, last = key.partition("__")
+        if dot:
+            made[block][last] = value
+        else:
+            made[key] = value
     return made
 
 

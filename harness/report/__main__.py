@@ -30,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"error: {error.filename} cannot be written: {error.strerror}; give another place", file=sys.stderr)
+        return 2
     return 0
 
 

@@ -130,7 +130,8 @@ def rich_tables(groups: list[Group], width: int) -> list[RenderableType]:
 def _rich(groups: list[Group], headings: list[str], rows: list[list[str]], columns: list[int]) -> Table:
     table = Table(title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for i in columns:
-        table.add_column(headings[i], justify=_justify(i), vertical="top")
+        # Where it is still too wide, names are folded and figures never.
+        table.add_column(headings[i].replace(" ", "\n"), justify=_justify(i), vertical="top", no_wrap=i > 0, overflow="fold")
     for group, row in zip(groups, rows):
         # A knob a line, and an interval below its mean.
         table.add_row(*(row[i].replace(" ", "\n  ") if i == 0 else row[i].replace(" ± ", "\n± ") for i in columns),

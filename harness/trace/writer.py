@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.check import InputError
@@ -114,7 +115,7 @@ def finalise(run_dir: Path) -> None:
     run_dir = Path(run_dir)
     stream, merged = run_dir / "stream", run_dir / "stream.merged"
     trace, tables = reader.Trace(run_dir), reader.Tables(run_dir)
-    _check_complete(tables.table("epochs"), run_dir)
+    _check_complete(tables, int(trace.config["gpus"]))
     metadata = {
         VERSION_KEY: str(SCHEMA_VERSION),
         b"halobench_config": json.dumps(trace.config, default=str),
@@ -130,18 +131,21 @@ def finalise(run_dir: Path) -> None:
         shutil.rmtree(merged)
 
 
-def _check_complete(epochs: pa.Table, run_dir: Path) -> None:
-    """Refuse streams from which an epoch of a worker has gone missing: a mean over what is left would be a wrong figure."""
+def _check_complete(tables: reader.Tables, workers: int) -> None:
+    """Refuse streams from which something has gone missing: a mean over what is left would be a wrong figure."""
+    epochs = tables.table("epochs")
     have = epochs.select(["epoch", "worker"]).to_pandas()
     if have.empty:
-        raise InputError(f"{run_dir} holds no finished epoch to finalise; run it again with fresh=true")
-    workers, last = have["worker"].nunique(), int(have["epoch"].max())
-    if have.duplicated().any() or len(have) != workers * (last + 1):
-        count = have.groupby("epoch")["worker"].nunique().reindex(range(last + 1), fill_value=0)
-        gap = int(count.idxmin())
+        raise InputError(f"{tables.run_dir} holds no finished epoch to finalise; {reader.AGAIN}")
+    count = have.groupby("epoch")["worker"].nunique().reindex(range(int(have["epoch"].max()) + 1), fill_value=0)
+    if (count != workers).any():
+        gap = int((count != workers).idxmax())
         raise InputError(
-            f"{run_dir}/stream has epoch {gap} of {count[gap]} workers out of {workers}: a stream is damaged; run it again with fresh=true"
+            f"{tables.run_dir}/stream has epoch {gap} of {count[gap]} workers out of {workers}: a stream is damaged; {reader.AGAIN}"
         )
+    for total, table, part in (("bytes_sent", "comm", "bytes"), ("flops", "spans", "flops")):
+        if pc.sum(epochs[total]) != pc.sum(tables.table(table)[part], min_count=0):
+            raise InputError(f"{tables.run_dir}/stream: {table} does not add up to epochs.{total}: a stream is damaged; {reader.AGAIN}")
 
 
 def write_text_atomic(path: Path, text: str) -> None:

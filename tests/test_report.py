@@ -1,0 +1,327 @@
+"""Tables and pictures: read from traces alone, repeats found, nothing mixed that does not belong together."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from rich.console import Console
+from scipy import stats
+
+from harness.check import InputError
+from harness.report import groups, plot, table
+from harness.report.__main__ import main
+from harness.trace import summary, writer
+from harness.trace.reader import Trace
+from tests import traces
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    """A markdown table as dictionaries."""
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return [dict(zip(lines[0], line)) for line in lines[1:] if not line[0].startswith(":--")]
+
+
+def run_markdown(capsys, *paths) -> str:
+    assert main(["table", "--markdown", *map(str, paths)]) == 0
+    return capsys.readouterr().out
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9))
+def test_the_interval_is_scipys(values):
+    e = groups.estimate(values)
+    if np.ptp(values) == 0:
+        assert e.half == 0
+        return
+    low, high = stats.t.interval(0.95, len(values) - 1, loc=np.mean(values), scale=stats.sem(values))
+    assert (e.mean - e.half, e.mean + e.half) == pytest.approx((low, high), rel=1e-9, abs=1e-6)
+
+
+def test_one_seed_has_no_interval_and_missing_values_do_not_count():
+    assert groups.estimate([2.5]) == groups.Estimate(2.5, None, 1)
+    assert groups.estimate([None, 3.0, float("nan")]) == groups.Estimate(3.0, None, 1)
+    assert f"{groups.estimate([2.5]):.2f} {groups.estimate([1.0, 1.0]):.1f} {groups.estimate([]):.1f}" == "2.50 1.0 -"
+    assert f"{groups.estimate([1.0, 2.0]):.2f}" == f"1.50 ± {stats.t.ppf(0.975, 1) * 0.5:.2f}"
+
+
+def test_someone_who_distrusts_us_recomputes_the_figures(tmp_path, capsys):
+    run = traces.finished(tmp_path / "run", speed=0.7)
+    shown = rows(run_markdown(capsys, run))[0]
+    epochs, comm = pd.read_parquet(run / "epochs.parquet"), pd.read_parquet(run / "comm.parquet")
+    warm = epochs[epochs["epoch"] > 0]
+    assert float(shown["epoch s"]) == pytest.approx(warm.groupby("epoch")["train_s"].max().mean(), abs=1e-4)
+    assert float(shown["MB hidden"]) == pytest.approx(comm[(comm["layer"] > 0) & (comm["epoch"] > 0)]["bytes"].sum() / 4e6, abs=1e-3)
+    best = epochs.loc[epochs["val_acc"].idxmax()]
+    assert float(shown["test acc %"]) == pytest.approx(100 * best["test_acc"], abs=1e-2)
+
+
+def test_the_summary_is_derived_from_the_tables(tmp_path):
+    run = traces.finished(tmp_path, size=1_000_000)
+    s = Trace(run).summary
+    # Worker 1 is the slower one: 0.33 + 0.2 + 0.05 s.
+    assert s["epoch_s"] == s["epoch_median_s"] == s["first_epoch_s"] == pytest.approx(0.58)
+    assert (s["compute_s"], s["exposed_s"], s["rest_s"], s["comm_s"]) == pytest.approx((0.33, 0.2, 0.05, 0.3))
+    assert s["compute_s"] + s["exposed_s"] + s["rest_s"] == pytest.approx(s["epoch_s"], rel=1e-12)
+    assert s["train_total_s"] == pytest.approx(5 * 0.58) and s["cpu_s"] == pytest.approx(0.35 + 0.38 + 2 * 0.05)
+    assert s["cpu_slowest"] == pytest.approx(
+        {"epoch_s": 0.43, "compute_s": 0.33, "wait_s": 0, "rest_s": 0.05, "other_threads_s": 0.05})
+    assert s["bytes_epoch"] == {"layer_0": 2e6, "hidden": 4e6, "other": 20}
+    assert s["bytes_epoch_by_purpose"]["halo"] == {"layer_0": 2e6, "hidden": 4e6, "other": 0}
+    assert s["bytes_total"] == 5 * s["bytes_first_epoch"] == 5 * 6_000_020 and s["rows_total"] == 5 * 2 * 8
+    assert (s["peak_rss_max"], s["peak_rss_sum"], s["flops_epoch"]) == (2 * 2**20, 3 * 2**20, 2000)
+    assert (s["workers"], s["cores"], s["epochs"], s["clock"], s["twin"]) == (2, 4, 5, "wall", False)
+    assert s["final"]["epoch"] == 4 and s["best"]["val"] == max(Trace(run).epochs["val_acc"])
+
+
+def test_the_first_epoch_is_left_out_of_means_and_counted_in_totals(tmp_path):
+    run = traces.prepare(tmp_path, traces.config(gpus=1))
+    out = writer.TraceWriter(run, 0, 0)
+    for number in range(3):
+        long = 10.0 if number == 0 else float(number)
+        made = traces.epoch(number, segments=[("compute", "forward", long)], sent={(0, "forward", "features", 1): (1, int(long) * 10)})
+        out.write(made, loss=0, accuracy=None, peak_rss_bytes=0)
+    out.close()
+    s = summary.summarise(run)
+    assert (s["epoch_s"], s["epoch_median_s"], s["first_epoch_s"], s["train_total_s"]) == (1.5, 1.5, 10, 13)
+    assert (s["bytes_epoch"]["layer_0"], s["bytes_first_epoch"], s["bytes_total"]) == (15, 100, 130)
+    assert any("epoch 0" in note for note in s["notes"])
+    assert s["final"] is None and s["best"] is None
+
+
+def test_a_graph_without_validation_vertices_reports_its_last_evaluation(tmp_path):
+    run = traces.prepare(tmp_path, traces.config(gpus=1))
+    out = writer.TraceWriter(run, 0, 0)
+    for number in range(3):
+        accuracy = (0.5, float("nan"), 0.1 * number) if number < 2 else None
+        out.write(traces.epoch(number), loss=0, accuracy=accuracy, peak_rss_bytes=0)
+    out.close()
+    s = summary.summarise(run)
+    assert s["best"]["epoch"] == s["final"]["epoch"] == 1 and s["best"]["test"] == pytest.approx(0.1)
+
+
+def test_nothing_traced_is_one_sentence(tmp_path, capsys):
+    with pytest.raises(InputError, match="holds no finished epoch"):
+        summary.summarise(traces.prepare(tmp_path / "a"))
+    assert main(["table", str(tmp_path)]) == 2
+    assert re.fullmatch(r"error: no run has finished an epoch in .*; let one run longer\n", capsys.readouterr().err)
+
+
+def test_repeats_over_seeds_become_one_row_with_an_interval(tmp_path, capsys):
+    speeds = {1: 1.0, 2: 1.1, 3: 1.3}
+    for seed, speed in speeds.items():
+        traces.finished(tmp_path / f"s{seed}", traces.config(seed=seed, run_dir=f"s{seed}", results=f"r{seed}"), speed=speed)
+    shown = rows(run_markdown(capsys, tmp_path))
+    assert len(shown) == 1 and shown[0]["seeds"] == "3"
+    times = [0.58 * speed for speed in speeds.values()]
+    half = stats.t.ppf(0.975, 2) * np.std(times, ddof=1) / np.sqrt(3)
+    assert shown[0]["epoch s"] == f"{np.mean(times):.4f} ± {half:.4f}"
+    assert "±" not in shown[0]["MB an epoch"]  # bytes do not vary
+
+
+def test_repeats_of_one_seed_are_one_sample(tmp_path):
+    for name, seed, speed in (("a", 1, 1.0), ("b", 1, 2.0), ("c", 2, 3.0)):
+        traces.finished(tmp_path / name, traces.config(seed=seed), speed=speed)
+    (group,), _ = groups.load([tmp_path])
+    e = group.estimate(lambda s: s["epoch_s"])
+    assert e.n == 2 and e.mean == pytest.approx(0.58 * (1.5 + 3.0) / 2) and len(group.runs) == 3
+
+
+def test_any_other_difference_makes_another_row_and_stands_in_its_name(tmp_path, capsys):
+    changes = [{}, {"system__features": "once"}, {"model__hidden": 16}, {"gpus": 3}, {"partition__method": "random"}, {"epochs": 3},
+               {"label": "ours"}, {"system___target_": "elsewhere.mine.Mine"}]  # fmt: skip
+    for number, change in enumerate(changes):
+        traces.finished(tmp_path / str(number), traces.config(**change))
+    shown = rows(run_markdown(capsys, tmp_path))
+    told = {(r["system"], r["workers"], r["partition"], r["epochs"]) for r in shown}
+    assert told == {
+        ("plain features=refetch model.hidden=64", "2", "metis", "5"), ("plain features=once model.hidden=64", "2", "metis", "5"),
+        ("plain features=refetch model.hidden=16", "2", "metis", "5"), ("plain features=refetch model.hidden=64", "3", "metis", "5"),
+        ("plain features=refetch model.hidden=64", "2", "random", "5"), ("plain features=refetch model.hidden=64", "2", "metis", "3"),
+        ("ours model.hidden=64", "2", "metis", "5"), ("mine model.hidden=64", "2", "metis", "5"),
+    }  # fmt: skip
+
+
+def test_a_twin_says_so_everywhere(tmp_path, capsys):
+    twin = {"dataset__name": "reddit", "dataset__source": "twin", "dataset__scale": 0.05}
+    run = traces.finished(tmp_path / "twin", traces.config(**twin))
+    traces.finished(tmp_path / "real", traces.config(dataset__name="reddit"))
+    assert Trace(run).summary["twin"] is True
+    text = run_markdown(capsys, tmp_path)
+    assert "**twin/reddit scale=0.05 (twin: a synthetic graph);" in text and "**reddit;" in text
+    assert len(re.findall(r"^\| plain", text, re.M)) == 2  # and each in a table of its own
+    compared, _ = groups.load([tmp_path])
+    assert {g.dataset for g in compared} == {"reddit", "twin/reddit scale=0.05"}
+    figure = plot.breakdown([g for g in compared if g.first.summary["twin"]], ["x"], "twin/reddit scale=0.05", "wall")
+    assert any("twin/reddit scale=0.05 (twin: a synthetic graph)" in t.get_text() for t in figure.texts)
+    assert "(twin)" in rendered(table.run_table(run))
+
+
+def test_where_workers_outnumber_cores_cpu_seconds_are_shown_apart(tmp_path, capsys):
+    crowded = traces.finished(tmp_path / "crowded", traces.config(), cores=1)
+    traces.finished(tmp_path / "roomy", traces.config(), cores=2)
+    s = Trace(crowded).summary
+    assert s["clock"] == "cpu" and any("2 workers outnumber 1 cores" in note for note in s["notes"])
+    text = run_markdown(capsys, tmp_path)
+    first, second = text.split("**Test CPU") if "**Test CPU" in text else text.split("\n\n**")
+    cpu, wall = (first, second) if "1 cores" in first else (second, first)
+    assert "epoch CPU s" in cpu and "epoch s" not in cpu and "workers outnumber cores" in cpu
+    assert "epoch s" in wall and "CPU s" not in wall
+    assert rows(cpu)[0]["epoch CPU s"] == "0.4300"
+    compared, _ = groups.load([crowded])
+    figure = plot.breakdown(compared, ["x"], "cora", "cpu")
+    assert "CPU s (workers outnumber cores)" in figure.axes[0].get_xlabel()
+
+
+def test_on_a_gpu_the_wall_clock_stands(tmp_path):
+    run = traces.prepare(tmp_path, traces.config(device="auto"), cores=1)
+    writer.write_json_atomic(run / "environment.json", {**traces.ENVIRONMENT, "cores": 1, "gpus": ["X"]})
+    traces.stream(run, range(2))
+    s = summary.summarise(run)
+    assert s["clock"] == "wall" and any("2 workers shared 1 GPUs" in note for note in s["notes"])
+
+
+def test_unfinished_runs_are_marked_and_never_averaged(tmp_path, capsys):
+    traces.finished(tmp_path / "a", traces.config(seed=1))
+    run = traces.prepare(tmp_path / "b", traces.config(seed=2))
+    traces.stream(run, range(2), speed=5.0, close=False)
+    traces.prepare(tmp_path / "c", traces.config(seed=3))
+    assert main(["table", "--markdown", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert said.err == f"left out {tmp_path / 'c'}: it has not finished an epoch\n"
+    done, going = rows(said.out)
+    assert (done["system"], done["epochs"], done["seeds"], done["epoch s"]) == ("plain", "5", "1", "0.5800")
+    assert (going["system"], going["epochs"], going["epoch s"]) == ("plain (unfinished)", "2 of 5", "2.9000")
+    assert "unfinished, 2 of 5 epochs" in plot._names(groups.load([tmp_path])[0])[1]
+
+
+def test_csv_holds_every_figure_in_full(tmp_path, capsys):
+    for seed in (1, 2):
+        traces.finished(tmp_path / str(seed), traces.config(seed=seed), speed=seed / 3)
+    assert main(["table", str(tmp_path), "--csv", str(tmp_path / "out.csv")]) == 0
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text()))
+    expected = [Trace(tmp_path / str(seed)).summary["epoch_s"] for seed in (1, 2)]
+    assert float(row["epoch_s"]) == np.mean(expected) and float(row["epoch_s_half95"]) == groups.estimate(expected).half
+    assert (row["dataset"], row["twin"], row["clock"], row["seeds"], row["epoch_cpu_s"]) == ("cora", "False", "wall", "2", "")
+    assert main(["table", str(tmp_path), "--csv", str(tmp_path / "no" / "out.csv")]) == 2
+    assert "out.csv cannot be written" in capsys.readouterr().err
+
+
+def rendered(what, width: int = 140) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(what)
+    return console.export_text()
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_on_a_terminal_no_figure_is_cut(tmp_path, width):
+    for number, staleness in enumerate(("epoch_fixed", "variation_gap")):
+        for seed in (1, 2):
+            composed = traces.config(seed=seed, system__staleness=staleness)
+            traces.finished(tmp_path / f"{number}-{seed}", composed, speed=seed, size=10**9)
+    compared, _ = groups.load([tmp_path])
+    text = "".join(rendered(part, width) for part in table.rich_tables(compared, width))
+    assert "…" not in text and max(map(len, text.splitlines())) <= width
+    for figure in table.figures("wall"):
+        e = compared[0].estimate(figure.value)
+        assert f"{e.mean:{figure.digits}}" in text
+    assert "staleness=variation_gap" in text
+
+
+def test_plain_text_where_nobody_looks(tmp_path, capsys):
+    traces.finished(tmp_path)
+    assert main(["table", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("cora; Test CPU, 4 cores\nsystem  workers  partition") and "\x1b" not in text and "│" not in text
+
+
+def test_the_run_table_says_where_time_and_bytes_went(tmp_path):
+    text = rendered(table.run_table(traces.finished(tmp_path, size=10**6)))
+    assert "plain on cora, 2 workers, metis, seed 1" in text
+    assert "0.5800 s = 0.3300 s compute (57 %) + 0.2000 s exposed communication (34 %) + 0.0500 s rest (9 %)" in text
+    assert re.search(r"halo +2\.000 +4\.000 +0\.000 +6\.000", text)
+    best = Trace(tmp_path).summary["best"]
+    assert f"{100 * best['test']:.2f} % at the best validation" in text
+
+
+def test_curves_add_up_over_epochs(tmp_path):
+    run = groups.Run(traces.finished(tmp_path, size=10**6))
+    c = plot.curve(run)
+    epochs = Trace(tmp_path).epochs
+    assert c["epoch"].tolist() == [1, 2, 3, 4, 5]
+    assert c["seconds"].to_numpy() == pytest.approx(0.58 * np.arange(1, 6))
+    assert c["megabytes"].to_numpy() == pytest.approx(6.00002 * np.arange(1, 6))
+    assert c["accuracy"].to_numpy() == pytest.approx(100 * epochs[epochs["worker"] == 0]["test_acc"].to_numpy())
+
+
+def test_curves_of_a_dying_run_end_with_its_slowest_worker(tmp_path):
+    run = traces.prepare(tmp_path)
+    ahead, behind = traces.stream(run, range(2), close=False)
+    ahead.write(traces.epoch(2), loss=0, accuracy=(0.1, 0.1, 0.1), peak_rss_bytes=0)
+    assert plot.curve(groups.Run(run))["epoch"].tolist() == [1, 2]
+
+
+def test_bands_reach_from_the_lowest_to_the_highest_seed(tmp_path):
+    for seed in (1, 2, 3):
+        traces.finished(tmp_path / str(seed), traces.config(seed=seed), target=0.1 * seed, speed=seed)
+    (group,), _ = groups.load([tmp_path])
+    b, curves = plot.band(group), [plot.curve(run) for run in group.runs]
+    stacked = np.array([c["accuracy"] for c in curves])
+    assert np.allclose(b["low"], stacked.min(0)) and np.allclose(b["high"], stacked.max(0)) and np.allclose(b["accuracy"], stacked.mean(0))
+    assert np.allclose(b["seconds"], np.mean([c["seconds"] for c in curves], axis=0))
+
+
+def test_plot_draws_four_pictures_a_dataset(tmp_path, capsys):
+    for name in ("cora", "dblp"):
+        for seed in (1, 2):
+            composed = traces.config(seed=seed, dataset__name=name, system__bound=seed)
+            traces.finished(tmp_path / f"{name}{seed}", composed)
+    assert main(["plot", str(tmp_path), "--out", str(tmp_path / "figures")]) == 0
+    files = sorted((tmp_path / "figures").iterdir())
+    assert [f.name for f in files] == [
+        f"{name}-{what}.png" for name in ("cora", "dblp")
+        for what in ("accuracy-over-bytes", "accuracy-over-epochs", "accuracy-over-time", "breakdown")]
+    assert sorted(capsys.readouterr().out.split()) == sorted(map(str, files))
+    for file in files:
+        picture = Image.open(file)
+        assert min(picture.size) > 300 and len(picture.getcolors(1 << 24)) > 20
+
+
+def test_a_label_has_one_colour_in_all_pictures_and_bars_are_the_tables(tmp_path):
+    for number, bound in enumerate((1, 2, 3)):
+        for name in ("cora", "dblp") if bound > 1 else ("cora",):
+            traces.finished(tmp_path / f"{name}{number}", traces.config(dataset__name=name, system__bound=bound), speed=bound)
+    compared, _ = groups.load([tmp_path])
+    strokes = plot._strokes(g.label for g in compared)
+    for name, count in (("cora", 3), ("dblp", 2)):
+        members = [g for g in compared if g.dataset == name]
+        figure = plot.accuracy_over(plot.AXES[0], members, plot._names(members), strokes, name, "wall")
+        lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
+        assert [line.get_color() for line in lines] == [strokes[g.label]["color"] for g in members] and len(lines) == count
+        labels = [t.get_text() for t in figure.axes[0].texts if t.get_text()]
+        assert sorted(label.split("  ")[0] for label in labels) == sorted(g.label for g in members)
+    bars = plot.breakdown(members, plot._names(members), "dblp", "wall").axes[0].containers
+    widths = [sum(bar[i].get_width() for bar in bars[:3]) for i in range(2)]
+    assert widths == pytest.approx([g.first.summary["epoch_s"] for g in members])
+
+
+def test_names_at_the_ends_do_not_overlap(tmp_path):
+    for bound in range(8):
+        traces.finished(tmp_path / str(bound), traces.config(system__bound=bound), target=0.8 + bound / 1e4)
+    compared, _ = groups.load([tmp_path])
+    figure = plot.accuracy_over(plot.AXES[2], compared, plot._names(compared), plot._strokes(g.label for g in compared), "cora", "wall")
+    figure.draw_without_rendering()
+    boxes = sorted((t.get_window_extent() for t in figure.axes[0].texts if t.get_text()), key=lambda box: box.y0)
+    assert len(boxes) == 8 and all(below.y1 <= above.y0 + 1 for below, above in zip(boxes, boxes[1:]))
+    assert boxes[-1].y1 <= figure.bbox.height and all(box.x1 <= figure.bbox.width for box in boxes)
+
+
+def test_bad_input_is_one_sentence(tmp_path, capsys):
+    assert main(["table", str(tmp_path / "nowhere")]) == 2
+    assert re.fullmatch(r"error: .*nowhere holds no run; give .*\n", capsys.readouterr().err)

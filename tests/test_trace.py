@@ -1,0 +1,289 @@
+"""The run folder: what is written is what was measured, and stays readable whatever happens to the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.comm.recorder import Recorder
+from harness.trace import environment, reader, schema, writer
+from tests import traces
+
+TIMES = st.integers(0, 40).map(float)
+INTERVALS = st.lists(st.tuples(TIMES, TIMES).map(sorted), max_size=12)
+
+
+@given(INTERVALS, TIMES, TIMES)
+def test_covered_is_the_measure_of_the_union(intervals, a, b):
+    begin, end = sorted((a, b))
+    ticks = [t for t in np.arange(begin, end) if any(s <= t and t + 1 <= e for s, e in intervals)]
+    assert writer.covered(intervals, begin, end) == len(ticks)
+
+
+@given(INTERVALS)
+def test_covered_is_at_most_the_sum_and_at_least_the_longest(intervals):
+    lengths = [e - s for s, e in intervals]
+    assert max(lengths, default=0) <= writer.covered(intervals) <= sum(lengths)
+    assert writer.covered(intervals) == writer.covered(intervals[::-1]) == writer.covered(intervals * 2)
+
+
+def test_roundtrip_through_streams_and_through_parquet(tmp_path):
+    run = traces.prepare(tmp_path)
+    traces.stream(run, range(3))
+    while_running = reader.Trace(run)
+    tables = {name: getattr(while_running, name) for name in schema.TABLES}
+    writer.finalise(run)
+    assert sorted(p.name for p in run.iterdir()) == [
+        "comm.parquet", "config.yaml", "environment.json", "epochs.parquet", "metrics.parquet", "spans.parquet"]
+    for name, before in tables.items():
+        after = getattr(reader.Trace(run), name)
+        pd.testing.assert_frame_equal(before, after)
+        assert list(after.columns) == schema.TABLES[name].names
+    assert len(tables["epochs"]) == 6 and len(tables["comm"]) == 18 and len(tables["spans"]) == 24
+    first = tables["epochs"].iloc[0]
+    assert (first.train_s, first.compute_s, first.exposed_s) == pytest.approx((0.55, 0.3, 0.2))
+    assert first.comm_s == pytest.approx(0.3) and first.cpu_s == pytest.approx(0.4)
+    assert (first.bytes_sent, first.rows_sent, first.flops, first.peak_rss_bytes) == (64 + 128 + 10, 8, 1000, 2**20)
+    assert [list(p) for p in tables["spans"].query("kind == 'comm'")["peers"]] == [[1], [0]] * 3
+
+
+def test_the_breakdown_adds_up_to_the_epoch(tmp_path):
+    """With the real Recorder: segments leave no gap, so compute + exposed + rest is the train clock."""
+    recorder, run = Recorder(), traces.prepare(tmp_path)
+    out = writer.TraceWriter(run, 0, 0)
+    for number in range(3):
+        recorder.begin_epoch(number)
+        with recorder.train():
+            for layer in range(3):
+                recorder.segment("compute", "forward", layer)
+                flight = recorder.posted("exchange", layer, 100, (1,), f"{number}:{layer}", False)
+                recorder.count(layer, "forward", "halo", 1, 5, 100)
+                with recorder.inside("wait", "exchange", layer, id=f"{number}:{layer}"):
+                    flight.end = flight.start + 1e-7
+        recorder.metric("hit_rate", 0.25, 1)
+        out.write(recorder.epoch, loss=1.0, accuracy=None, peak_rss_bytes=1)
+    out.close()
+    trace = reader.Trace(run)
+    e = trace.epochs
+    assert np.allclose(e.compute_s + e.exposed_s + e.rest_s, e.train_s, rtol=1e-12)
+    thread = trace.spans[trace.spans.kind != "comm"]
+    by_kind = thread.assign(seconds=thread.end_s - thread.start_s).pivot_table(
+        index="epoch", columns="kind", values="seconds", aggfunc="sum")
+    assert np.allclose(by_kind.sum(axis=1), e.train_s, rtol=1e-9)
+    assert np.allclose(by_kind["other"], e.rest_s, atol=1e-9) and np.allclose(by_kind["wait"], e.exposed_s)
+    assert (e.comm_s > 0).all() and (e.comm_s <= e.train_s).all()
+    assert e.bytes_sent.tolist() == [300] * 3 and e.val_acc.isna().all()
+    assert trace.metrics[["layer", "name", "value"]].drop_duplicates().values.tolist() == [[1, "hit_rate", 0.25]]
+
+
+def test_two_operations_in_flight_at_once_count_once(tmp_path):
+    out = writer.TraceWriter(traces.prepare(tmp_path), 0, 0)
+    out.write(traces.epoch(0, flights=[(0.1, 0.3), (0.2, 0.4), (0.35, 0.38), (0.6, 9.0)]), loss=0, accuracy=None, peak_rss_bytes=0)
+    out.close()
+    # [0.1, 0.4] and [0.6, 0.8]: the train clock ends at 0.8
+    assert reader.Trace(tmp_path).epochs["comm_s"].item() == pytest.approx(0.3 + 0.2)
+
+
+def test_an_operation_across_epochs_counts_in_both_and_is_written_once(tmp_path):
+    out = writer.TraceWriter(traces.prepare(tmp_path), 0, 0)
+    first = traces.epoch(0, begin=100.0, flights=[(0.5, 0)])
+    out.write(first, loss=0, accuracy=None, peak_rss_bytes=0)
+    assert "comm" not in set(reader.Trace(tmp_path).spans["kind"])
+    first.spans[-1].end = 101.25
+    out.write(traces.epoch(1, begin=101.0, flights=[(0.7, 0)]), loss=0, accuracy=None, peak_rss_bytes=0)
+    out.close()
+    trace = reader.Trace(tmp_path)
+    assert trace.epochs["comm_s"].tolist() == pytest.approx([0.3, 0.25 + 0.1])
+    flights = trace.spans[trace.spans["kind"] == "comm"]
+    assert flights["epoch"].tolist() == [0, 1]
+    assert flights["end_s"].iloc[0] == 101.25 and np.isnan(flights["end_s"].iloc[1])
+
+
+@given(st.floats(0, 1))
+def test_a_stream_cut_anywhere_is_read_up_to_the_last_whole_epoch(tmp_path_factory, share):
+    run = traces.prepare(tmp_path_factory.mktemp("run"))
+    traces.stream(run, range(4), workers=1, close=False)
+    whole = {name: getattr(reader.Trace(run), name) for name in schema.TABLES}
+    assert len(whole["epochs"]) == 4
+    path = run / "stream" / "epochs-worker0-attempt0.arrow"
+    os.truncate(path, int(share * path.stat().st_size))
+    cut = reader.Trace(run)
+    count = len(cut.epochs)
+    assert count <= 4 and (count == 4) == (share == 1)
+    # The other tables keep to the same epochs.
+    for name, table in whole.items():
+        pd.testing.assert_frame_equal(getattr(cut, name), table[table["epoch"] < count].reset_index(drop=True))
+
+
+def test_every_epoch_is_on_disk_as_it_ends(tmp_path):
+    traces.prepare(tmp_path)
+    out = writer.TraceWriter(tmp_path, 0, 0)
+    for number in range(3):
+        out.write(traces.epoch(number), loss=0, accuracy=None, peak_rss_bytes=0)
+        shutil.copytree(tmp_path, tmp_path.with_name(f"seen{number}"))
+        seen = reader.Trace(tmp_path.with_name(f"seen{number}"))
+        assert seen.epochs["epoch"].tolist() == list(range(number + 1)) == seen.comm["epoch"].tolist()
+
+
+def test_a_later_attempt_replaces_what_it_computed_again(tmp_path):
+    run = traces.prepare(tmp_path)
+    traces.stream(run, range(5), attempt=0, size=64, close=False)
+    traces.stream(run, range(3, 4), attempt=1, size=100, close=False)
+    traces.stream(run, range(0), attempt=2, close=False)  # died before its first epoch was over
+    running = reader.Trace(run)
+    assert running.epochs["epoch"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    traces.stream(run, range(2, 6), attempt=3, size=1000)
+    writer.finalise(run)
+    sent = reader.Trace(run).comm.query("layer == 0 and worker == 1")
+    assert sent["epoch"].tolist() == list(range(6))
+    assert sent["bytes"].tolist() == [64, 64, 1000, 1000, 1000, 1000]
+
+
+def test_an_attempt_after_finalising_goes_over_the_parquet_files(tmp_path):
+    run = traces.prepare(tmp_path)
+    traces.stream(run, range(5))
+    writer.finalise(run)
+    traces.stream(run, range(3, 5), attempt=1, size=1000)
+    assert reader.Trace(run).comm.query("layer == 0 and worker == 0")["bytes"].tolist() == [64, 64, 64, 1000, 1000]
+    writer.finalise(run)
+    writer.finalise(run)  # nothing more to do
+    assert reader.Trace(run).comm.query("layer == 0 and worker == 0")["bytes"].tolist() == [64, 64, 64, 1000, 1000]
+
+
+@pytest.mark.parametrize("left", [0.0, 0.9])
+def test_finalise_refuses_a_trace_with_a_hole(tmp_path, left):
+    run = traces.prepare(tmp_path)
+    traces.stream(run, range(3))
+    path = run / "stream" / "epochs-worker1-attempt0.arrow"
+    os.truncate(path, int(left * path.stat().st_size))
+    with pytest.raises(InputError, match=r"has epoch \d of 1 workers out of 2: a stream is damaged"):
+        writer.finalise(run)
+    assert (run / "stream").is_dir() and not list(run.glob("*.parquet"))
+
+
+@pytest.mark.parametrize("table", ["comm", "spans"])
+def test_finalise_refuses_tables_that_do_not_add_up(tmp_path, table):
+    run = traces.prepare(tmp_path)
+    traces.stream(run, range(3))
+    path = run / "stream" / f"{table}-worker1-attempt0.arrow"
+    os.truncate(path, int(0.8 * path.stat().st_size))
+    with pytest.raises(InputError, match=f"{table} does not add up to epochs"):
+        writer.finalise(run)
+
+
+def test_parquet_files_say_what_they_are(tmp_path):
+    run = traces.finished(tmp_path)
+    for name in schema.TABLES:
+        file = pq.read_schema(run / f"{name}.parquet")
+        assert file.metadata[schema.VERSION_KEY] == b"1"
+        assert json.loads(file.metadata[b"halobench_config"]) == reader.Trace(run).config
+        assert json.loads(file.metadata[b"halobench_environment"])["processor"] == "Test CPU"
+        assert all(file.field(column).metadata[b"meaning"] for column in file.names)
+
+
+def test_every_column_is_documented():
+    text = (environment.Path(__file__).parents[1] / "docs" / "trace.md").read_text()
+    for table in schema.TABLES.values():
+        for column in table.names:
+            assert f"`{column}`" in text, column
+    assert f"Schema version {schema.SCHEMA_VERSION}." in text
+
+
+def test_no_run_folder_is_refused(tmp_path):
+    with pytest.raises(InputError, match="is not a run folder: it holds no config.yaml"):
+        reader.Trace(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "garbage", "empty"])
+def test_a_damaged_parquet_file_is_one_sentence(tmp_path, damage):
+    path = traces.finished(tmp_path) / "epochs.parquet"
+    whole = path.read_bytes()
+    path.write_bytes({"truncated": whole[: len(whole) // 2], "garbage": b"PAR1" + b"\xff" * 500 + b"PAR1", "empty": b""}[damage])
+    with pytest.raises(InputError, match=r"epochs.parquet is damaged \(.*run it again with fresh=true") as error:
+        reader.Trace(tmp_path).epochs
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_column_is_named(tmp_path):
+    path = traces.finished(tmp_path) / "epochs.parquet"
+    pq.write_table(pq.read_table(path).drop_columns("cpu_s"), path)
+    with pytest.raises(InputError, match="epochs.parquet lacks a column.*cpu_s"):
+        reader.Trace(tmp_path).epochs
+
+
+def test_a_newer_schema_is_refused(tmp_path):
+    run = traces.finished(tmp_path)
+    table = pq.read_table(run / "comm.parquet")
+    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "2"}), run / "comm.parquet")
+    with pytest.raises(InputError, match="comm.parquet has trace schema 2, newer than this program's 1; update halobench"):
+        reader.Trace(run).comm
+    writer.write_json_atomic(run / "summary.json", {**reader.Trace(run).summary, "schema": 7})
+    with pytest.raises(InputError, match="summary.json has trace schema 7"):
+        reader.Trace(run).summary
+
+
+def test_a_stream_of_other_columns_is_refused(tmp_path):
+    run = traces.prepare(tmp_path)
+    (run / "stream").mkdir()
+    other = pa.schema([("epoch", pa.int32())])
+    with pa.OSFile(str(run / "stream" / "epochs-worker0-attempt0.arrow"), "wb") as file, pa.ipc.new_stream(file, other):
+        pass
+    with pytest.raises(InputError, match="does not hold the columns of this table"):
+        reader.Trace(run).epochs
+
+
+@pytest.mark.parametrize(("name", "text", "said"), [
+    ("config.yaml", "a: [", "config.yaml cannot be read"),
+    ("config.yaml", "just text", "is not the config of a run"),
+    ("environment.json", "{", "environment.json cannot be read"),
+    ("summary.json", "[1]", "does not hold an object"),
+])
+def test_damaged_small_files_are_one_sentence(tmp_path, name, text, said):
+    (traces.finished(tmp_path) / name).write_text(text)
+    with pytest.raises(InputError, match=re.escape(said)) as error:
+        trace = reader.Trace(tmp_path)
+        trace.config, trace.environment, trace.summary
+    assert "\n" not in str(error.value)
+
+
+def test_find_runs_takes_folders_parents_and_patterns(tmp_path, monkeypatch):
+    a, b = (traces.prepare(tmp_path / "results" / "cora" / name) for name in ("a", "b"))
+    old = traces.prepare(tmp_path / "results" / "cora" / "a.old1")
+    monkeypatch.chdir(tmp_path)
+    assert reader.find_runs([tmp_path]) == [a, b]
+    assert reader.find_runs([b, tmp_path / "results"]) == [b, a]
+    assert [p.name for p in reader.find_runs(["results/*/[a]"])] == ["a"]
+    assert reader.find_runs([old]) == [old]
+    with pytest.raises(InputError, match="nowhere holds no run"):
+        reader.find_runs([a, "nowhere"])
+    with pytest.raises(InputError, match=r"results/\*x holds no run"):
+        reader.find_runs(["results/*x"])
+
+
+def test_json_is_written_whole_and_without_nan(tmp_path):
+    path = tmp_path / "x.json"
+    writer.write_json_atomic(path, {"a": [float("nan"), 1.5, (float("inf"),)], "b": 2})
+    assert writer.read_json(path) == {"a": [None, 1.5, [None]], "b": 2}
+    with pytest.raises(TypeError):
+        writer.write_json_atomic(path, {"a": object()})
+    assert writer.read_json(path)["b"] == 2 and [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_the_environment_names_neither_machine_nor_user(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    told = environment.environment()
+    assert {"processor", "cores", "gpus", "memory_bytes", "python", "revision", "packages"} <= told.keys()
+    assert told["packages"]["torch"] and told["threads"]["OMP_NUM_THREADS"] == "3"
+    text = json.dumps(told)
+    assert os.uname().nodename not in text and os.path.expanduser("~") not in text
