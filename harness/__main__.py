@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import traceback
+import warnings
 from pathlib import Path
 
 import hydra
@@ -13,6 +15,7 @@ from rich.console import Console
 from harness import config as configs
 from harness import launch, overrides, prepare
 from harness.check import InputError
+from harness.process import RunFailed, Stopped, stoppable
 from harness.report import table
 
 CONF = str(Path(__file__).resolve().parent.parent / "conf")
@@ -22,17 +25,15 @@ def run_job(composed: DictConfig) -> Path:
     """One run from a composed config; returns its folder. A run that has finished before is shown, not run again."""
     run = configs.check(composed)
     console = Console()
-    if run.settings.fresh:
-        kept = prepare.set_aside(run.directory)
-        if kept is not None:
-            console.print(f"kept the earlier run as {kept}", style="dim", highlight=False)
-    finished = (run.directory / "summary.json").exists()
+    finished = not run.settings.fresh and prepare.is_finished(run)
     if not finished:
-        run_dir = prepare.prepare(run)
-        if run.settings.launch == "prepare":
-            console.print(f"torchrun --nproc-per-node {run.settings.gpus} -m harness.worker {run_dir}", highlight=False, soft_wrap=True)
-            return run_dir
-        launch.launch(run, run_dir)
+        with prepare.claimed(run):
+            run_dir = prepare.prepare(run)
+            if run.settings.launch == "prepare":
+                command = f"torchrun --nproc-per-node {run.settings.gpus} -m harness.worker {run_dir}"
+                console.print(command, highlight=False, soft_wrap=True)
+                return run_dir
+            launch.launch(run, run_dir)
     console.print(table.run_table(run.directory))
     again = "  (finished before; fresh=true runs it again)" if finished else ""
     console.print(f"{run.directory}{again}", highlight=False, soft_wrap=True)
@@ -47,23 +48,29 @@ def main() -> int:
         """What Hydra calls, once a job. A job that fails says why, and a sweep goes on with the next."""
         try:
             run_job(composed)
-        except (InputError, launch.RunFailed) as error:
+        except Exception as error:
             if not HydraConfig.get().launcher._target_.endswith("BasicLauncher"):
                 raise  # the job runs elsewhere: its launcher is the one to report it
+            if not isinstance(error, InputError | RunFailed):
+                traceback.print_exc()
             print(f"error: {error}", file=sys.stderr)
-            failures.append((" ".join(HydraConfig.get().overrides.task), getattr(error, "code", 2)))
+            code = 2 if isinstance(error, InputError) else getattr(error, "code", 1)
+            failures.append((" ".join(HydraConfig.get().overrides.task), code))
 
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
+    warnings.simplefilter("once", UserWarning)
     try:
-        overrides.check(sys.argv[1:], CONF)
-        job()
+        with stoppable():
+            swept = overrides.check(sys.argv[1:], CONF)
+            job()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on from the last checkpoint", file=sys.stderr)
-        return 130
-    if failures and any(a in ("-m", "--multirun") for a in sys.argv[1:]):
-        print(f"{len(failures)} jobs of the sweep failed; the same command runs only what is missing:", file=sys.stderr)
+    except Stopped as stop:
+        print(f"{stop}; the same command goes on from the last checkpoint", file=sys.stderr)
+        return 128 + stop.number
+    if failures and swept:
+        print(f"{len(failures)} of the sweep's jobs failed; the same command runs only what is missing:", file=sys.stderr)
         for asked, _ in failures:
             print(f"  {asked}", file=sys.stderr)
     return failures[0][1] if failures else 0

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from harness.check import InputError, at_least, choice, did_you_mean, typed
 from harness.core.config import EvaluateConfig, ModelConfig, OptimiserConfig
@@ -101,8 +103,13 @@ class Run:
 
     @property
     def fingerprint(self) -> str:
-        what = {k: v for k, v in self.composed.items() if k not in PLACE_KEYS}
-        return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()
+        return fingerprint(self.composed)
+
+
+def fingerprint(composed: dict[str, Any]) -> str:
+    """A hash of everything in a composed config but where and how to run it."""
+    what = {k: v for k, v in composed.items() if k not in PLACE_KEYS}
+    return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def file_name(text: str) -> str:
@@ -112,10 +119,13 @@ def file_name(text: str) -> str:
 def check(config: DictConfig | dict[str, Any]) -> Run:
     """Check a composed config block by block; InputError with one sentence at the first thing wrong."""
     if isinstance(config, DictConfig):
-        missing = sorted(OmegaConf.missing_keys(config))
+        try:
+            missing = sorted(OmegaConf.missing_keys(config))
+            config = OmegaConf.to_container(config, resolve=True)
+        except OmegaConfBaseException as error:
+            raise InputError(f"{error.full_key} cannot be resolved: {str(error).splitlines()[0]}") from None
         if missing:
             raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
-        config = OmegaConf.to_container(config, resolve=True)
     blocks = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
     top = {k: v for k, v in config.items() if k not in BLOCKS and k != "system"}
     known = [*RunConfig.__dataclass_fields__, *BLOCKS, "system"]
@@ -143,11 +153,31 @@ def make_system(block: dict[str, Any]) -> System:
 
 
 def load(run_dir: Path) -> Run:
-    """The run a folder was made for."""
+    """The run a folder was made for. InputError where the folder is none or its config is damaged."""
+    return check(stored(run_dir))
+
+
+def stored(run_dir: Path) -> dict[str, Any]:
+    """The composed config in a run folder, unchecked. InputError where there is none or it is damaged."""
     path = Path(run_dir) / "config.yaml"
     if not path.is_file():
         raise InputError(f'RUN_DIR="{run_dir}" holds no config.yaml; prepare one with python -m harness ... launch=prepare')
-    return check(OmegaConf.to_container(OmegaConf.load(path)))
+    try:
+        config = OmegaConf.to_container(OmegaConf.load(path))
+    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
+        raise InputError(f"{path} is damaged ({str(error).splitlines()[0]}); give fresh=true to start the run anew") from None
+    if not isinstance(config, dict) or "system" not in config:
+        raise InputError(f"{path} is damaged (it names no system); give fresh=true to start the run anew")
+    return config
+
+
+def shard_folder(run_dir: Path) -> Path:
+    """Where the shards of a prepared run folder stand. InputError where the folder does not say."""
+    path = Path(run_dir) / "shards.json"
+    try:
+        return Path(json.loads(path.read_text())["folder"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is missing or damaged ({error}); prepare the run again with python -m harness") from None
 
 
 def _block(config: dict[str, Any], name: str) -> dict[str, Any]:

@@ -5,41 +5,99 @@ from __future__ import annotations
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
+from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from harness.check import InputError, did_you_mean
 
+SEARCHPATH = "hydra.searchpath"
 
-def check(arguments: list[str], conf: str) -> None:
-    """InputError at the first override whose group option or key does not exist.
+
+def check(arguments: list[str], conf: str) -> bool:
+    """Whether the arguments ask for a sweep. InputError at the first override that cannot be read, or whose group option
+    or key does not exist.
 
     Keys behind a `+` are left to `harness.config.check`, which knows every block's schema.
     """
-    words = [a for a in arguments if "=" in a and not a.startswith("-")]
+    args = get_args_parser().parse_args(arguments)
+    if args.help or args.hydra_help or args.shell_completion or args.info or args.config_name or args.config_path:
+        return args.multirun
+    parsed = [_parse(word) for word in args.overrides]
+    ours = [o for o in parsed if not o.key_or_group.startswith("hydra") and not o.is_delete()]
+    for override in ours:
+        if override.is_sweep_override() and not args.multirun:
+            raise InputError(f"{override.input_line} lists several values: add -m to run them all")
+    searched = [f"file://{Path(args.config_dir).resolve()}"] if args.config_dir else []
+    searched += [str(place) for o in parsed if o.key_or_group == SEARCHPATH for place in o.value()]
+    for place in searched:
+        if place.startswith("file://") and not Path(place.removeprefix("file://")).is_dir():
+            raise InputError(f'{SEARCHPATH}="{place}" is not a folder: give file://FOLDER')
+    known = _Known(conf, searched)
+    # What Hydra itself will say, in case nothing better is found. A sweep is composed job by job.
+    reason = None if args.multirun else known.refuses([o.input_line for o in parsed if o.key_or_group != SEARCHPATH])
+    if args.multirun or reason:
+        _explain(ours, known)
+    if reason:
+        raise InputError(reason)
+    return args.multirun
+
+
+def _parse(word: str) -> Override:
     try:
-        parsed = OverridesParser.create().parse_overrides(words)
+        return OverridesParser.create().parse_override(word)
     except HydraException as error:
-        raise InputError(f"an override cannot be read: {str(error).splitlines()[0]}") from None
-    parsed = [o for o in parsed if not o.key_or_group.startswith("hydra") and not o.is_delete()]
-    searched = any(a.startswith("hydra.searchpath") for a in arguments) or any(a.startswith("--config") for a in arguments)
-    if searched:
-        return  # groups from elsewhere: Hydra itself knows what they hold
-    groups = [o for o in parsed if (Path(conf) / o.key_or_group).is_dir()]
+        mend = "write KEY=VALUE" if "=" not in word else "quote what the shell or Hydra would read as syntax"
+        raise InputError(f'"{word}" cannot be read ({str(error).splitlines()[0]}): {mend}') from None
+
+
+class _Known:
+    """The groups and keys there are, on the repository's own config path and whatever the arguments add to it."""
+
+    def __init__(self, conf: str, searched: list[str]):
+        self.conf, self.searched = conf, searched
+        self.folders = [Path(conf), *(Path(s.removeprefix("file://")) for s in searched if s.startswith("file://"))]
+        self.complete = len(self.folders) == 1 + len(searched)  # options inside packages are not listed
+
+    def is_group(self, key: str) -> bool:
+        return any((folder / key).is_dir() for folder in self.folders)
+
+    def options(self, group: str) -> list[str]:
+        roots = [folder / group for folder in self.folders]
+        return [p.relative_to(root).with_suffix("").as_posix() for root in roots for p in root.rglob("*.yaml")]
+
+    def compose(self, overrides: list[str]) -> DictConfig:
+        places = [f"{SEARCHPATH}=[{','.join(self.searched)}]"] if self.searched else []
+        GlobalHydra.instance().clear()
+        try:
+            with initialize_config_dir(self.conf, version_base="1.3"):
+                return compose("config", overrides=[*places, *overrides])
+        finally:
+            GlobalHydra.instance().clear()
+
+    def refuses(self, overrides: list[str]) -> str | None:
+        """Why the overrides make no config, in one line; None where they do."""
+        try:
+            OmegaConf.resolve(self.compose(overrides))
+        except (HydraException, OmegaConfBaseException) as error:
+            return str(error).splitlines()[0]
+        return None
+
+
+def _explain(overrides: list[Override], known: _Known) -> None:
+    """InputError with the nearest name at the first option or key that does not exist."""
+    groups = [o for o in overrides if known.is_group(o.key_or_group)]
     for override in groups:
         for value in _values(override):
-            _check_option(override.key_or_group, value, Path(conf))
-    keys = [o for o in parsed if o not in groups and not o.is_add() and not o.is_force_add()]
-    if not keys:
-        return
-    chosen = [f"{o.key_or_group}={_values(o)[0]}" for o in groups]
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(conf, version_base="1.3"):
-        composed = compose("config", overrides=chosen)
-    GlobalHydra.instance().clear()
+            options = known.options(override.key_or_group)
+            if known.complete and value not in options:
+                raise InputError(f'{override.key_or_group}="{value}" is not known{did_you_mean(value, options)}')
+    keys = [o for o in overrides if o not in groups and not o.is_add() and not o.is_force_add()]
+    composed = known.compose([f"{o.key_or_group}={_values(o)[0]}" for o in groups])
     for override in keys:
         _check_key(override.key_or_group, composed)
 
@@ -49,14 +107,6 @@ def _values(override: Override) -> list[str]:
     if override.is_sweep_override() and hasattr(value, "list"):
         return [str(v) for v in value.list]
     return [str(value)]
-
-
-def _check_option(group: str, value: str, conf: Path) -> None:
-    folder = conf / group
-    if (folder / f"{value}.yaml").is_file():
-        return
-    known = [p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.yaml")]
-    raise InputError(f'{group}="{value}" is not known{did_you_mean(value, known)}')
 
 
 def _check_key(key: str, composed: DictConfig) -> None:

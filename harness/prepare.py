@@ -1,32 +1,41 @@
-"""Everything a run needs before a worker starts: the graph read and checked, partitioned, and its shards on disk.
+"""Everything a run needs before a worker starts: the graph read and checked, partitioned, its shards and folder on disk.
 
 The work is done in a forked child: the launcher itself must have run no threads when it forks its workers.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import multiprocessing
+import os
 import shutil
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
+from filelock import FileLock, Timeout
+from omegaconf import OmegaConf
 
+from harness import config as configs
 from harness.check import InputError
 from harness.config import Run
 from harness.core.system import RunFacts
 from harness.graph import sources
 from harness.partition.cache import Cache, shards_for
+from harness.process import RunFailed, be_child, forking
 from harness.trace import writer
 
+LOCK = "running.lock"
+PARTS = ("shards.json.part", "environment.json.part", "config.yaml.part")
 
 def prepare(run: Run) -> Path:
     """Make the shards (once: they are cached by content) and the run folder; returns the folder.
 
-    Raises InputError where the data are bad or the system cannot do the run.
+    Raises InputError where the data are bad, the system cannot do the run, or the folder's run was begun on other data.
     """
-    folder = _in_child(_shards, run)
+    folder, graph = _in_child(_shards, run)
     stats = writer.read_json(folder / "stats.json")
     facts = RunFacts(model=run.model.name, num_workers=run.settings.gpus, symmetric=stats["symmetric"],
                      multilabel=stats["multilabel"])
@@ -34,18 +43,45 @@ def prepare(run: Run) -> Path:
     if reason:
         raise InputError(f"system: {reason}")
     run_dir = run.directory
-    run_dir.mkdir(parents=True, exist_ok=True)
-    writer.write_json_atomic(run_dir / "shards.json", {"folder": str(folder.resolve()), "stats": stats})
+    if _begun_on(run_dir) not in (None, graph):
+        raise _changed(run_dir)
+    writer.write_json_atomic(run_dir / "shards.json", {"folder": str(folder.resolve()), "stats": stats, "graph": graph})
     writer.write_json_atomic(run_dir / "environment.json", writer.environment())
     # Last, since a folder with a config is a run folder.
-    writer.write_text_atomic(run_dir / "config.yaml", yaml.safe_dump(run.composed, sort_keys=False))
+    writer.write_text_atomic(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
     return run_dir
 
 
-def set_aside(run_dir: Path) -> Path | None:
-    """Move a run folder out of the way, keeping it beside with a number; None where there is none."""
-    if not run_dir.exists():
-        return None
+def is_finished(run: Run) -> bool:
+    """Whether the folder holds the run's results. InputError where it is another run's, or the graph is now another."""
+    run_dir = run.directory
+    _check_folder(run)
+    if not (run_dir / "summary.json").exists():
+        return False
+    # Raw files of a named data set do not change, and may be elsewhere by now.
+    if run.dataset.source != "real" and _begun_on(run_dir) not in (None, _graph(run, or_else=_begun_on(run_dir))):
+        raise _changed(run_dir)
+    return True
+
+
+@contextlib.contextmanager
+def claimed(run: Run) -> Iterator[None]:
+    """Keep the run's folder for this process, setting an earlier one aside first under `fresh`.
+
+    Raises InputError where another process has it, or it cannot be written.
+    """
+    if run.settings.fresh and run.directory.exists():
+        with _locked(run.directory):
+            kept = set_aside(run.directory)
+        print(f"kept the earlier run as {kept}")
+    with _locked(run.directory):
+        yield
+
+
+def set_aside(run_dir: Path) -> Path:
+    """Move a run folder out of the way, keeping it beside with a number. InputError where the folder is no run's."""
+    if not (run_dir / "config.yaml").exists() and not _is_ours(run_dir):
+        raise InputError(f'run_dir="{run_dir}" holds files that are no run\'s; give another folder')
     number = 1
     while (kept := run_dir.with_name(f"{run_dir.name}.old{number}")).exists():
         number += 1
@@ -53,51 +89,105 @@ def set_aside(run_dir: Path) -> Path | None:
     return kept
 
 
-def _shards(run: Run) -> Path:
+def _check_folder(run: Run) -> None:
+    run_dir = run.directory
+    if run.settings.fresh or not run_dir.exists():
+        return
+    if (run_dir / "config.yaml").exists():
+        if configs.fingerprint(configs.stored(run_dir)) != run.fingerprint:
+            raise InputError(f'run_dir="{run_dir}" holds another run; give another folder, or fresh=true to set that one aside')
+    elif not _is_ours(run_dir):
+        raise InputError(f'run_dir="{run_dir}" holds files that are no run\'s; give another folder')
+
+
+def _is_ours(run_dir: Path) -> bool:
+    """Whether a folder without a config is one that a run was being prepared in."""
+    return {p.name for p in run_dir.iterdir()} <= {LOCK, "shards.json", "environment.json", *PARTS}
+
+
+@contextlib.contextmanager
+def _locked(run_dir: Path) -> Iterator[None]:
+    lock = FileLock(run_dir / LOCK)
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise InputError(f"{run_dir} is in use: the same run is going on in another process; wait for it to end") from None
+    except OSError as error:
+        raise InputError(f"{run_dir} cannot be written ({error.strerror}); give results=FOLDER") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _begun_on(run_dir: Path) -> dict | None:
+    """The fingerprint of the graph that a run was begun on; None where it has not begun."""
+    path = run_dir / "shards.json"
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return json.loads(path.read_text()).get("graph")
+    return None
+
+
+def _changed(run_dir: Path) -> InputError:
+    return InputError(f"the graph has changed since {run_dir} was begun; give fresh=true to set that run aside and start anew")
+
+
+def _graph(run: Run, or_else: dict | None = None) -> dict:
+    """The graph's fingerprint as JSON gives it back; `or_else` where the graph is not there."""
+    try:
+        return json.loads(json.dumps(sources.fingerprint(run.dataset, Path(run.settings.data_dir), run.settings.seed)))
+    except InputError:
+        if or_else is None:
+            raise
+        return or_else
+
+
+def _shards(run: Run) -> tuple[Path, dict]:
     data_dir, seed = Path(run.settings.data_dir), run.settings.seed
-    return shards_for(
-        Cache(Path(run.settings.cache)),
-        sources.fingerprint(run.dataset, data_dir, seed),
-        lambda: sources.load(run.dataset, data_dir, seed),
-        run.partition,
-        run.settings.gpus,
-        seed,
-    )
+    graph = _graph(run)
+    folder = shards_for(Cache(Path(run.settings.cache)), graph, lambda: sources.load(run.dataset, data_dir, seed),
+                        run.partition, run.settings.gpus, seed)
+    return folder, graph
 
 
 def _in_child(work, *args):
-    """work(*args) in a forked process; its InputError comes back as such, anything else with its traceback."""
+    """work(*args) in a forked process; its InputError comes back as such, anything else as a RunFailed."""
     if "fork" not in multiprocessing.get_all_start_methods():
         return work(*args)
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
+    parent = os.getpid()
 
     def body() -> None:
+        be_child(parent)
+        receiver.close()
         try:
             answer = ("done", work(*args))
         except InputError as error:
             answer = ("input", str(error))
-        except BaseException:
+        except Exception:
             answer = ("failed", traceback.format_exc())
         sender.send(answer)
 
     child = context.Process(target=body, daemon=True)
     sys.stdout.flush()
-    child.start()
+    with forking():
+        child.start()
     sender.close()
     try:
         kind, value = receiver.recv()
     except EOFError:
         child.join()
-        raise InputError(
-            f"preparing the graph was killed (exit code {child.exitcode}), most likely for want of memory; take a smaller graph or dataset.scale"
-        ) from None
+        raise RunFailed(f"preparing the graph was killed (exit code {child.exitcode}), most likely for want of memory; "
+                        "take a smaller graph or dataset.scale") from None
+    except BaseException:
+        child.kill()
+        raise
     finally:
-        if child.is_alive() and sys.exc_info()[0] is not None:
-            child.terminate()
         child.join()
     if kind == "input":
         raise InputError(value)
     if kind == "failed":
-        raise RuntimeError(f"preparing the graph failed:\n{value}")
+        raise RunFailed(f"preparing the graph failed:\n{value.rstrip()}")
     return value

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from harness import config as configs
 from harness.check import InputError
 from harness.comm.comm import Comm
+from harness.comm.group import process_group
 from harness.comm.recorder import Recorder, cpu_count
 from harness.core.checkpoint import Checkpoints
 from harness.core.trainer import Trainer
@@ -30,16 +30,19 @@ from harness.trace import summary, writer
 
 
 @record
-def main(run_dir: str) -> None:
-    """Join the group that RANK and WORLD_SIZE describe and train the run in `run_dir`."""
-    # Ctrl-C reaches every process of the terminal; the launcher is the one to act on it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def main(run_dir: str, meeting: str | None = None) -> None:
+    """Join the group that RANK and WORLD_SIZE describe and train the run in `run_dir`.
+
+    meeting   file in which the workers of one host meet; None: where torchrun's environment says
+
+    Raises InputError where the run folder or the shard is missing or damaged, or the number of workers is another.
+    """
     run = configs.load(Path(run_dir))
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if size != run.settings.gpus:
         raise InputError(f"gpus={run.settings.gpus} in {run_dir}/config.yaml but {size} workers were started; start as many as gpus says")
     device = choose_device(run.settings.device)
-    with process_group(rank, size, device):
+    with process_group(rank, size, device, meeting):
         train(run, Path(run_dir), rank, size, device)
 
 
@@ -50,7 +53,7 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
     keep_freed_memory()
     recorder = Recorder()
     comm = Comm(rank, size, device, recorder)
-    shard = io.load(writer.read_json(run_dir / "shards.json")["folder"], rank)
+    shard = io.load(configs.shard_folder(run_dir), rank)
     trainer = Trainer(shard, comm, run.system, run.model, run.optimiser, seed=run.settings.seed, kernel=run.settings.kernel)
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm)
     first = checkpoints.restore(trainer)
@@ -72,27 +75,6 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
         writer.finalise(run_dir)
         writer.write_json_atomic(run_dir / "summary.json", summary.summarise(run_dir))
         checkpoints.clear()
-
-
-@contextlib.contextmanager
-def process_group(rank: int, size: int, device: torch.device) -> Iterator[None]:
-    """Join the workers of this run: through a file on one host, or as torchrun's environment says."""
-    if size == 1:
-        yield
-        return
-    own_gpu = device.type == "cuda" and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    backend = "nccl" if own_gpu else "gloo"
-    rendezvous = os.environ.get("HALOBENCH_RENDEZVOUS")
-    if rendezvous:
-        # One host: meet in a file and talk over loopback only.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
-        dist.init_process_group(backend, store=dist.FileStore(rendezvous, size), rank=rank, world_size=size)
-    else:
-        dist.init_process_group(backend)
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
 
 
 def choose_device(name: str) -> torch.device:
@@ -124,7 +106,9 @@ def keep_freed_memory() -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: torchrun --nproc-per-node WORKERS -m harness.worker RUN_DIR")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is torchrun's to report: no traceback from every worker
     try:
         main(sys.argv[1])
     except InputError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

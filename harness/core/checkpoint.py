@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 from pathlib import Path
 
 import torch
 
+from harness.check import InputError
 from harness.comm.comm import Comm
 from harness.core.trainer import Trainer
 
@@ -23,19 +25,22 @@ class Checkpoints:
         self.attempt = 0
 
     def restore(self, trainer: Trainer) -> int:
-        """Load the latest checkpoint into `trainer`; returns the first epoch still to run (0 where there is none)."""
+        """Load the latest checkpoint into `trainer`; returns the first epoch still to run (0 where there is none).
+
+        Raises InputError where a file of it is missing or damaged.
+        """
         first = 0
         if self.rank == 0:
             self.folder.mkdir(parents=True, exist_ok=True)
-            attempts = self.folder / "attempts"
-            self.attempt = int(attempts.read_text()) if attempts.exists() else 0
-            self._write(attempts, str(self.attempt + 1))
-            latest = self.folder / "latest"
-            first = int(latest.read_text()) if latest.exists() else 0
+            self.attempt, first = self._number("attempts"), self._number("latest")
+            self._write(self.folder / "attempts", str(self.attempt + 1))
         # Worker 0 looks, all hear: on several hosts the others may see an older state of a shared file system.
         self.attempt, first = map(int, self.comm.total([self.attempt, first]))
         if first:
-            state = torch.load(self._path(first), weights_only=True, map_location=self.comm.device)
+            try:
+                state = torch.load(self._path(first), weights_only=True, map_location=self.comm.device)
+            except (OSError, EOFError, RuntimeError, pickle.UnpicklingError, KeyError, ValueError) as error:
+                raise self._damaged(self._path(first), error) from None
             trainer.load_state_dict(state)
         return first
 
@@ -59,6 +64,17 @@ class Checkpoints:
 
     def _path(self, next_epoch: int) -> Path:
         return self.folder / f"epoch-{next_epoch:06d}" / f"worker-{self.rank}.pt"
+
+    def _number(self, name: str) -> int:
+        path = self.folder / name
+        try:
+            return int(path.read_text()) if path.exists() else 0
+        except (OSError, ValueError) as error:
+            raise self._damaged(path, error) from None
+
+    def _damaged(self, path: Path, error: Exception) -> InputError:
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        return InputError(f"{path} is damaged ({reason}); delete the folder {self.folder} or give fresh=true to start anew")
 
     @staticmethod
     def _write(path: Path, text: str) -> None:

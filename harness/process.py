@@ -1,0 +1,85 @@
+"""Signals between a launcher and the processes it forks: who acts on Ctrl-C, and who dies with whom."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class RunFailed(RuntimeError):
+    """A process of a run died. The message says which and holds its traceback; `code` is the command's exit code."""
+
+    def __init__(self, message: str, code: int = 1):
+        super().__init__(message)
+        self.code = code
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asked this process to stop; `number` says which."""
+
+    def __init__(self, number: int):
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """SIGINT, SIGTERM and SIGHUP raise Stopped for as long as this is open (main thread only)."""
+
+    def stop(number, _frame):
+        raise Stopped(number)
+
+    with _handlers_kept():
+        for number in STOPPING:
+            # One that was ignored from the start stays so: nohup, and jobs a script put in the background.
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, stop)
+        yield
+
+
+@contextlib.contextmanager
+def forking() -> Iterator[None]:
+    """Hold signals back while children are started, so that each child has decided what to do with them before one comes.
+
+    Handlers that are installed meanwhile (torch's process layer installs some) are undone. A child calls `be_child`.
+    """
+    with _handlers_kept():
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+
+
+def be_child(parent: int) -> None:
+    """In a child just started by process `parent`: die with it, and leave Ctrl-C to it."""
+    if sys.platform == "linux":
+        PR_SET_PDEATHSIG = 1
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+    # Ctrl-C reaches every process of the terminal; the parent is the one to act on it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+
+
+@contextlib.contextmanager
+def _handlers_kept() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (*STOPPING, signal.SIGQUIT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
