@@ -57,7 +57,9 @@ def test_someone_who_distrusts_us_recomputes_the_figures(tmp_path, capsys):
     epochs, comm = pd.read_parquet(run / "epochs.parquet"), pd.read_parquet(run / "comm.parquet")
     warm = epochs[epochs["epoch"] > 0]
     assert float(shown["epoch s"]) == pytest.approx(warm.groupby("epoch")["train_s"].max().mean(), abs=1e-4)
-    assert float(shown["MB hidden"]) == pytest.approx(comm[(comm["layer"] > 0) & (comm["epoch"] > 0)]["bytes"].sum() / 4e6, abs=1e-3)
+    assert float(shown["MB hidden"]) == pytest.approx(
+        comm[(comm["layer"] > 0) & (comm["epoch"] > 0)]["bytes"].sum() / 4e6, abs=1e-3
+    )
     best = epochs.loc[epochs["val_acc"].idxmax()]
     assert float(shown["test acc %"]) == pytest.approx(100 * best["test_acc"], abs=1e-2)
 
@@ -71,7 +73,8 @@ def test_the_summary_is_derived_from_the_tables(tmp_path):
     assert s["compute_s"] + s["exposed_s"] + s["rest_s"] == pytest.approx(s["epoch_s"], rel=1e-12)
     assert s["train_total_s"] == pytest.approx(5 * 0.58) and s["cpu_s"] == pytest.approx(0.35 + 0.38 + 2 * 0.05)
     assert s["cpu_slowest"] == pytest.approx(
-        {"epoch_s": 0.43, "compute_s": 0.33, "wait_s": 0, "rest_s": 0.05, "other_threads_s": 0.05})
+        {"epoch_s": 0.43, "compute_s": 0.33, "wait_s": 0, "rest_s": 0.05, "other_threads_s": 0.05}
+    )
     assert s["bytes_epoch"] == {"layer_0": 2e6, "hidden": 4e6, "other": 20}
     assert s["bytes_epoch_by_purpose"]["halo"] == {"layer_0": 2e6, "hidden": 4e6, "other": 0}
     assert s["bytes_total"] == 5 * s["bytes_first_epoch"] == 5 * 6_000_020 and s["rows_total"] == 5 * 2 * 8
@@ -85,7 +88,9 @@ def test_the_first_epoch_is_left_out_of_means_and_counted_in_totals(tmp_path):
     out = writer.TraceWriter(run, 0, 0)
     for number in range(3):
         long = 10.0 if number == 0 else float(number)
-        made = traces.epoch(number, segments=[("compute", "forward", long)], sent={(0, "forward", "features", 1): (1, int(long) * 10)})
+        made = traces.epoch(
+            number, segments=[("compute", "forward", long)], sent={(0, "forward", "features", 1): (1, int(long) * 10)}
+        )
         out.write(made, loss=0, accuracy=None, peak_rss_bytes=0)
     out.close()
     s = summary.summarise(run)
@@ -116,7 +121,9 @@ def test_nothing_traced_is_one_sentence(tmp_path, capsys):
 def test_repeats_over_seeds_become_one_row_with_an_interval(tmp_path, capsys):
     speeds = {1: 1.0, 2: 1.1, 3: 1.3}
     for seed, speed in speeds.items():
-        traces.finished(tmp_path / f"s{seed}", traces.config(seed=seed, run_dir=f"s{seed}", results=f"r{seed}"), speed=speed)
+        traces.finished(
+            tmp_path / f"s{seed}", traces.config(seed=seed, run_dir=f"s{seed}", results=f"r{seed}"), speed=speed
+        )
     shown = rows(run_markdown(capsys, tmp_path))
     assert len(shown) == 1 and shown[0]["seeds"] == "3"
     times = [0.58 * speed for speed in speeds.values()]
@@ -134,18 +141,31 @@ def test_repeats_of_one_seed_are_one_sample(tmp_path):
 
 
 def test_any_other_difference_makes_another_row_and_stands_in_its_name(tmp_path, capsys):
-    changes = [{}, {"system__features": "once"}, {"model__hidden": 16}, {"gpus": 3}, {"partition__method": "random"}, {"epochs": 3},
-               {"label": "ours"}, {"system___target_": "elsewhere.mine.Mine"}]  # fmt: skip
+    changes = [
+        {},
+        {"system__features": "once"},
+        {"model__hidden": 16},
+        {"gpus": 3},
+        {"partition__method": "random"},
+        {"epochs": 3},
+        {"label": "ours"},
+        {"system___target_": "elsewhere.mine.Mine"},
+    ]
     for number, change in enumerate(changes):
         traces.finished(tmp_path / str(number), traces.config(**change))
     shown = rows(run_markdown(capsys, tmp_path))
     told = {(r["system"], r["workers"], r["partition"], r["epochs"]) for r in shown}
+    plain = "plain features=refetch model.hidden=64"
     assert told == {
-        ("plain features=refetch model.hidden=64", "2", "metis", "5"), ("plain features=once model.hidden=64", "2", "metis", "5"),
-        ("plain features=refetch model.hidden=16", "2", "metis", "5"), ("plain features=refetch model.hidden=64", "3", "metis", "5"),
-        ("plain features=refetch model.hidden=64", "2", "random", "5"), ("plain features=refetch model.hidden=64", "2", "metis", "3"),
-        ("ours model.hidden=64", "2", "metis", "5"), ("mine model.hidden=64", "2", "metis", "5"),
-    }  # fmt: skip
+        (plain, "2", "metis", "5"),
+        ("plain features=once model.hidden=64", "2", "metis", "5"),
+        ("plain features=refetch model.hidden=16", "2", "metis", "5"),
+        (plain, "3", "metis", "5"),
+        (plain, "2", "random", "5"),
+        (plain, "2", "metis", "3"),
+        ("ours model.hidden=64", "2", "metis", "5"),
+        ("mine model.hidden=64", "2", "metis", "5"),
+    }
 
 
 def test_a_twin_says_so_everywhere(tmp_path, capsys):
@@ -179,6 +199,20 @@ def test_where_workers_outnumber_cores_cpu_seconds_are_shown_apart(tmp_path, cap
     assert "CPU s (workers outnumber cores)" in figure.axes[0].get_xlabel()
 
 
+def test_a_machine_busy_with_something_else_is_told(tmp_path, capsys):
+    run = traces.prepare(tmp_path, traces.config(gpus=1))
+    out = writer.TraceWriter(run, 0, 0)
+    for number in range(3):
+        made = traces.epoch(number)
+        made.spans[0].cpu = 0.3  # of 0.5 s
+        out.write(made, loss=0, accuracy=None, peak_rss_bytes=0)
+    out.close()
+    s = summary.summarise(run)
+    assert s["core_share"] == pytest.approx(0.6) and any("had a core for 60 %" in note for note in s["notes"])
+    assert "In 1 runs other programs took a share of the cores" in run_markdown(capsys, run)
+    assert "core" not in "".join(summary.summarise(traces.finished(tmp_path / "alone"))["notes"])
+
+
 def test_on_a_gpu_the_wall_clock_stands(tmp_path):
     run = traces.prepare(tmp_path, traces.config(device="auto"), cores=1)
     writer.write_json_atomic(run / "environment.json", {**traces.ENVIRONMENT, "cores": 1, "gpus": ["X"]})
@@ -208,7 +242,13 @@ def test_csv_holds_every_figure_in_full(tmp_path, capsys):
     (row,) = csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text()))
     expected = [Trace(tmp_path / str(seed)).summary["epoch_s"] for seed in (1, 2)]
     assert float(row["epoch_s"]) == np.mean(expected) and float(row["epoch_s_half95"]) == groups.estimate(expected).half
-    assert (row["dataset"], row["twin"], row["clock"], row["seeds"], row["epoch_cpu_s"]) == ("cora", "False", "wall", "2", "")
+    assert (row["dataset"], row["twin"], row["clock"], row["seeds"], row["epoch_cpu_s"]) == (
+        "cora",
+        "False",
+        "wall",
+        "2",
+        "",
+    )
     assert main(["table", str(tmp_path), "--csv", str(tmp_path / "no" / "out.csv")]) == 2
     assert "out.csv cannot be written" in capsys.readouterr().err
 
@@ -238,7 +278,11 @@ def test_plain_text_where_nobody_looks(tmp_path, capsys):
     traces.finished(tmp_path)
     assert main(["table", str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("cora; Test CPU, 4 cores\nsystem  workers  partition") and "\x1b" not in text and "│" not in text
+    assert (
+        text.startswith("cora; Test CPU, 4 cores\nsystem  workers  partition")
+        and "\x1b" not in text
+        and "│" not in text
+    )
 
 
 def test_the_run_table_says_where_time_and_bytes_went(tmp_path):
@@ -273,7 +317,11 @@ def test_bands_reach_from_the_lowest_to_the_highest_seed(tmp_path):
     (group,), _ = groups.load([tmp_path])
     b, curves = plot.band(group), [plot.curve(run) for run in group.runs]
     stacked = np.array([c["accuracy"] for c in curves])
-    assert np.allclose(b["low"], stacked.min(0)) and np.allclose(b["high"], stacked.max(0)) and np.allclose(b["accuracy"], stacked.mean(0))
+    assert (
+        np.allclose(b["low"], stacked.min(0))
+        and np.allclose(b["high"], stacked.max(0))
+        and np.allclose(b["accuracy"], stacked.mean(0))
+    )
     assert np.allclose(b["seconds"], np.mean([c["seconds"] for c in curves], axis=0))
 
 
@@ -285,8 +333,10 @@ def test_plot_draws_four_pictures_a_dataset(tmp_path, capsys):
     assert main(["plot", str(tmp_path), "--out", str(tmp_path / "figures")]) == 0
     files = sorted((tmp_path / "figures").iterdir())
     assert [f.name for f in files] == [
-        f"{name}-{what}.png" for name in ("cora", "dblp")
-        for what in ("accuracy-over-bytes", "accuracy-over-epochs", "accuracy-over-time", "breakdown")]
+        f"{name}-{what}.png"
+        for name in ("cora", "dblp")
+        for what in ("accuracy-over-bytes", "accuracy-over-epochs", "accuracy-over-time", "breakdown")
+    ]
     assert sorted(capsys.readouterr().out.split()) == sorted(map(str, files))
     for file in files:
         picture = Image.open(file)
@@ -296,14 +346,18 @@ def test_plot_draws_four_pictures_a_dataset(tmp_path, capsys):
 def test_a_label_has_one_colour_in_all_pictures_and_bars_are_the_tables(tmp_path):
     for number, bound in enumerate((1, 2, 3)):
         for name in ("cora", "dblp") if bound > 1 else ("cora",):
-            traces.finished(tmp_path / f"{name}{number}", traces.config(dataset__name=name, system__bound=bound), speed=bound)
+            traces.finished(
+                tmp_path / f"{name}{number}", traces.config(dataset__name=name, system__bound=bound), speed=bound
+            )
     compared, _ = groups.load([tmp_path])
     strokes = plot._strokes(g.label for g in compared)
     for name, count in (("cora", 3), ("dblp", 2)):
         members = [g for g in compared if g.dataset == name]
         figure = plot.accuracy_over(plot.AXES[0], members, plot._names(members), strokes, name, "wall")
         lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
-        assert [line.get_color() for line in lines] == [strokes[g.label]["color"] for g in members] and len(lines) == count
+        assert [line.get_color() for line in lines] == [strokes[g.label]["color"] for g in members] and len(
+            lines
+        ) == count
         labels = [t.get_text() for t in figure.axes[0].texts if t.get_text()]
         assert sorted(label.split("  ")[0] for label in labels) == sorted(g.label for g in members)
     bars = plot.breakdown(members, plot._names(members), "dblp", "wall").axes[0].containers
@@ -315,7 +369,9 @@ def test_names_at_the_ends_do_not_overlap(tmp_path):
     for bound in range(8):
         traces.finished(tmp_path / str(bound), traces.config(system__bound=bound), target=0.8 + bound / 1e4)
     compared, _ = groups.load([tmp_path])
-    figure = plot.accuracy_over(plot.AXES[2], compared, plot._names(compared), plot._strokes(g.label for g in compared), "cora", "wall")
+    figure = plot.accuracy_over(
+        plot.AXES[2], compared, plot._names(compared), plot._strokes(g.label for g in compared), "cora", "wall"
+    )
     figure.draw_without_rendering()
     boxes = sorted((t.get_window_extent() for t in figure.axes[0].texts if t.get_text()), key=lambda box: box.y0)
     assert len(boxes) == 8 and all(below.y1 <= above.y0 + 1 for below, above in zip(boxes, boxes[1:]))

@@ -45,7 +45,13 @@ def test_roundtrip_through_streams_and_through_parquet(tmp_path):
     tables = {name: getattr(while_running, name) for name in schema.TABLES}
     writer.finalise(run)
     assert sorted(p.name for p in run.iterdir()) == [
-        "comm.parquet", "config.yaml", "environment.json", "epochs.parquet", "metrics.parquet", "spans.parquet"]
+        "comm.parquet",
+        "config.yaml",
+        "environment.json",
+        "epochs.parquet",
+        "metrics.parquet",
+        "spans.parquet",
+    ]
     for name, before in tables.items():
         after = getattr(reader.Trace(run), name)
         pd.testing.assert_frame_equal(before, after)
@@ -79,7 +85,8 @@ def test_the_breakdown_adds_up_to_the_epoch(tmp_path):
     assert np.allclose(e.compute_s + e.exposed_s + e.rest_s, e.train_s, rtol=1e-12)
     thread = trace.spans[trace.spans.kind != "comm"]
     by_kind = thread.assign(seconds=thread.end_s - thread.start_s).pivot_table(
-        index="epoch", columns="kind", values="seconds", aggfunc="sum")
+        index="epoch", columns="kind", values="seconds", aggfunc="sum"
+    )
     assert np.allclose(by_kind.sum(axis=1), e.train_s, rtol=1e-9)
     assert np.allclose(by_kind["other"], e.rest_s, atol=1e-9) and np.allclose(by_kind["wait"], e.exposed_s)
     assert (e.comm_s > 0).all() and (e.comm_s <= e.train_s).all()
@@ -89,7 +96,12 @@ def test_the_breakdown_adds_up_to_the_epoch(tmp_path):
 
 def test_two_operations_in_flight_at_once_count_once(tmp_path):
     out = writer.TraceWriter(traces.prepare(tmp_path), 0, 0)
-    out.write(traces.epoch(0, flights=[(0.1, 0.3), (0.2, 0.4), (0.35, 0.38), (0.6, 9.0)]), loss=0, accuracy=None, peak_rss_bytes=0)
+    out.write(
+        traces.epoch(0, flights=[(0.1, 0.3), (0.2, 0.4), (0.35, 0.38), (0.6, 9.0)]),
+        loss=0,
+        accuracy=None,
+        peak_rss_bytes=0,
+    )
     out.close()
     # [0.1, 0.4] and [0.6, 0.8]: the train clock ends at 0.8
     assert reader.Trace(tmp_path).epochs["comm_s"].item() == pytest.approx(0.3 + 0.2)
@@ -209,7 +221,9 @@ def test_no_run_folder_is_refused(tmp_path):
 def test_a_damaged_parquet_file_is_one_sentence(tmp_path, damage):
     path = traces.finished(tmp_path) / "epochs.parquet"
     whole = path.read_bytes()
-    path.write_bytes({"truncated": whole[: len(whole) // 2], "garbage": b"PAR1" + b"\xff" * 500 + b"PAR1", "empty": b""}[damage])
+    path.write_bytes(
+        {"truncated": whole[: len(whole) // 2], "garbage": b"PAR1" + b"\xff" * 500 + b"PAR1", "empty": b""}[damage]
+    )
     with pytest.raises(InputError, match=r"epochs.parquet is damaged \(.*run it again with fresh=true") as error:
         reader.Trace(tmp_path).epochs
     assert "\n" not in str(error.value)
@@ -226,7 +240,9 @@ def test_a_newer_schema_is_refused(tmp_path):
     run = traces.finished(tmp_path)
     table = pq.read_table(run / "comm.parquet")
     pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "2"}), run / "comm.parquet")
-    with pytest.raises(InputError, match="comm.parquet has trace schema 2, newer than this program's 1; update halobench"):
+    with pytest.raises(
+        InputError, match="comm.parquet has trace schema 2, newer than this program's 1; update halobench"
+    ):
         reader.Trace(run).comm
     writer.write_json_atomic(run / "summary.json", {**reader.Trace(run).summary, "schema": 7})
     with pytest.raises(InputError, match="summary.json has trace schema 7"):
@@ -243,12 +259,15 @@ def test_a_stream_of_other_columns_is_refused(tmp_path):
         reader.Trace(run).epochs
 
 
-@pytest.mark.parametrize(("name", "text", "said"), [
-    ("config.yaml", "a: [", "config.yaml cannot be read"),
-    ("config.yaml", "just text", "is not the config of a run"),
-    ("environment.json", "{", "environment.json cannot be read"),
-    ("summary.json", "[1]", "does not hold an object"),
-])
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("config.yaml", "a: [", "config.yaml cannot be read"),
+        ("config.yaml", "just text", "is not the config of a run"),
+        ("environment.json", "{", "environment.json cannot be read"),
+        ("summary.json", "[1]", "does not hold an object"),
+    ],
+)
 def test_damaged_small_files_are_one_sentence(tmp_path, name, text, said):
     (traces.finished(tmp_path) / name).write_text(text)
     with pytest.raises(InputError, match=re.escape(said)) as error:

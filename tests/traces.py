@@ -20,7 +20,11 @@ def epoch(
     *,
     worker: int = 0,
     begin: float = 100.0,
-    segments: Sequence[tuple[str, str, float]] = (("compute", "forward", 0.5), ("wait", "exchange", 0.2), ("other", "pack", 0.1)),
+    segments: Sequence[tuple[str, str, float]] = (
+        ("compute", "forward", 0.5),
+        ("wait", "exchange", 0.2),
+        ("other", "pack", 0.1),
+    ),
     flights: Sequence[tuple[float, float]] = ((0.1, 0.4),),
     sent: dict[tuple[int, str, str, int], tuple[int, int]] | None = None,
     transport_cpu: float = 0.05,
@@ -36,8 +40,18 @@ def epoch(
     made.train = now - begin
     made.cpu = sum(s.cpu for s in made.spans) + transport_cpu
     for i, (start, end) in enumerate(flights):
-        made.spans.append(Span("comm", "exchange", 0, begin + start, begin + end if end else 0.0, bytes=64, peers=(1 - worker,),
-                               id=f"{number}:{i}"))
+        made.spans.append(
+            Span(
+                "comm",
+                "exchange",
+                0,
+                begin + start,
+                begin + end if end else 0.0,
+                bytes=64,
+                peers=(1 - worker,),
+                id=f"{number}:{i}",
+            )
+        )
     for key, (rows, size) in (sent or {(0, "forward", "halo", 1 - worker): (4, 64)}).items():
         made.sent[key] = [rows, size]
     return made
@@ -50,8 +64,14 @@ def config(**changes: Any) -> dict[str, Any]:
         "dataset": {"name": "cora", "source": "real", "split": "own"},
         "partition": {"method": "metis", "seed": None},
         "model": {"name": "gcn", "layers": 2, "hidden": 64},
-        "gpus": 2, "epochs": 5, "seed": 1, "label": None, "device": "cpu", "run_dir": None, "results": "results",
-    }  # fmt: skip
+        "gpus": 2,
+        "epochs": 5,
+        "seed": 1,
+        "label": None,
+        "device": "cpu",
+        "run_dir": None,
+        "results": "results",
+    }
     for key, value in changes.items():
         block, dot, last = key.partition("__")
         if dot:
@@ -69,21 +89,44 @@ def prepare(folder: Path, composed: dict[str, Any] | None = None, cores: int = 4
     return folder
 
 
-def stream(folder: Path, epochs: range, *, workers: int = 2, attempt: int = 0, speed: float = 1.0, target: float = 0.8,
-           size: int = 64, close: bool = True) -> list[writer.TraceWriter]:
+def stream(
+    folder: Path,
+    epochs: range,
+    *,
+    workers: int = 2,
+    attempt: int = 0,
+    speed: float = 1.0,
+    target: float = 0.8,
+    size: int = 64,
+    close: bool = True,
+) -> list[writer.TraceWriter]:
     """Write `epochs` of every worker. Worker 1 computes 10 % longer; accuracy rises to `target` in the validation."""
     writers = [writer.TraceWriter(folder, k, attempt) for k in range(workers)]
     for number in epochs:
         accuracy = target * (1 - math.exp(-(number + 1) / 12)) + 0.006 * math.sin(2.3 * number)
         for k, out in enumerate(writers):
-            begin = 100.0 + number
+            begin, peer = 100.0 + number, (k + 1) % workers
             made = epoch(
-                number, worker=k, begin=begin,
-                segments=(("compute", "forward", speed * (0.3 + 0.03 * k)), ("wait", "exchange", speed * 0.2), ("other", "pack", speed * 0.05)),
-                sent={(0, "forward", "halo", (k + 1) % workers): (4, size), (1, "forward", "halo", (k + 1) % workers): (4, 2 * size),
-                      (-1, "backward", "weights", (k + 1) % workers): (0, 10)},
-            )  # fmt: skip
-            out.write(made, loss=1 / (number + 1), accuracy=(accuracy + 0.02, accuracy + 0.01, accuracy), peak_rss_bytes=2**20 * (k + 1))
+                number,
+                worker=k,
+                begin=begin,
+                segments=(
+                    ("compute", "forward", speed * (0.3 + 0.03 * k)),
+                    ("wait", "exchange", speed * 0.2),
+                    ("other", "pack", speed * 0.05),
+                ),
+                sent={
+                    (0, "forward", "halo", peer): (4, size),
+                    (1, "forward", "halo", peer): (4, 2 * size),
+                    (-1, "backward", "weights", peer): (0, 10),
+                },
+            )
+            out.write(
+                made,
+                loss=1 / (number + 1),
+                accuracy=(accuracy + 0.02, accuracy + 0.01, accuracy),
+                peak_rss_bytes=2**20 * (k + 1),
+            )
     if close:
         for out in writers:
             out.close()

@@ -1,4 +1,8 @@
-"""`python -m harness.report table RUN...` and `python -m harness.report plot RUN... [--out DIR]`: read traces, run nothing."""
+"""The commands of the report; they read traces and run nothing.
+
+python -m harness.report table RUN... [--csv FILE | --markdown]
+python -m harness.report plot RUN... [--out DIR]
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,16 @@ from harness.report import groups, table
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0, or 2 with one sentence where what was given cannot be used."""
-    parser = argparse.ArgumentParser(prog="python -m harness.report", description="Tables and pictures of finished runs.")
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.report", description="Tables and pictures of finished runs."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     tables = commands.add_parser("table", help="runs side by side: mean and 95 % interval over seeds")
     plots = commands.add_parser("plot", help="accuracy over time, bytes and epochs; where an epoch's time goes")
     for command in (tables, plots):
-        command.add_argument("runs", nargs="+", metavar="RUN", help="a run folder, a folder above some, or a glob pattern")
+        command.add_argument(
+            "runs", nargs="+", metavar="RUN", help="a run folder, a folder above some, or a glob pattern"
+        )
     tables.add_argument("--csv", metavar="FILE", help="write the figures to FILE instead, in full precision")
     tables.add_argument("--markdown", action="store_true", help="print markdown")
     plots.add_argument("--out", metavar="DIR", default="figures", help="where the PNG files go (default: figures)")

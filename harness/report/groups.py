@@ -49,7 +49,7 @@ def estimate(values: Iterable[float]) -> Estimate:
 
 
 class Run:
-    """One run as the report sees it. A run that has not finished is summarised over what it has traced so far."""
+    """One run as the report sees it: finished, or as far as it has come."""
 
     def __init__(self, path: Path):
         self.trace = Trace(path)
@@ -60,7 +60,8 @@ class Run:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        return self.trace.summary or summarise(self.trace)
+        """Derived from the tables, not read from summary.json: what is shown follows from what was measured."""
+        return summarise(self.trace)
 
     @property
     def name(self) -> str:
@@ -109,8 +110,11 @@ class Group:
 
     @property
     def partition(self) -> str:
-        rest = [knob(k.removeprefix("partition."), v) for k, v in sorted(self.first.keys.items())
-                if k.startswith("partition.") and k != "partition.method" and v is not None]
+        rest = [
+            knob(k.removeprefix("partition."), v)
+            for k, v in sorted(self.first.keys.items())
+            if k.startswith("partition.") and k != "partition.method" and v is not None
+        ]
         return " ".join([str(self.first.keys.get("partition.method", "-")), *rest])
 
     @property
@@ -132,8 +136,8 @@ class Group:
 
 
 def load(paths: Iterable[str | Path]) -> tuple[list[Group], list[Path]]:
-    """The runs at or below `paths`, grouped and named, in order of dataset, workers and label; and the folders of runs that
-    have not finished an epoch. InputError where nothing is left to compare."""
+    """The runs at or below `paths`, grouped and named, in order of dataset, workers and label; and the folders of runs
+    that have not finished an epoch. InputError where nothing is left to compare."""
     together: dict[str, list[Run]] = defaultdict(list)
     empty = []
     for path in find_runs(paths):
@@ -155,13 +159,17 @@ def _name(groups: list[Group]) -> None:
     for group in groups:
         alike = [g for g in groups if g.first.name == group.first.name]
         own = _differing(alike, lambda key: key.startswith("system."))
-        knobs = [knob(key.removeprefix("system."), group.first.keys[key]) for key in own + common if key in group.first.keys]
+        knobs = [
+            knob(key.removeprefix("system."), group.first.keys[key]) for key in own + common if key in group.first.keys
+        ]
         group.label = " ".join([group.first.name, *knobs])
         graph = group.first.summary["dataset"]
         same_graph = [g for g in groups if g.first.summary["dataset"] == graph]
         telling = set(_differing(same_graph, lambda key: key.startswith("dataset.")))
         keys = group.first.keys
-        telling |= {key for key, usual in (("dataset.scale", 1.0), ("dataset.split", "own")) if keys.get(key, usual) != usual}
+        telling |= {
+            key for key, usual in (("dataset.scale", 1.0), ("dataset.split", "own")) if keys.get(key, usual) != usual
+        }
         unsaid = {"dataset.name", "dataset.source"} | (set() if graph.startswith("twin/") else {"dataset.scale"})
         group.dataset = " ".join(
             [graph, *(knob(k.removeprefix("dataset."), keys[k]) for k in sorted(telling - unsaid) if k in keys)]

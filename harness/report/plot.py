@@ -25,15 +25,22 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5
 STROKES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 PARTS = {"compute": "#33638D", "comm": "#E8853D", "rest": "#C9CDD2"}
 STYLE = {
-    "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-    "grid.color": "#E6E6E6", "axes.axisbelow": True, "axes.edgecolor": "#888888", "xtick.color": "#444444",
-    "ytick.color": "#444444", "axes.labelcolor": "#222222",
-}  # fmt: skip
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#E6E6E6",
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#888888",
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "axes.labelcolor": "#222222",
+}
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What accuracy is drawn over: a column of `curve`, the end of the file's name, and the axis label for each clock."""
+    """What accuracy is drawn over: a column of `curve`, the end of the file's name, the axis label for each clock."""
 
     column: str
     name: str
@@ -41,32 +48,38 @@ class Axis:
 
 
 AXES = (
-    Axis("seconds", "time", {
-        "wall": "train clock, s (cumulative; an epoch is its slowest worker's)",
-        "cpu": "train clock, CPU s (workers outnumber cores; an epoch is its busiest worker's)",
-    }),
+    Axis(
+        "seconds",
+        "time",
+        {
+            "wall": "train clock, s (cumulative; an epoch is its slowest worker's)",
+            "cpu": "train clock, CPU s (workers outnumber cores; an epoch is its busiest worker's)",
+        },
+    ),
     Axis("megabytes", "bytes", dict.fromkeys(("wall", "cpu"), "sent by all workers, MB (cumulative)")),
     Axis("epoch", "epochs", dict.fromkeys(("wall", "cpu"), "epoch")),
-)  # fmt: skip
+)
 
 
 def curve(run: Run) -> pd.DataFrame:
-    """Evaluated epochs of a run: `epoch` (finished ones, 1-based), `seconds` and `megabytes` up to its end, `accuracy` in %."""
+    """Evaluated epochs of a run: `epoch` (1-based), `seconds` and `megabytes` up to its end, test `accuracy` in %."""
     epochs = run.trace.epochs
     epochs = epochs[epochs["epoch"] <= epochs.groupby("worker")["epoch"].max().min()]
     by_epoch = epochs.groupby("epoch")
     column = "cpu_s" if run.summary["clock"] == "cpu" else "train_s"
-    made = pd.DataFrame({
-        "epoch": np.array(list(by_epoch.groups)) + 1,
-        "seconds": by_epoch[column].max().cumsum().to_numpy(),
-        "megabytes": by_epoch["bytes_sent"].sum().cumsum().to_numpy() / 1e6,
-        "accuracy": 100 * by_epoch["test_acc"].first().to_numpy(),
-    })
+    made = pd.DataFrame(
+        {
+            "epoch": np.array(list(by_epoch.groups)) + 1,
+            "seconds": by_epoch[column].max().cumsum().to_numpy(),
+            "megabytes": by_epoch["bytes_sent"].sum().cumsum().to_numpy() / 1e6,
+            "accuracy": 100 * by_epoch["test_acc"].first().to_numpy(),
+        }
+    )
     return made.dropna(subset=["accuracy"]).reset_index(drop=True)
 
 
 def band(group: Group) -> pd.DataFrame:
-    """Mean `curve` over seeds, and the lowest and highest accuracy among them, at the epochs that all seeds evaluated."""
+    """Mean `curve` over seeds, lowest and highest accuracy among them, at the epochs that all seeds evaluated."""
     together = pd.concat([curve(run) for run in group.runs])
     by_epoch = together.groupby("epoch")
     mean = by_epoch.mean()
@@ -84,7 +97,9 @@ def draw(groups: list[Group], folder: Path | str) -> list[Path]:
     with matplotlib.rc_context(STYLE):
         for number, ((dataset, clock, machine), members) in enumerate(parts.items()):
             same_name = [key for key in parts if key[0] == dataset]
-            stem = re.sub(r"[^\w.=-]+", "-", dataset) + (f"-{same_name.index((dataset, clock, machine)) + 1}" if len(same_name) > 1 else "")
+            stem = re.sub(r"[^\w.=-]+", "-", dataset) + (
+                f"-{same_name.index((dataset, clock, machine)) + 1}" if len(same_name) > 1 else ""
+            )
             names = _names(members)
             for axis in AXES:
                 figure = accuracy_over(axis, members, names, strokes, dataset, clock)
@@ -93,7 +108,9 @@ def draw(groups: list[Group], folder: Path | str) -> list[Path]:
     return made
 
 
-def accuracy_over(axis: Axis, groups: list[Group], names: list[str], strokes: dict[str, dict], dataset: str, clock: str) -> Figure:
+def accuracy_over(
+    axis: Axis, groups: list[Group], names: list[str], strokes: dict[str, dict], dataset: str, clock: str
+) -> Figure:
     """Test accuracy over time, bytes or epochs: a line a group, a band between its lowest and highest seed."""
     figure = Figure(figsize=(9.6, 5.0), layout="constrained")
     ax = figure.subplots()
@@ -118,13 +135,17 @@ def accuracy_over(axis: Axis, groups: list[Group], names: list[str], strokes: di
 
 
 def breakdown(groups: list[Group], names: list[str], dataset: str, clock: str) -> Figure:
-    """A stacked bar a group: compute, exposed communication (under the CPU clock: communication), rest; mean over seeds."""
+    """A stacked bar a group: compute, exposed communication (CPU clock: communication), rest; mean over seeds."""
     figure = Figure(figsize=(9.6, 1.9 + 0.46 * len(groups)), layout="constrained")
     ax = figure.subplots()
     whole, *parts = TIMES[clock]
     rows = np.arange(len(groups))[::-1]
     left = np.zeros(len(groups))
-    labels = {"compute": "compute", "comm": "exposed communication" if clock == "wall" else "communication", "rest": "rest"}
+    labels = {
+        "compute": "compute",
+        "comm": "exposed communication" if clock == "wall" else "communication",
+        "rest": "rest",
+    }
     for (part, label), figures in zip(labels.items(), parts):
         width = np.array([group.estimate(figures.value).mean for group in groups])
         ax.barh(rows, width, left=left, height=0.66, color=PARTS[part], label=label, edgecolor="white", linewidth=0.6)
@@ -136,21 +157,32 @@ def breakdown(groups: list[Group], names: list[str], dataset: str, clock: str) -
         reach = max(reach, total.mean + half)
         if half:
             ax.errorbar(total.mean, row, xerr=half, color="#222222", linewidth=1, capsize=2.5)
-        ax.annotate(_rounded(total), (total.mean + half, row), xytext=(6, 0), textcoords="offset points", va="center",
-                    fontsize=9, color="#222222")
+        ax.annotate(
+            _rounded(total),
+            (total.mean + half, row),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color="#222222",
+        )
     ax.set_yticks(rows, [name.replace(" ", "\n", 1) if len(name) > 24 else name for name in names])
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
     ax.set_xlim(0, 1.22 * reach)  # room for the figures
-    ax.set_xlabel({"wall": "an epoch of the slowest worker, s",
-                   "cpu": "an epoch of the busiest worker, CPU s (workers outnumber cores)"}[clock])
+    ax.set_xlabel(
+        {
+            "wall": "an epoch of the slowest worker, s",
+            "cpu": "an epoch of the busiest worker, CPU s (workers outnumber cores)",
+        }[clock]
+    )
     figure.legend(*ax.get_legend_handles_labels(), loc="outside lower right", ncols=3, frameon=False)
     _title(figure, "Where an epoch's time goes", dataset, groups, "whiskers: 95 % interval over seeds")
     return figure
 
 
 def _title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated: str) -> None:
-    """What is shown, and below it of what: the dataset (a twin says so), the workers, and what repeats over seeds look like."""
+    """What is shown, and below it of what: the dataset (a twin says so), the workers, how repeats over seeds look."""
     workers = {group.workers for group in groups}
     details = [
         f"{dataset} (twin: a synthetic graph)" if dataset.startswith("twin/") else dataset,
@@ -177,9 +209,12 @@ def _names(groups: list[Group]) -> list[str]:
         extra = [
             f"{group.workers} workers" if len({g.workers for g in groups}) > 1 else "",
             group.partition if len({g.partition for g in groups}) > 1 else "",
-            f"(unfinished, {group.epochs} epochs)" if not group.finished else
-            f"{group.epochs} epochs" if len({g.epochs for g in groups if g.finished}) > 1 else "",
-        ]  # fmt: skip
+            f"(unfinished, {group.epochs} epochs)"
+            if not group.finished
+            else f"{group.epochs} epochs"
+            if len({g.epochs for g in groups if g.finished}) > 1
+            else "",
+        ]
         told.append(" ".join(filter(None, [group.label, *extra])))
     return told
 
@@ -207,9 +242,25 @@ def _label_ends(figure: Figure, ax: Axes, ends: list[tuple[float, float, str, di
     right = blended_transform_factory(ax.transAxes, ax.transData)
     for i, y in zip(order, heights):
         x_end, y_end, text, stroke = ends[i]
-        ax.annotate("", (x_end, y_end), xycoords="data", xytext=(1.02, y), textcoords=right, annotation_clip=False,
-                    arrowprops={"arrowstyle": "-", "color": stroke["color"], "alpha": 0.45, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 3})
-        ax.text(1.025, y, text, transform=right, va="center", fontsize=9, color=[0.75 * c for c in to_rgb(stroke["color"])])
+        ax.annotate(
+            "",
+            (x_end, y_end),
+            xycoords="data",
+            xytext=(1.02, y),
+            textcoords=right,
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": stroke["color"],
+                "alpha": 0.45,
+                "linewidth": 0.8,
+                "shrinkA": 0,
+                "shrinkB": 3,
+            },
+        )
+        ax.text(
+            1.025, y, text, transform=right, va="center", fontsize=9, color=[0.75 * c for c in to_rgb(stroke["color"])]
+        )
 
 
 def _save(figure: Figure, path: Path) -> Path:

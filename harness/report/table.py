@@ -21,7 +21,7 @@ from harness.trace.summary import PARTS
 
 CLOCKS = {
     "wall": "wall seconds of each epoch's slowest worker",
-    "cpu": "CPU seconds of each epoch's busiest worker: workers outnumber cores, so wall time would measure the machine",
+    "cpu": "CPU seconds of each epoch's busiest worker (workers outnumber cores: wall time would measure the machine)",
 }
 
 
@@ -39,6 +39,10 @@ def _accuracy(s: dict[str, Any]) -> float | None:
     return 100 * s["best"]["test"] if s["best"] else None
 
 
+def _communication_cpu(s: dict[str, Any]) -> float:
+    return s["cpu_slowest"]["wait_s"] + s["cpu_slowest"]["other_threads_s"]
+
+
 def _megabytes(part: str) -> Callable[[dict[str, Any]], float]:
     return lambda s: s["bytes_epoch"][part] / 1e6
 
@@ -54,10 +58,10 @@ TIMES = {
     "cpu": (
         Figure("epoch CPU s", "epoch_cpu_s", lambda s: s["cpu_slowest"]["epoch_s"], ".4f"),
         Figure("compute CPU s", "compute_cpu_s", lambda s: s["cpu_slowest"]["compute_s"], ".4f"),
-        Figure("comm CPU s", "comm_cpu_s", lambda s: s["cpu_slowest"]["wait_s"] + s["cpu_slowest"]["other_threads_s"], ".4f"),
+        Figure("comm CPU s", "comm_cpu_s", _communication_cpu, ".4f"),
         Figure("rest CPU s", "rest_cpu_s", lambda s: s["cpu_slowest"]["rest_s"], ".4f"),
     ),
-}  # fmt: skip
+}
 BYTES = (
     *(Figure(f"MB {part.replace('_', ' ')}", f"mb_epoch_{part}", _megabytes(part), ".3f") for part in PARTS),
     Figure("MB an epoch", "mb_epoch", lambda s: sum(s["bytes_epoch"].values()) / 1e6, ".3f"),
@@ -91,6 +95,9 @@ def notes(clock: str, groups: list[Group]) -> list[str]:
     revisions = sorted({str(run.trace.environment.get("revision")) for group in groups for run in group.runs})
     if len(revisions) > 1:
         said.append(f"Runs come from different revisions: {', '.join(revisions)}.")
+    busy = sum(any("other programs" in note for note in run.summary["notes"]) for group in groups for run in group.runs)
+    if busy:
+        said.append(f"In {busy} runs other programs took a share of the cores: their wall times are too long.")
     if not all(group.finished for group in groups):
         said.append("Unfinished runs stand in rows of their own; their figures are of what they have traced so far.")
     return said
@@ -101,16 +108,22 @@ def cells(clock: str, groups: list[Group]) -> tuple[list[str], list[list[str]]]:
     shown = figures(clock)
     headings = ["system", "workers", "partition", "epochs", "seeds", *(figure.heading for figure in shown)]
     rows = [
-        [g.label if g.finished else f"{g.label} (unfinished)", str(g.workers), g.partition, g.epochs, str(len(g.seeds)),
-         *(format(g.estimate(figure.value), figure.digits) for figure in shown)]
+        [
+            g.label if g.finished else f"{g.label} (unfinished)",
+            str(g.workers),
+            g.partition,
+            g.epochs,
+            str(len(g.seeds)),
+            *(format(g.estimate(figure.value), figure.digits) for figure in shown),
+        ]
         for g in groups
-    ]  # fmt: skip
+    ]
     return headings, rows
 
 
 def rich_tables(groups: list[Group], width: int) -> list[RenderableType]:
-    """For a terminal of `width` columns: what all rows share goes into the title, and bytes into a table of their own where
-    one table would be too wide."""
+    """For a terminal of `width` columns: what all rows share goes into the title, and bytes into a table of their own
+    where one table would be too wide."""
     shown: list[RenderableType] = []
     for (dataset, clock, machine), members in sections(groups).items():
         headings, rows = cells(clock, members)
@@ -131,11 +144,15 @@ def _rich(groups: list[Group], headings: list[str], rows: list[list[str]], colum
     table = Table(title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for i in columns:
         # Where it is still too wide, names are folded and figures never.
-        table.add_column(headings[i].replace(" ", "\n"), justify=_justify(i), vertical="top", no_wrap=i > 0, overflow="fold")
+        table.add_column(
+            headings[i].replace(" ", "\n"), justify=_justify(i), vertical="top", no_wrap=i > 0, overflow="fold"
+        )
     for group, row in zip(groups, rows):
         # A knob a line, and an interval below its mean.
-        table.add_row(*(row[i].replace(" ", "\n  ") if i == 0 else row[i].replace(" ± ", "\n± ") for i in columns),
-                      style=None if group.finished else "yellow")
+        table.add_row(
+            *(row[i].replace(" ", "\n  ") if i == 0 else row[i].replace(" ± ", "\n± ") for i in columns),
+            style=None if group.finished else "yellow",
+        )
     return table
 
 
@@ -149,8 +166,10 @@ def plain(groups: list[Group]) -> str:
     for (dataset, clock, machine), members in sections(groups).items():
         headings, rows = cells(clock, members)
         widths = [max(map(len, column)) for column in zip(headings, *rows)]
-        lines = ["  ".join(_pad(cell, width, i) for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
-                 for row in [headings, *rows]]
+        lines = [
+            "  ".join(_pad(cell, width, i) for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
+            for row in [headings, *rows]
+        ]
         parts.append("\n".join([title(dataset, machine), *lines, *notes(clock, members)]))
     return "\n\n".join(parts)
 
@@ -170,16 +189,41 @@ def markdown(groups: list[Group]) -> str:
 
 
 def write_csv(groups: list[Group], path: Path | str) -> None:
-    """One row a group, full precision. A column belongs to one clock and is empty in rows of the other; `_half95` is half
-    the 95 % interval, empty with one seed."""
+    """One row a group, full precision. A column belongs to one clock and is empty in rows of the other; `_half95` is
+    half the 95 % interval, empty with one seed."""
     measured = list(dict.fromkeys((*figures("wall"), *figures("cpu"))))
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
-    out.writerow(["dataset", "twin", "system", "workers", "partition", "epochs", "finished", "seeds", "runs", "clock", "machine",
-                  *(f"{figure.key}{end}" for figure in measured for end in ("", "_half95"))])
+    out.writerow(
+        [
+            "dataset",
+            "twin",
+            "system",
+            "workers",
+            "partition",
+            "epochs",
+            "finished",
+            "seeds",
+            "runs",
+            "clock",
+            "machine",
+            *(f"{figure.key}{end}" for figure in measured for end in ("", "_half95")),
+        ]
+    )
     for g in groups:
-        row = [g.dataset, g.first.summary["twin"], g.label, g.workers, g.partition, g.first.summary["epochs"], g.finished,
-               len(g.seeds), len(g.runs), g.clock, g.first.machine]
+        row = [
+            g.dataset,
+            g.first.summary["twin"],
+            g.label,
+            g.workers,
+            g.partition,
+            g.first.summary["epochs"],
+            g.finished,
+            len(g.seeds),
+            len(g.runs),
+            g.clock,
+            g.first.machine,
+        ]
         own = figures(g.clock)
         for figure in measured:
             e = g.estimate(figure.value) if figure in own else None
@@ -193,25 +237,52 @@ def run_table(run_dir: Path | str) -> RenderableType:
     run = Run(Path(run_dir))
     s, group = run.summary, Group([run])
     seed = f", seed {run.seed}" if run.seed is not None else ""
-    heading = f"{run.name} on {s['dataset']}{' (twin)' if s['twin'] else ''}, {s['workers']} workers, {group.partition}{seed}"
-    grid = Table(title=heading, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0))
+    heading = (
+        f"{run.name} on {s['dataset']}{' (twin)' if s['twin'] else ''}, {s['workers']} workers, {group.partition}{seed}"
+    )
+    grid = Table(
+        title=heading, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0)
+    )
     grid.add_column(style="dim")
     grid.add_column()
     if not run.finished:
         grid.add_row("epochs", group.epochs)
     if s["best"]:
-        grid.add_row("test accuracy", f"{100 * s['best']['test']:.2f} % at the best validation ({100 * s['best']['val']:.2f} %, epoch "
-                     f"{s['best']['epoch']}); {100 * s['final']['test']:.2f} % at the last epoch ({s['final']['epoch']})")
+        grid.add_row(
+            "test accuracy",
+            f"{100 * s['best']['test']:.2f} % at the best validation ({100 * s['best']['val']:.2f} %, epoch "
+            f"{s['best']['epoch']}); {100 * s['final']['test']:.2f} % at the last epoch ({s['final']['epoch']})",
+        )
     if s["clock"] == "wall":
-        grid.add_row("epoch", f"{s['epoch_s']:.4f} s = " + _shares(s, s["epoch_s"], "s", compute_s="compute",
-                     exposed_s="exposed communication", rest_s="rest"))
+        grid.add_row(
+            "epoch",
+            f"{s['epoch_s']:.4f} s = "
+            + _shares(s, s["epoch_s"], "s", compute_s="compute", exposed_s="exposed communication", rest_s="rest"),
+        )
     else:
         cpu = s["cpu_slowest"]
-        grid.add_row("epoch", f"{cpu['epoch_s']:.4f} CPU s of the busiest worker = " + _shares(cpu, cpu["epoch_s"], "CPU s",
-                     compute_s="compute", wait_s="waiting", rest_s="rest", other_threads_s="other threads"))
-    grid.add_row("all workers", f"{s['cpu_s']:.4f} CPU s an epoch; peak memory {s['peak_rss_sum'] / 2**30:.2f} GiB, "
-                 f"largest {s['peak_rss_max'] / 2**30:.2f} GiB")
-    grid.add_row("sent", f"{s['bytes_total'] / 1e6:.1f} MB in the whole run, of these {s['bytes_first_epoch'] / 1e6:.1f} MB in the first epoch")
+        grid.add_row(
+            "epoch",
+            f"{cpu['epoch_s']:.4f} CPU s of the busiest worker = "
+            + _shares(
+                cpu,
+                cpu["epoch_s"],
+                "CPU s",
+                compute_s="compute",
+                wait_s="waiting",
+                rest_s="rest",
+                other_threads_s="other threads",
+            ),
+        )
+    grid.add_row(
+        "all workers",
+        f"{s['cpu_s']:.4f} CPU s an epoch; peak memory {s['peak_rss_sum'] / 2**30:.2f} GiB, "
+        f"largest {s['peak_rss_max'] / 2**30:.2f} GiB",
+    )
+    grid.add_row(
+        "sent",
+        f"{s['bytes_total'] / 1e6:.1f} MB in all, {s['bytes_first_epoch'] / 1e6:.1f} MB of it in the first epoch",
+    )
     for note in s["notes"]:
         grid.add_row("note", note)
     sent = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
@@ -224,4 +295,6 @@ def run_table(run_dir: Path | str) -> RenderableType:
 
 
 def _shares(values: dict[str, float], whole: float, unit: str, **names: str) -> str:
-    return " + ".join(f"{values[key]:.4f} {unit} {name} ({100 * values[key] / whole:.0f} %)" for key, name in names.items())
+    return " + ".join(
+        f"{values[key]:.4f} {unit} {name} ({100 * values[key] / whole:.0f} %)" for key, name in names.items()
+    )

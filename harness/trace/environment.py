@@ -26,9 +26,17 @@ def environment() -> dict[str, Any]:
     versions (null: not installed), the revision of this repository (null outside one), and the thread settings found in
     the process's environment."""
     return {
-        "schema": SCHEMA_VERSION, "halobench": __version__, "revision": _revision(), "python": platform.python_version(),
-        "system": platform.system(), "kernel": platform.release(), "processor": _processor(), "cores": cpu_count(), "gpus": _gpus(),
-        "memory_bytes": psutil.virtual_memory().total, "packages": {name: _version(name) for name in VERSIONED},
+        "schema": SCHEMA_VERSION,
+        "halobench": __version__,
+        "revision": _revision(),
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "processor": _processor(),
+        "cores": cpu_count(),
+        "gpus": _gpus(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "packages": {name: _version(name) for name in VERSIONED},
         "threads": {name: os.environ[name] for name in THREADS if name in os.environ},
     }
 
@@ -57,7 +65,9 @@ def _revision() -> str | None:
     if not (here / ".git").exists():
         return None
     try:
-        answer = subprocess.run(["git", "-C", str(here), "describe", "--always", "--dirty"], capture_output=True, text=True)
+        answer = subprocess.run(
+            ["git", "-C", str(here), "describe", "--always", "--dirty"], capture_output=True, text=True
+        )
     except OSError:
         return None  # no git on this machine
     return answer.stdout.strip() or None

@@ -121,7 +121,11 @@ class Tables:
         # attempt -> worker -> first and last finished epoch
         self.epochs: dict[int, dict[int, tuple[int, int]]] = {}
         for attempt, workers in self.attempts.items():
-            read = {w: _read_stream(paths["epochs"], TABLES["epochs"])["epoch"] for w, paths in workers.items() if "epochs" in paths}
+            read = {
+                w: _read_stream(paths["epochs"], TABLES["epochs"])["epoch"]
+                for w, paths in workers.items()
+                if "epochs" in paths
+            }
             self.epochs[attempt] = {w: (pc.min(e).as_py(), pc.max(e).as_py()) for w, e in read.items() if len(e)}
 
     def table(self, name: str) -> pa.Table:
@@ -176,7 +180,9 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
 
 def _check_version(version: Any, path: Path) -> None:
     if int(version) > SCHEMA_VERSION:
-        raise InputError(f"{path} has trace schema {int(version)}, newer than this program's {SCHEMA_VERSION}; update halobench")
+        raise InputError(
+            f"{path} has trace schema {int(version)}, newer than this program's {SCHEMA_VERSION}; update halobench"
+        )
 
 
 def _first_line(error: Exception) -> str:
@@ -187,12 +193,16 @@ def _first_line(error: Exception) -> str:
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
     """Run folders (they hold a config.yaml) at or below each path or glob pattern, each once, in order.
 
-    Folders set aside by fresh=true (`NAME.old1`) count only where they are named. InputError for a path that holds none.
+    Folders set aside by fresh=true (`NAME.old1`) count only where named. InputError for a path that holds no run.
     """
     found: dict[Path, None] = {}
     for given in paths:
         path = Path(given)
-        matches = [path] if path.exists() or not glob.has_magic(str(given)) else sorted(map(Path, glob.glob(str(given), recursive=True)))
+        matches = (
+            [path]
+            if path.exists() or not glob.has_magic(str(given))
+            else sorted(map(Path, glob.glob(str(given), recursive=True)))
+        )
         runs = [run for match in matches for run in _runs_below(match)]
         if not runs:
             raise InputError(f"{given} holds no run; give a folder that a run has written, or one above such folders")

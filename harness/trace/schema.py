@@ -1,7 +1,7 @@
 """The four tables of a trace: every column with its type, unit and meaning.
 
-The same words travel inside the files, as field metadata ("unit", "meaning"); docs/trace.md derives the figures. A change
-to a column's name, type or meaning raises SCHEMA_VERSION; a new column does not, since readers ask for columns by name.
+The same words travel inside the files, as field metadata ("unit", "meaning"); docs/trace.md derives the figures.
+SCHEMA_VERSION rises when a column goes, or changes its name, type or meaning.
 """
 
 from __future__ import annotations
@@ -31,14 +31,18 @@ EPOCHS = _schema(
     _WORKER,
     _column("train_s", SECONDS, "s", "the train clock: this worker's epoch, without evaluation and logging"),
     _column("compute_s", SECONDS, "s", "training thread: segments of kind compute"),
-    _column("comm_s", SECONDS, "s", "some operation in flight: union of the intervals of kind comm, inside the train clock"),
+    _column(
+        "comm_s", SECONDS, "s", "some operation in flight: union of the intervals of kind comm, inside the train clock"
+    ),
     _column("exposed_s", SECONDS, "s", "training thread: segments of kind wait, blocked on communication"),
     _column("rest_s", SECONDS, "s", "train_s - compute_s - exposed_s: packing, posting, bookkeeping"),
     _column("cpu_s", SECONDS, "CPU s", "of the whole process inside the train clock, transport threads included"),
     _column("evaluate_s", SECONDS, "s", "the evaluate clock; not part of train_s"),
     _column("log_s", SECONDS, "s", "the log clock (loss, checkpoint); not part of train_s"),
     _column("loss", pa.float64(), "", "mean over the global training vertices before the step; equal on all workers"),
-    _column("train_acc", SHARE, "share", "exact accuracy (multi-label: micro-F1) after the step; null without evaluation"),
+    _column(
+        "train_acc", SHARE, "share", "exact accuracy (multi-label: micro-F1) after the step; null without evaluation"
+    ),
     _column("val_acc", SHARE, "share", "as train_acc, on the validation vertices"),
     _column("test_acc", SHARE, "share", "as train_acc, on the test vertices"),
     _column("rows_sent", COUNT, "rows", "handed to the transport by this worker: the sum of comm.rows"),
@@ -59,8 +63,15 @@ COMM = _schema(
 SPANS = _schema(
     _EPOCH,
     _WORKER,
-    _column("kind", pa.string(), "", "training thread: compute | wait | other, without gaps; beside it: comm, in flight"),
-    _column("name", pa.string(), "", "what was done: forward, backward, optimiser, pack, exchange, broadcast, all_reduce, ..."),
+    _column(
+        "kind", pa.string(), "", "training thread: compute | wait | other, without gaps; beside it: comm, in flight"
+    ),
+    _column(
+        "name",
+        pa.string(),
+        "",
+        "what was done: forward, backward, optimiser, pack, exchange, broadcast, all_reduce, ...",
+    ),
     _LAYER,
     _column("start_s", SECONDS, "s", "CLOCK_MONOTONIC: one clock for all workers of a host, of no known origin"),
     _column("end_s", SECONDS, "s", "as start_s; null for an operation that never completed"),
@@ -68,7 +79,12 @@ SPANS = _schema(
     _column("bytes", COUNT, "B", "handed to the transport by this worker for this operation"),
     _column("flops", COUNT, "flop", "counted analytically inside the segment"),
     _column("peers", pa.list_(RANK), "", "workers this one sent to, ascending"),
-    _column("id", pa.string(), "", "of the operation: equal on all its workers, unique in the run; on a wait, what it waits for"),
+    _column(
+        "id",
+        pa.string(),
+        "",
+        "of the operation: equal on all its workers, unique in the run; on a wait, what it waits for",
+    ),
     _column("blocking", pa.bool_(), "", "whether the training thread waited from posting on"),
 )
 METRICS = _schema(

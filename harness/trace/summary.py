@@ -12,6 +12,7 @@ from harness.trace.reader import Trace
 from harness.trace.schema import SCHEMA_VERSION
 
 PARTS = ("layer_0", "hidden", "other")  # of the bytes: by `comm.layer` 0, above, and -1
+WHOLE_CORE = 0.8  # share of a core below which wall times are not to be trusted
 SPLITS = ("train", "val", "test")
 
 
@@ -32,30 +33,55 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
     sent = trace.comm
     workers, cores, gpus = int(epochs["worker"].nunique()), int(trace.environment["cores"]), _gpus(trace)
     crowded = not gpus and workers > cores
-    notes = [f"means over epochs 1 to {last}: epoch 0 compiles, allocates and fetches what is fetched once"] if last else []
+    notes = (
+        [f"means over epochs 1 to {last}: epoch 0 compiles, allocates and fetches what is fetched once"] if last else []
+    )
     if crowded:
-        notes.append(f"{workers} workers outnumber {cores} cores: wall time measures the machine, so figures use CPU seconds")
+        notes.append(
+            f"{workers} workers outnumber {cores} cores: wall time measures the machine, so figures use CPU seconds"
+        )
     if 0 < gpus < workers:
         notes.append(f"{workers} workers shared {gpus} GPUs: wall time holds what they took from each other")
+    share = _core_share(trace.spans, min(1, last))
+    if share < WHOLE_CORE and not crowded and not gpus:
+        notes.append(
+            f"computing threads had a core for {100 * share:.0f} % of their time only: other programs ran beside, "
+            "so wall times are too long"
+        )
     name = graph_name(trace)
     return {
         "schema": SCHEMA_VERSION,
-        "dataset": name, "twin": name.startswith("twin/"),
-        "workers": workers, "cores": cores, "epochs": last + 1,
-        "clock": "cpu" if crowded else "wall", "notes": notes,
-        "loss": float(epochs["loss"].iloc[-1]), **_accuracies(epochs),
-        "epoch_s": float(slowest["train_s"].mean()), "epoch_median_s": float(slowest["train_s"].median()),
+        "dataset": name,
+        "twin": name.startswith("twin/"),
+        "workers": workers,
+        "cores": cores,
+        "epochs": last + 1,
+        "clock": "cpu" if crowded else "wall",
+        "notes": notes,
+        "loss": float(epochs["loss"].iloc[-1]),
+        **_accuracies(epochs),
+        "epoch_s": float(slowest["train_s"].mean()),
+        "epoch_median_s": float(slowest["train_s"].median()),
         "first_epoch_s": float(epochs.loc[epochs["epoch"] == epochs["epoch"].min(), "train_s"].max()),
         "train_total_s": float(epochs.groupby("epoch")["train_s"].max().sum()),
         **{column: float(slowest[column].mean()) for column in ("compute_s", "comm_s", "exposed_s", "rest_s")},
         "cpu_s": float(warm.groupby("epoch")["cpu_s"].sum().mean()),
         "cpu_slowest": _cpu_of_slowest(warm, trace.spans),
+        "core_share": share,
         "flops_epoch": float(warm.groupby("epoch")["flops"].sum().mean()),
-        "rows_total": int(sent["rows"].sum()), "bytes_total": int(sent["bytes"].sum()),
+        "rows_total": int(sent["rows"].sum()),
+        "bytes_total": int(sent["bytes"].sum()),
         **_bytes(sent, last),
         "peak_rss_max": int(epochs["peak_rss_bytes"].max()),
         "peak_rss_sum": int(epochs.groupby("worker")["peak_rss_bytes"].max().sum()),
     }
+
+
+def _core_share(spans: pd.DataFrame, first: int) -> float:
+    """CPU seconds over wall seconds of the compute segments: well below 1, something else had the cores."""
+    compute = spans[(spans["kind"] == "compute") & (spans["epoch"] >= first)]
+    wall = float((compute["end_s"] - compute["start_s"]).sum())
+    return float(compute["cpu_s"].sum()) / wall if wall else 1.0
 
 
 def _gpus(trace: Trace) -> int:
@@ -80,7 +106,8 @@ def _accuracies(epochs: pd.DataFrame) -> dict[str, Any]:
     known = scored["val_acc"].notna().any()  # a graph may come without validation vertices
     rows = {"final": scored.iloc[-1], "best": scored.loc[scored["val_acc"].idxmax()] if known else scored.iloc[-1]}
     return {
-        at: {"epoch": int(row["epoch"]), **{split: float(row[f"{split}_acc"]) for split in SPLITS}} for at, row in rows.items()
+        at: {"epoch": int(row["epoch"]), **{split: float(row[f"{split}_acc"]) for split in SPLITS}}
+        for at, row in rows.items()
     }
 
 
@@ -93,8 +120,10 @@ def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]
     parts = parts.reindex(busiest.index, fill_value=0.0)
     inside = parts.sum(axis=1)
     return {
-        "epoch_s": float(busiest["cpu_s"].mean()), "compute_s": float(parts["compute"].mean()),
-        "wait_s": float(parts["wait"].mean()), "rest_s": float(parts["other"].mean()),
+        "epoch_s": float(busiest["cpu_s"].mean()),
+        "compute_s": float(parts["compute"].mean()),
+        "wait_s": float(parts["wait"].mean()),
+        "rest_s": float(parts["other"].mean()),
         "other_threads_s": float((busiest["cpu_s"] - inside).mean()),
     }
 

@@ -41,7 +41,9 @@ class TraceWriter:
         self.streams = {t: pa.ipc.new_stream(self.files[t], TABLES[t]) for t in ORDER}
         self.in_flight: list[tuple[int, Span]] = []  # (epoch, operation) posted and not yet through
 
-    def write(self, epoch: Epoch, *, loss: float, accuracy: tuple[float, float, float] | None, peak_rss_bytes: int) -> None:
+    def write(
+        self, epoch: Epoch, *, loss: float, accuracy: tuple[float, float, float] | None, peak_rss_bytes: int
+    ) -> None:
         """Append one finished epoch. loss and accuracy are global; accuracy is None where nothing was evaluated."""
         thread = [s for s in epoch.spans if s.kind != "comm"]
         flights = self.in_flight + [(epoch.epoch, s) for s in epoch.spans if s.kind == "comm"]
@@ -58,15 +60,27 @@ class TraceWriter:
             ],
             spans=[self._span(epoch.epoch, s) for s in thread] + [self._span(number, s) for number, s in landed],
             metrics=[{**key, "layer": layer, "name": name, "value": v} for (layer, name), v in epoch.metrics.items()],
-            epochs=[{
-                **key, "train_s": epoch.train, "compute_s": compute, "exposed_s": exposed,
-                "rest_s": epoch.train - compute - exposed,
-                "comm_s": covered(((s.start, s.end or end) for _, s in flights), begin, end),
-                "cpu_s": epoch.cpu, "evaluate_s": epoch.evaluate, "log_s": epoch.log, "loss": loss,
-                "train_acc": train, "val_acc": val, "test_acc": test,
-                "rows_sent": sum(r for r, _ in epoch.sent.values()), "bytes_sent": sum(b for _, b in epoch.sent.values()),
-                "flops": sum(s.flops for s in epoch.spans), "peak_rss_bytes": peak_rss_bytes,
-            }],
+            epochs=[
+                {
+                    **key,
+                    "train_s": epoch.train,
+                    "compute_s": compute,
+                    "exposed_s": exposed,
+                    "rest_s": epoch.train - compute - exposed,
+                    "comm_s": covered(((s.start, s.end or end) for _, s in flights), begin, end),
+                    "cpu_s": epoch.cpu,
+                    "evaluate_s": epoch.evaluate,
+                    "log_s": epoch.log,
+                    "loss": loss,
+                    "train_acc": train,
+                    "val_acc": val,
+                    "test_acc": test,
+                    "rows_sent": sum(r for r, _ in epoch.sent.values()),
+                    "bytes_sent": sum(b for _, b in epoch.sent.values()),
+                    "flops": sum(s.flops for s in epoch.spans),
+                    "peak_rss_bytes": peak_rss_bytes,
+                }
+            ],
         )
 
     def close(self) -> None:
@@ -86,8 +100,18 @@ class TraceWriter:
 
     def _span(self, epoch: int, s: Span) -> dict[str, Any]:
         return {
-            "epoch": epoch, "worker": self.worker, "kind": s.kind, "name": s.name, "layer": s.layer, "start_s": s.start,
-            "end_s": s.end or None, "cpu_s": s.cpu, "bytes": s.bytes, "flops": s.flops, "peers": list(s.peers), "id": s.id,
+            "epoch": epoch,
+            "worker": self.worker,
+            "kind": s.kind,
+            "name": s.name,
+            "layer": s.layer,
+            "start_s": s.start,
+            "end_s": s.end or None,
+            "cpu_s": s.cpu,
+            "bytes": s.bytes,
+            "flops": s.flops,
+            "peers": list(s.peers),
+            "id": s.id,
             "blocking": s.blocking,
         }
 
@@ -141,11 +165,15 @@ def _check_complete(tables: reader.Tables, workers: int) -> None:
     if (count != workers).any():
         gap = int((count != workers).idxmax())
         raise InputError(
-            f"{tables.run_dir}/stream has epoch {gap} of {count[gap]} workers out of {workers}: a stream is damaged; {reader.AGAIN}"
+            f"{tables.run_dir}/stream has epoch {gap} of {count[gap]} workers out of {workers}: "
+            f"a stream is damaged; {reader.AGAIN}"
         )
     for total, table, part in (("bytes_sent", "comm", "bytes"), ("flops", "spans", "flops")):
         if pc.sum(epochs[total]) != pc.sum(tables.table(table)[part], min_count=0):
-            raise InputError(f"{tables.run_dir}/stream: {table} does not add up to epochs.{total}: a stream is damaged; {reader.AGAIN}")
+            raise InputError(
+                f"{tables.run_dir}/stream: {table} does not add up to epochs.{total}, "
+                f"so a stream is damaged; {reader.AGAIN}"
+            )
 
 
 def write_text_atomic(path: Path, text: str) -> None:
