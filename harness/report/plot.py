@@ -52,8 +52,8 @@ AXES = (
         "seconds",
         "time",
         {
-            "wall": "train clock, s (cumulative; an epoch is its slowest worker's)",
-            "cpu": "train clock, CPU s (workers outnumber cores; an epoch is its busiest worker's)",
+            "wall": "train clock after the first epoch, s (an epoch is its slowest worker's)",
+            "cpu": "train clock after the first epoch, CPU s of its busiest worker (workers outnumber cores)",
         },
     ),
     Axis("megabytes", "bytes", dict.fromkeys(("wall", "cpu"), "sent by all workers, MB (cumulative)")),
@@ -62,15 +62,20 @@ AXES = (
 
 
 def curve(run: Run) -> pd.DataFrame:
-    """Evaluated epochs of a run: `epoch` (1-based), `seconds` and `megabytes` up to its end, test `accuracy` in %."""
+    """Evaluated epochs of a run: `epoch` (1-based), `seconds` and `megabytes` up to its end, test `accuracy` in %.
+
+    The first epoch takes no time here, as it has no part in the mean epoch time: it compiles and allocates.
+    """
     epochs = run.trace.epochs
     epochs = epochs[epochs["epoch"] <= epochs.groupby("worker")["epoch"].max().min()]
     by_epoch = epochs.groupby("epoch")
     column = "cpu_s" if run.summary["clock"] == "cpu" else "train_s"
+    seconds = by_epoch[column].max().to_numpy().copy()
+    seconds[0] = 0.0
     made = pd.DataFrame(
         {
             "epoch": np.array(list(by_epoch.groups)) + 1,
-            "seconds": by_epoch[column].max().cumsum().to_numpy(),
+            "seconds": seconds.cumsum(),
             "megabytes": by_epoch["bytes_sent"].sum().cumsum().to_numpy() / 1e6,
             "accuracy": 100 * by_epoch["test_acc"].first().to_numpy(),
         }
@@ -95,11 +100,11 @@ def draw(groups: list[Group], folder: Path | str) -> list[Path]:
     made = []
     parts = sections(groups)
     with matplotlib.rc_context(STYLE):
-        for number, ((dataset, clock, machine), members) in enumerate(parts.items()):
-            same_name = [key for key in parts if key[0] == dataset]
-            stem = re.sub(r"[^\w.=-]+", "-", dataset) + (
-                f"-{same_name.index((dataset, clock, machine)) + 1}" if len(same_name) > 1 else ""
-            )
+        for (dataset, clock, machine), members in parts.items():
+            apart = [f"-{clock}" if len({c for d, c, _ in parts if d == dataset}) > 1 else ""]
+            machines = list(dict.fromkeys(m for d, _, m in parts if d == dataset))
+            apart.append(f"-machine{machines.index(machine) + 1}" if len(machines) > 1 else "")
+            stem = re.sub(r"[^\w.=-]+", "-", dataset) + "".join(apart)
             names = _names(members)
             for axis in AXES:
                 figure = accuracy_over(axis, members, names, strokes, dataset, clock)
@@ -150,26 +155,27 @@ def breakdown(groups: list[Group], names: list[str], dataset: str, clock: str) -
         width = np.array([group.estimate(figures.value).mean for group in groups])
         ax.barh(rows, width, left=left, height=0.66, color=PARTS[part], label=label, edgecolor="white", linewidth=0.6)
         left += width
-    reach = left.max()
-    for row, group in zip(rows, groups):
-        total = group.estimate(whole.value)
-        half = total.half or 0.0
-        reach = max(reach, total.mean + half)
-        if half:
-            ax.errorbar(total.mean, row, xerr=half, color="#222222", linewidth=1, capsize=2.5)
+    totals = [group.estimate(whole.value) for group in groups]
+    # Room for the figures; two seeds can have whiskers many times as long as any bar, and these are cut.
+    limit = min(1.22 * max(t.mean + (t.half or 0.0) for t in totals), 2.2 * left.max())
+    for row, total in zip(rows, totals):
+        end = total.mean + (total.half or 0.0)
+        if total.half:
+            ax.errorbar(total.mean, row, xerr=total.half, color="#222222", linewidth=1, capsize=2.5)
         ax.annotate(
             _rounded(total),
-            (total.mean + half, row),
+            (min(end, 0.86 * limit), row),
             xytext=(6, 0),
             textcoords="offset points",
             va="center",
             fontsize=9,
             color="#222222",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
         )
     ax.set_yticks(rows, [name.replace(" ", "\n", 1) if len(name) > 24 else name for name in names])
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
-    ax.set_xlim(0, 1.22 * reach)  # room for the figures
+    ax.set_xlim(0, limit)
     ax.set_xlabel(
         {
             "wall": "an epoch of the slowest worker, s",
@@ -196,10 +202,10 @@ def _title(figure: Figure, what: str, dataset: str, groups: list[Group], repeate
 
 
 def _rounded(e: Estimate) -> str:
-    """Two digits of the interval, three of a mean without one."""
+    """Two digits of the smaller of mean and interval, three of a mean without one."""
     if not e.half:
         return f"{e.mean:.3g}"
-    return format(e, f".{max(0, 1 - math.floor(math.log10(e.half)))}f")
+    return format(e, f".{max(0, 1 - math.floor(math.log10(min(e.half, abs(e.mean) or e.half))))}f")
 
 
 def _names(groups: list[Group]) -> list[str]:
