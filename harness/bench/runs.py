@@ -1,10 +1,12 @@
 """What only whole runs show: CPU seconds of several workers beside one, and the time from command to first epoch.
 
-Every run is `python -m harness ...` in a process of its own, as a user starts it; the figures come from its trace.
+Every run is `python -m harness ...` in a process of its own, which besides says when it had imported everything; the other
+figures come from its trace.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -15,6 +17,8 @@ from harness.bench.lines import Line
 from harness.trace.reader import Trace
 
 CPU_TARGET, START_TARGET_S = 1.3, 12.0
+# `python -m harness`, with one line on stderr between its imports and its main.
+COMMAND = "import sys, time, harness.__main__ as entry; print('imported', time.monotonic(), file=sys.stderr); sys.exit(entry.main())"
 WARM_UP = 2  # epochs left out: `once` fetches features in the first, and buffers are touched for the first time
 
 
@@ -28,10 +32,11 @@ class Folders:
 
 @dataclass
 class Finished:
-    """A run: its trace, and the moment (time.monotonic) of its command."""
+    """A run: its trace, and the moments (time.monotonic) of its command and of the end of its imports."""
 
     trace: Trace
     started: float
+    imported: float
 
 
 def train(folders: Folders, **keys) -> Finished:
@@ -45,12 +50,12 @@ def train(folders: Folders, **keys) -> Finished:
         "cache": folders.cache, **{key.replace("__", "."): value for key, value in keys.items()},
     }  # fmt: skip
     run_dir = folders.results / "-".join(f"{key.rpartition('.')[2]}{value}" for key, value in keys.items()).replace("/", "")
-    command = [sys.executable, "-m", "harness", *(f"{key}={value}" for key, value in given.items()), f"run_dir={run_dir}"]
+    command = [sys.executable, "-c", COMMAND, *(f"{key}={value}" for key, value in given.items()), f"run_dir={run_dir}"]
     started = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    return Finished(Trace(run_dir), started)
+    return Finished(Trace(run_dir), started, imported=float(re.search(r"^imported (\S+)$", done.stderr, re.M)[1]))
 
 
 def cpu_per_epoch(trace: Trace) -> float:
@@ -116,12 +121,9 @@ def _stages(run: Finished) -> dict[str, float]:
     spans = run.trace.spans
     first = spans[spans.epoch == spans.epoch.min()]
     begun, ended = float(first.start_s.min()), float(first.end_s.max())
-    begin = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import harness.__main__"], check=True)
-    imports = time.monotonic() - begin
     return {
-        "interpreter and imports (timed apart)": imports,
-        "compose, check, prepare": written - run.started - imports,
+        "interpreter and imports": run.imported - run.started,
+        "compose, check, prepare": written - run.imported,
         "fork, join, set up workers": begun - written,
         "first epoch": ended - begun,
     }
