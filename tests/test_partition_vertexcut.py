@@ -51,6 +51,17 @@ def test_expansion_keeps_its_bound_on_balance(graph, workers, tau, seed):
         assert np.bincount(owner, minlength=parts).max() <= np.ceil(slack * edges / parts)
 
 
+@pytest.mark.parametrize("tau", [0.5, 100.0])
+@pytest.mark.parametrize("method, slack", [("hep", hep.SLACK), ("dne", dne.SLACK)])
+def test_a_hub_is_shared_out(method, slack, tau):
+    """A star: one vertex's edges are more than any worker may own."""
+    star = random_graph(41, 0).replace(
+        indptr=np.concatenate([[0], np.arange(40, 81)]).astype(np.int32),
+        indices=np.concatenate([np.arange(1, 41), np.zeros(40)]).astype(np.int32),
+    )
+    assert np.bincount(assign_edges(star, method, 4, 0, tau=tau).owner, minlength=4).max() <= np.ceil(slack * 10)
+
+
 def ebv_by_definition(edges, vertices, parts, gamma, hosts) -> list[int]:
     """Equation (24), term by term, with sets."""
     degree = np.bincount(np.array(edges, int).ravel(), minlength=vertices)
