@@ -16,7 +16,6 @@ from harness import config as configs
 from harness import launch, overrides, prepare
 from harness.check import InputError
 from harness.process import RunFailed, Stopped, stoppable
-from harness.report import table
 
 CONF = str(Path(__file__).resolve().parent.parent / "conf")
 
@@ -34,6 +33,9 @@ def run_job(composed: DictConfig) -> Path:
                 console.print(command, highlight=False, soft_wrap=True)
                 return run_dir
             launch.launch(run, run_dir)
+    # Not before: it brings in statistics that nothing up to here has to wait for.
+    from harness.report import table
+
     console.print(table.run_table(run.directory))
     again = "  (finished before; fresh=true runs it again)" if finished else ""
     console.print(f"{run.directory}{again}", highlight=False, soft_wrap=True)

@@ -11,7 +11,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+import time
 from pathlib import Path
 
 import torch
@@ -61,15 +61,20 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
     last = run.settings.epochs - 1
     every = run.evaluate.every
     with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
+        saving = 0.0
         for epoch in range(first, run.settings.epochs):
             local_loss = trainer.train_epoch(epoch)
+            recorder.epoch.log += saving  # of the checkpoint before this epoch
             accuracy = trainer.evaluate() if epoch == last or (every and epoch % every == 0) else None
             with recorder.clock("log"):
                 loss = trainer.global_loss(local_loss)
-                if run.settings.checkpoint_every and (epoch + 1) % run.settings.checkpoint_every == 0 and epoch != last:
-                    checkpoints.save(trainer, epoch + 1)
             trace.write(recorder.epoch, loss=loss, accuracy=accuracy, peak_rss_bytes=peak_rss())
             progress.epoch(recorder.epoch, loss, accuracy)
+            # After the trace: a run goes on from a checkpoint only if every epoch before it was traced.
+            started = time.monotonic()
+            if run.settings.checkpoint_every and (epoch + 1) % run.settings.checkpoint_every == 0 and epoch != last:
+                checkpoints.save(trainer, epoch + 1)
+            saving = time.monotonic() - started
         comm.barrier()
     if rank == 0:
         writer.finalise(run_dir)

@@ -1,0 +1,39 @@
+"""Runs `python -m harness` again and again, each time in a fork of this process, which has everything imported.
+
+A line of standard input is [arguments, file for stdout, file for stderr]; two lines come back: the pid, and the exit code.
+"""
+
+import json
+import os
+import sys
+import traceback
+
+from harness import __main__ as command
+from harness.report import table  # noqa: F401
+
+
+def child(arguments: list[str], out: str, err: str) -> None:
+    os.setsid()
+    for path, number in ((out, 1), (err, 2)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.argv = ["harness", *arguments]
+    code = 1
+    try:
+        code = command.main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code or 0)
+
+
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        child(*json.loads(line))
+    print(pid, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)

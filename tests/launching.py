@@ -1,0 +1,164 @@
+"""Starting the command as a user does, and stopping it as one does; for tests of the launch path."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from tests.graphs import edge_list, random_graph
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 90  # seconds that a slow machine may take over anything here
+
+# A system that fails as told: `how` at `epoch` on worker `rank`.
+TROUBLE = """
+import os, signal
+from dataclasses import dataclass
+from harness.check import InputError
+from harness.core.system import System
+
+@dataclass
+class Trouble(System):
+    how: str = "nothing"
+    epoch: int = 3
+    rank: int = 1
+
+    def halo(self, layer, h):
+        return self.comm.exchange(self.plan, h, layer)
+
+    def before_epoch(self, epoch):
+        if epoch == self.epoch and self.comm.rank == self.rank:
+            if self.how == "raise":
+                raise ZeroDivisionError("told to fail")
+            if self.how == "refuse":
+                raise InputError("trouble=1 is too much: give 0")
+            if self.how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+"""
+TROUBLE_YAML = "_target_: trouble.Trouble\nhow: nothing\nepoch: 3\nrank: 1\n"
+
+
+class Place:
+    """A folder with a small graph, results and cache of its own, from which `python -m harness` is run.
+
+    Commands are forked from one process that has imported the command: each is a process of its own, in a session of its
+    own, without the seconds that importing torch takes. `truly` starts one from scratch.
+    """
+
+    def __init__(self, folder: Path, num_vertices: int = 60):
+        self.folder, self.results = folder, folder / "results"
+        self.graph = folder / "graph.npz"
+        self.write_graph(num_vertices)
+        (folder / "modules").mkdir()
+        (folder / "modules" / "trouble.py").write_text(TROUBLE)
+        (folder / "conf" / "system").mkdir(parents=True)
+        (folder / "conf" / "system" / "trouble.yaml").write_text(TROUBLE_YAML)
+        self.environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder / 'modules'}", "TMPDIR": str(folder),
+                            "COLUMNS": "300", "PYTHONDONTWRITEBYTECODE": "1"}
+        self.trouble = (f"hydra.searchpath=[file://{folder / 'conf'}]", "system=trouble")
+        self.going: Started | None = None
+        self.forker = subprocess.Popen([sys.executable, "-m", "tests.forker"], env=self.environment, cwd=folder,
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def close(self) -> None:
+        self.forker.stdin.close()
+        self.forker.wait(PATIENCE)
+
+    def write_graph(self, num_vertices: int, seed: int = 3) -> None:
+        graph = random_graph(num_vertices, 6, seed=seed)
+        np.savez(self.graph, edges=np.stack(edge_list(graph)), features=graph.features, labels=graph.labels,
+                 train=graph.train, val=graph.val, test=graph.test)
+
+    def arguments(self, *overrides: str) -> list[str]:
+        fixed = {"dataset": "npz", "dataset.path": self.graph, "results": self.results, "cache": self.folder / "cache",
+                 "gpus": 2, "epochs": 6, "model.hidden": 4, "kernel": "numba", "threads": 1, "checkpoint_every": 2}
+        given = {o.lstrip("+~").split("=")[0] for o in overrides}
+        flags = [o for o in overrides if o.startswith("-")]
+        rest = [o for o in overrides if not o.startswith("-")]
+        if "dataset" in given:
+            fixed.pop("dataset.path")
+        return [*rest, *(f"{k}={v}" for k, v in fixed.items() if k not in given), *flags]
+
+    def start(self, *overrides: str) -> Started:
+        self.going = Started(self, self.arguments(*overrides))
+        return self.going
+
+    def settle(self) -> None:
+        """End what a failed test has left going on, and forget all results."""
+        if self.going is not None:
+            self.going.process.kill()
+            self.going.end()
+        shutil.rmtree(self.results, ignore_errors=True)
+
+    def run(self, *overrides: str) -> Ended:
+        return self.start(*overrides).end()
+
+    def truly(self, *arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, *arguments], env=self.environment, cwd=self.folder, capture_output=True, text=True,
+                              timeout=PATIENCE)
+
+    def torchrun(self, workers: int, run_dir: Path) -> subprocess.CompletedProcess:
+        return self.truly("-m", "torch.distributed.run", "--nproc-per-node", str(workers), "--standalone", "-m",
+                          "harness.worker", str(run_dir))
+
+    def runs(self, pattern: str = "npz/*") -> list[Path]:
+        return sorted(p.parent for p in self.results.glob(f"{pattern}/config.yaml"))
+
+
+@dataclass
+class Ended:
+    """An exit code (minus a signal's number where one killed it) and what was printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Started:
+    """A command that is going on."""
+
+    def __init__(self, place: Place, arguments: list[str]):
+        self.place, self.family = place, []
+        self.out, self.err = (place.folder / f"{name}-{time.monotonic_ns()}" for name in ("out", "err"))
+        place.forker.stdin.write(json.dumps([arguments, str(self.out), str(self.err)]) + "\n")
+        place.forker.stdin.flush()
+        self.process = psutil.Process(int(place.forker.stdout.readline()))
+
+    def until(self, condition) -> None:
+        """Return once condition() holds; fail where the command ends before, or never."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            try:
+                self.process.wait(0.02)
+            except psutil.TimeoutExpired:
+                assert time.monotonic() < deadline, self.err.read_text()
+                continue
+            assert condition(), f"the command ended early: {self.err.read_text()}"
+
+    def until_epoch(self, epoch: int) -> None:
+        """Return once a checkpoint from which `epoch` or a later one goes on is complete; notes who is there."""
+        self.until(lambda: any(int(p.read_text()) >= epoch for p in self.place.results.glob("npz/*/checkpoints/latest")))
+        self.family = self.process.children(recursive=True)
+
+    def end(self) -> Ended:
+        code = int(self.place.forker.stdout.readline())
+        self.place.going = None
+        return Ended(code, self.out.read_text(), self.err.read_text())
+
+    def interrupt(self) -> None:
+        """Ctrl-C as the terminal gives it: to every process of the command."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def survivors(self) -> list[psutil.Process]:
+        """Those of the family that are left; the dead are given the time that the kernel needs."""
+        return psutil.wait_procs(self.family, timeout=10)[1]

@@ -1,0 +1,155 @@
+"""What goes wrong while a run is going on, each by really doing it: kill, interrupt, raise, damage, resume."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+from pandas.testing import assert_frame_equal
+
+from harness.trace.reader import Trace
+from tests.launching import Place
+
+LONG = "epochs=1000000"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = Place(tmp_path_factory.mktemp("failures"))
+    yield place
+    place.close()
+
+
+@pytest.fixture(autouse=True)
+def fresh(place):
+    yield
+    place.settle()
+
+
+def losses(run_dir):
+    return Trace(run_dir).epochs[["epoch", "worker", "loss", "train_acc", "val_acc", "test_acc", "bytes_sent"]]
+
+
+def test_killed_worker_ends_the_run_and_leaves_a_readable_trace(place):
+    run = place.start("progress=false", LONG)
+    run.until_epoch(4)
+    workers = [p for p in run.family if p.ppid() == run.process.pid]
+    assert len(workers) == 2
+    workers[1].kill()
+    done = run.end()
+    assert done.code == 128 + signal.SIGKILL
+    assert "worker 1 was killed by SIGKILL" in done.err and "Traceback" not in done.err and "worker 0" not in done.err
+    assert run.survivors() == []
+    epochs = Trace(place.runs()[0]).epochs
+    for worker in (0, 1):
+        traced = epochs[epochs["worker"] == worker]["epoch"].tolist()
+        assert traced == list(range(len(traced))) and len(traced) >= 4
+
+
+def test_worker_that_raises_shows_its_traceback_once(place):
+    done = place.run(*place.trouble, "system.how=raise")
+    assert done.code == 1
+    assert done.err.count("ZeroDivisionError: told to fail") == 1 and done.err.count("Traceback") == 1
+    assert "worker 1 failed" in done.err and "KeyError" not in done.err and "worker 0" not in done.err
+    assert Trace(place.runs()[0]).epochs["epoch"].max() == 2
+
+
+def test_worker_that_refuses_its_input_says_one_sentence(place):
+    done = place.run(*place.trouble, "system.how=refuse")
+    assert (done.code, done.err) == (2, "error: trouble=1 is too much: give 0\n")
+
+
+def test_killed_launcher_takes_its_workers_along(place):
+    run = place.start(LONG)
+    run.until_epoch(2)
+    assert len(run.family) >= 2
+    run.process.kill()
+    run.end()
+    assert run.survivors() == []
+
+
+@pytest.mark.parametrize("stop, system", [
+    (signal.SIGINT, ("system=vanilla",)),
+    (signal.SIGTERM, ("system=sancus", "system.staleness=variation_gap", "system.bound=0.05")),
+], ids=["SIGINT-vanilla", "SIGTERM-sancus"])
+def test_stopped_run_ends_cleanly_and_resumed_equals_one_never_stopped(place, stop, system):
+    command = (*system, "epochs=400", "checkpoint_every=10")
+    run = place.start(*command)
+    run.until_epoch(20)
+    run.interrupt() if stop == signal.SIGINT else run.process.send_signal(stop)
+    done = run.end()
+    assert done.code == 128 + stop and run.survivors() == []
+    assert done.err == f"stopped by {stop.name}; the same command goes on from the last checkpoint\n"
+    (run_dir,) = place.runs()
+    assert not (run_dir / "summary.json").exists()
+    went_on_at = int((run_dir / "checkpoints" / "latest").read_text())
+    assert 20 <= went_on_at < 400
+    assert place.run(*command).code == 0
+    resumed = losses(run_dir)
+    again = place.run(*command, "fresh=true", "checkpoint_every=0")
+    assert again.code == 0 and f"{run_dir}.old1" in again.out
+    assert_frame_equal(resumed, losses(run_dir), check_exact=True)
+    assert len(resumed) == 800 and resumed["loss"].nunique() > 300
+    assert json.loads((run_dir / "summary.json").read_text())["final"]
+    # The checkpoint did the work: the resumed attempt traced no epoch before it.
+    assert Trace(f"{run_dir}.old1").finished and not (run_dir / "checkpoints").exists()
+
+
+@pytest.fixture
+def stopped(place):
+    """A run folder with a checkpoint of which worker 1 was killed at epoch 3, and the command that goes on from it."""
+    command = (*place.trouble, "system.how=kill")
+    assert place.run(*command).code == 128 + signal.SIGKILL
+    return place.runs()[0], command
+
+
+def test_damaged_files_of_a_stopped_run_get_one_sentence(place, stopped):
+    run_dir, command = stopped
+    checkpoints = run_dir / "checkpoints"
+    (shard,) = place.folder.glob(f"cache/shards/{json.loads((run_dir / 'shards.json').read_text())['folder'].split('/')[-1]}/worker-1*")
+    for path, mend in [
+        (checkpoints / "epoch-000002" / "worker-1.pt", "fresh=true"),
+        (checkpoints / "latest", "fresh=true"),
+        (shard, "delete the folder"),
+        (run_dir / "config.yaml", "fresh=true"),
+    ]:
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2] if len(whole) > 9 else b"\xff?")
+        if path.name == "config.yaml":
+            path.write_text("system: [")
+        done = place.run(*command)
+        path.write_bytes(whole)
+        assert done.code == 2, (path, done.err)
+        assert done.err.startswith("error: ") and done.err.count("\n") == 1 and "Traceback" not in done.err
+        assert str(path) in done.err and "damaged" in done.err and mend in done.err
+    # Whole again, it goes on from epoch 2 and is killed in epoch 3 once more.
+    assert place.run(*command).code == 128 + signal.SIGKILL
+
+
+def test_changed_graph_is_not_mixed_into_a_run(place, stopped):
+    _, command = stopped
+    place.write_graph(60, seed=4)
+    try:
+        done = place.run(*command)
+    finally:
+        place.write_graph(60)
+    assert done.code == 2 and "the graph has changed" in done.err and "fresh=true" in done.err
+
+
+def test_sweep_survives_a_failing_job_names_it_and_runs_only_what_is_missing(place):
+    sweep = (*place.trouble, "system.how=nothing,raise", "seed=1,2", "-m")
+    done = place.run(*sweep)
+    assert done.code == 1
+    assert len(list(place.results.glob("npz/*/summary.json"))) == 2
+    listed = done.err[done.err.index("2 of the sweep's jobs failed"):].splitlines()[1:]
+    assert len(listed) == 2 and all("system.how=raise" in line for line in listed)
+    assert [next(w for w in line.split() if w.startswith("seed=")) for line in listed] == ["seed=1", "seed=2"]
+    (place.folder / "modules" / "trouble.py").write_text(
+        (place.folder / "modules" / "trouble.py").read_text().replace("ZeroDivisionError", "KeyError").replace(
+            'if self.how == "raise"', 'if self.how == "never"'))
+    before = {p: p.stat().st_mtime_ns for p in place.results.glob("npz/*/summary.json")}
+    again = place.run(*sweep)
+    after = {p: p.stat().st_mtime_ns for p in place.results.glob("npz/*/summary.json")}
+    assert again.code == 0 and len(after) == 4 and before.items() <= after.items()
+    assert again.out.count("finished before") == 2
