@@ -1,0 +1,62 @@
+"""A mistyped key, name or value gets one sentence with field, value and mend, before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from harness import config, overrides
+from harness.__main__ import CONF
+from harness.check import InputError
+
+
+def accept(*arguments: str) -> config.Run:
+    overrides.check(list(arguments), CONF)
+    with initialize_config_dir(CONF, version_base="1.3"):
+        return config.check(compose("config", overrides=list(arguments)))
+
+
+@pytest.mark.parametrize("arguments, parts", [
+    (["system=vanila"], ['system="vanila"', 'did you mean "vanilla"?']),
+    (["dataset=twin/redit"], ['dataset="twin/redit"', 'did you mean "twin/reddit"?']),
+    (["systm=vanilla"], ["systm", 'did you mean "system"?']),
+    (["model.hiden=3"], ["model.hiden", 'did you mean "hidden"?']),
+    (["system=sancus", "+system.bouund=2"], ["system.bouund", 'did you mean "bound"?']),
+    (["epochs=abc"], ["epochs='abc'"]),
+    (["model.hidden=x"], ["model.hidden='x'"]),
+    (["gpus=0"], ["gpus=0", "give 1 or more"]),
+    (["epochs=-3"], ["epochs=-3", "give 1 or more"]),
+    (["system=sancus", "system.bound=1.5"], ["bound=1.5", "whole number"]),
+    (["kernel=foo"], ['kernel="foo"', "numba"]),
+    (["progress=7"], ['progress="7"']),
+    (["foo"], ['"foo"', "KEY=VALUE"]),
+    (["model=gcn,sage"], ["model=gcn,sage", "-m"]),
+    (["label=${foo}"], ["foo"]),
+    (["dataset=npz"], ["dataset.path", "VALUE"]),
+    (["hydra.searchpath=[file:///no/such]"], ["/no/such", "file://FOLDER"]),
+    (["system._target_=foo.Bar"], ['system._target_="foo.Bar"', "Python path"]),
+], ids=lambda x: x[-1] if isinstance(x, list) else None)
+def test_refused_in_one_sentence(arguments, parts):
+    with pytest.raises(InputError) as refused:
+        accept(*arguments)
+    sentence = str(refused.value)
+    assert "\n" not in sentence and all(part in sentence for part in parts), sentence
+
+
+def test_sweeps_are_recognised_and_checked():
+    assert overrides.check(["system=vanilla,sancus", "seed=1,2", "-m"], CONF) is True
+    with pytest.raises(InputError, match="sancuss"):
+        overrides.check(["system=vanilla,sancuss", "-m"], CONF)
+
+
+def test_fingerprint_forgets_the_place_and_nothing_else():
+    base = accept("dataset=cora")
+    assert accept("dataset=cora", "results=/elsewhere", "threads=2").fingerprint == base.fingerprint
+    assert accept("dataset=cora", "seed=2").fingerprint != base.fingerprint
+
+
+def test_damaged_config_of_a_run_is_named(tmp_path):
+    for text in ("system: [", "- a", ""):
+        (tmp_path / "config.yaml").write_text(text)
+        with pytest.raises(InputError, match="damaged"):
+            config.load(tmp_path)
