@@ -266,6 +266,7 @@ def test_a_stream_of_other_columns_is_refused(tmp_path):
         ("config.yaml", "just text", "is not the config of a run"),
         ("environment.json", "{", "environment.json cannot be read"),
         ("summary.json", "[1]", "does not hold an object"),
+        ("summary.json", '{"schema": "x"}', "does not say which trace schema it has"),
     ],
 )
 def test_damaged_small_files_are_one_sentence(tmp_path, name, text, said):
@@ -306,3 +307,21 @@ def test_the_environment_names_neither_machine_nor_user(monkeypatch):
     assert told["packages"]["torch"] and told["threads"]["OMP_NUM_THREADS"] == "3"
     text = json.dumps(told)
     assert os.uname().nodename not in text and os.path.expanduser("~") not in text
+
+
+@given(
+    st.sampled_from(sorted(schema.TABLES)),
+    st.lists(st.tuples(st.floats(0, 0.999), st.integers(1, 255)), min_size=1, max_size=4),
+)
+def test_a_stream_with_flipped_bytes_is_read_or_refused(tmp_path_factory, name, flips):
+    run = traces.prepare(tmp_path_factory.mktemp("run"))
+    traces.stream(run, range(3), workers=1)
+    path = run / "stream" / f"{name}-worker0-attempt0.arrow"
+    content = bytearray(path.read_bytes())
+    for place, mask in flips:
+        content[int(place * len(content))] ^= mask
+    path.write_bytes(content)
+    try:
+        assert len(getattr(reader.Trace(run), name)) <= 12
+    except InputError as error:
+        assert "\n" not in str(error)

@@ -179,9 +179,13 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def _check_version(version: Any, path: Path) -> None:
-    if int(version) > SCHEMA_VERSION:
+    try:
+        number = int(version)
+    except (TypeError, ValueError):
+        raise InputError(f"{path} does not say which trace schema it has; {AGAIN}") from None
+    if number > SCHEMA_VERSION:
         raise InputError(
-            f"{path} has trace schema {int(version)}, newer than this program's {SCHEMA_VERSION}; update halobench"
+            f"{path} has trace schema {number}, newer than this program's {SCHEMA_VERSION}; update halobench"
         )
 
 
