@@ -48,8 +48,8 @@ def generate(name: str, *, scale: float = 1.0, seed: int = 0) -> Graph:
     else:
         noisy = streams[3].random(vertices) < spec.label_noise
         labels = np.where(noisy, streams[3].choice(spec.classes, vertices, p=_prior(spec)), topic).astype(np.int32)
-        # A vertex of another class than its community's has features of its own class.
-        look = np.where(noisy, labels, look)
+        # A vertex of another class than its community's has features of its own class, unless the noise is unseen.
+        look = np.where(noisy & spec.noise_seen, labels, look)
     train, val, test = _splits(spec, vertices, confused if spec.drift else None, streams[4])
     if not spec.multilabel:
         labels[~(train | val | test)] = -1

@@ -32,6 +32,7 @@ class Spec:
     hubs                 how much bridges are hubs: 0 not at all (see `_degrees`)
     skew                 class c's share of the vertices is proportional to (c + 1) ** -skew
     label_noise          share of the vertices whose label is drawn anew from the class shares
+    noise_seen           features show the redrawn label (else they go on showing the community's)
     confused             share of the leaf communities whose features look like another class
     drift                confused communities hold test vertices only (a distribution shift between training and test)
     signal               distance of a class centre from the origin, in standard deviations of the feature noise
@@ -55,6 +56,7 @@ class Spec:
     hubs: float = 1.0
     skew: float = 0.7
     label_noise: float = 0.0
+    noise_seen: bool = True
     confused: float = 0.0
     drift: bool = False
     signal: float = 1.0
@@ -104,7 +106,7 @@ SPECS: dict[str, Spec] = {
             Published("homophily", 0.319, "literature"),
             Published("gcn", 0.4688, "CaPGNN Table 7 (validation, Vanilla x4)"),
         ),
-        tail=2.6, largest=5_425, leaf=200, skew=1.0, label_noise=0.64, signal=1.0,
+        tail=2.6, largest=5_425, leaf=200, skew=1.0, label_noise=0.64, noise_seen=False, signal=1.0,
     ),
     "yelp": Spec(
         716_847, 13_954_818, 300, 100, (537_635, 71_685, 107_527),
@@ -170,7 +172,7 @@ SPECS: dict[str, Spec] = {
             Published("gcn", 0.6329, "literature (OGB, SGC)"),
             Published("no_graph", 0.4724, "OGB leader board (test, MLP)"),
         ),
-        tail=2.8, largest=251_471, district=0.1, leaf=300, skew=0.8, label_noise=0.2, confused=0.15, signal=2.8,
+        tail=2.8, largest=251_471, district=0.1, leaf=300, skew=0.8, label_noise=0.2, confused=0.18, signal=3.6,
     ),
     "friendster": Spec(
         65_608_366, 3_612_134_270, 64, 32, (39_365_020, 13_121_673, 13_121_673),
