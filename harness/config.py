@@ -95,7 +95,7 @@ class Run:
 
     @property
     def system_name(self) -> str:
-        return self.settings.label or type(self.system).__name__.lower()
+        return self.settings.label or type(self.system).__module__.rpartition(".")[2]
 
     @property
     def graph_name(self) -> str:

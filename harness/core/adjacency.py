@@ -22,14 +22,16 @@ NORMALISATIONS = ("symmetric", "row", "mean")
 
 
 def scales(degrees: np.ndarray, normalisation: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Row and column scale [len(degrees)] float32 of vertices with these in-degrees; None where the scale is 1."""
+    """Row and column scale [len(degrees)] of vertices with these in-degrees, in the model's precision; None where it is 1."""
     d = degrees.astype(np.float64)
+    # A float64 run keeps float64 scales: Adam turns a gradient's rounding into a step where the gradient is nearly 0.
+    dtype = np.float64 if torch.get_default_dtype() == torch.float64 else np.float32
     if normalisation == "symmetric":
-        scale = (1.0 / np.sqrt(d + 1.0)).astype(np.float32)
+        scale = (1.0 / np.sqrt(d + 1.0)).astype(dtype)
         return scale, scale
     if normalisation == "row":
-        return (1.0 / (d + 1.0)).astype(np.float32), None
-    return np.divide(1.0, d, out=np.zeros_like(d), where=d > 0).astype(np.float32), None
+        return (1.0 / (d + 1.0)).astype(dtype), None
+    return np.divide(1.0, d, out=np.zeros_like(d), where=d > 0).astype(dtype), None
 
 
 class Adjacency:

@@ -43,6 +43,17 @@ def load_dgl() -> types.ModuleType | None:
             os.environ["DGLBACKEND"] = before
 
 
+def dies(block: Csr, width: int) -> bool:
+    """Whether DGL 2.1.0's copy-sum may end the process on rows of `width` columns.
+
+    Seen on some thirty products of different shape: it ended the process exactly where 2000 * width * mean degree was
+    more than the last-level cache in bytes, or the input had more than 32 MB. Half of either is taken as the bound.
+    """
+    cache = os.sysconf("SC_LEVEL3_CACHE_SIZE") if "SC_LEVEL3_CACHE_SIZE" in os.sysconf_names else 0
+    mean_degree = block.num_entries / max(block.num_rows, 1)
+    return 4000 * width * mean_degree > max(cache, 32 << 20) or 4 * block.num_columns * width > 16 << 20
+
+
 class CopySum:
     """out += B x for a 0/1 block B, float32, through DGL's kernel without its graph and autograd layers."""
 

@@ -23,11 +23,10 @@ import numpy as np
 import torch
 
 from harness.check import InputError, choice
-from harness.core.dgl_kernel import CopySum, load_dgl
+from harness.core.dgl_kernel import CopySum, dies, load_dgl
 from harness.core.numba_kernel import NumbaProduct
 from harness.partition.shard import Csr
 
-DGL_LARGEST_INPUT = 32 << 20  # bytes
 KERNELS = ("auto", "numba", "dgl", "torch")
 
 
@@ -49,15 +48,19 @@ class Kernel(ABC):
 
 
 def make_kernel(name: str = "auto", device: torch.device | str = "cpu") -> Kernel:
-    """auto is torch on CUDA; on the CPU dgl where it can be loaded, else numba. InputError for a kernel that cannot run."""
+    """auto is torch on CUDA and numba on the CPU. InputError for a kernel that cannot run.
+
+    dgl is asked for by name: its product is up to a fifth faster at some widths and slower at others (docs/log.md), and
+    loading it costs a second of every start.
+    """
     choice("kernel", name, KERNELS)
     if torch.device(device).type != "cpu" and name in ("numba", "dgl"):
         raise InputError(f"kernel={name} runs on the CPU only; give kernel=torch or kernel=auto on {device}")
     if name == "torch" or torch.device(device).type != "cpu":
         return TorchKernel()
-    if name in ("auto", "dgl") and load_dgl() is not None:
-        return DglKernel()
     if name == "dgl":
+        if load_dgl() is not None:
+            return DglKernel()
         raise InputError("kernel=dgl needs dgl 2.1.0, which cannot be loaded here; install it or give kernel=auto")
     return NumbaKernel()
 
@@ -80,10 +83,8 @@ class _DglProduct:
         self._block, self._sum, self._numba = block, CopySum(block), NumbaProduct(block)
 
     def apply(self, x, row, column, self_loops, out, accumulate):
-        # DGL sums float32 only, and wakes every thread for the smallest block. Where the rows of x outgrow the cache it
-        # goes through blocks of columns, and dies there on wide rows (29 k rows of 448 floats; docs/log.md).
-        too_large = x.numel() * x.element_size() > DGL_LARGEST_INPUT
-        if too_large or x.dtype != torch.float32 or self._numba.is_small(x.shape[1]):
+        # DGL sums float32 only, and wakes every thread for the smallest block.
+        if dies(self._block, x.shape[1]) or x.dtype != torch.float32 or self._numba.is_small(x.shape[1]):
             self._numba.apply(x, row, column, self_loops, out, accumulate)
             return
         if column is not None:

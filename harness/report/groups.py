@@ -65,8 +65,8 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What the config calls the run, else its system's class."""
-        return str(self.keys.get("label") or str(self.keys.get("system._target_", "?")).rpartition(".")[2].lower())
+        """What the config calls the run, else its system's module: the name in `system=NAME`."""
+        return str(self.keys.get("label") or str(self.keys.get("system._target_", "?")).rpartition(".")[0].rpartition(".")[2])
 
     @property
     def machine(self) -> str:
