@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from harness.partition.assign import assign
 from harness.partition.build import build_shards
 from tests import jobs
+from tests.conftest import ROOT
 from tests.oracles.samples import random_graph
 
 
@@ -50,12 +53,10 @@ def test_collectives(pool):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the interface counters of Linux")
-def test_counted_bytes_are_what_the_loopback_interface_saw(pool):
-    """Within 5 %. Other traffic on the interface can only add, so the quietest of three tries is the fair one."""
-    ratios = []
-    for _ in range(3):
-        counted, seen = pool.run(jobs.epoch_bytes, 4, 4000, 256)[0]
-        ratios.append(seen / counted)
-        if abs(ratios[-1] - 1) < 0.05:
-            return
-    raise AssertionError(f"the interface saw {min(ratios):.3f} times the counted bytes")
+def test_counted_bytes_are_what_the_loopback_interface_saw():
+    """Within 5 %, on a loopback interface that these workers have to themselves."""
+    told = subprocess.run([sys.executable, "-m", "tests.loopback"], cwd=ROOT, capture_output=True, text=True, check=True)
+    answer = json.loads(told.stdout)
+    if not answer["alone"]:
+        pytest.skip("this user may not make a network of its own, and a shared one counts others' traffic")
+    assert answer["seen"] == pytest.approx(answer["counted"], rel=0.05)
