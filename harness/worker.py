@@ -26,7 +26,7 @@ from harness.core.checkpoint import Checkpoints
 from harness.core.trainer import Trainer
 from harness.partition import io
 from harness.progress import Progress
-from harness.trace import summary, writer
+from harness.trace import writer
 
 
 @record
@@ -75,8 +75,10 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
             if run.settings.checkpoint_every and (epoch + 1) % run.settings.checkpoint_every == 0 and epoch != last:
                 checkpoints.save(trainer, epoch + 1)
             saving = time.monotonic() - started
-        comm.barrier()
+    comm.barrier()
     if rank == 0:
+        from harness.trace import summary  # pandas: half a second that no start has to wait for
+
         writer.finalise(run_dir)
         writer.write_json_atomic(run_dir / "summary.json", summary.summarise(run_dir))
         checkpoints.clear()
