@@ -62,6 +62,7 @@ TIMES = {
         Figure("rest CPU s", "rest_cpu_s", lambda s: s["cpu_slowest"]["rest_s"], ".4f"),
     ),
 }
+CPU = Figure("CPU s all workers", "cpu_s_all_workers", lambda s: s["cpu_s"], ".4f")
 BYTES = (
     *(Figure(f"MB {part.replace('_', ' ')}", f"mb_epoch_{part}", _megabytes(part), ".3f") for part in PARTS),
     Figure("MB an epoch", "mb_epoch", lambda s: sum(s["bytes_epoch"].values()) / 1e6, ".3f"),
@@ -70,7 +71,7 @@ BYTES = (
 
 
 def figures(clock: str) -> tuple[Figure, ...]:
-    return (ACCURACY, *TIMES[clock], *BYTES)
+    return (ACCURACY, *TIMES[clock], CPU, *BYTES)
 
 
 def sections(groups: list[Group]) -> dict[tuple[str, str, str], list[Group]]:
