@@ -66,7 +66,8 @@ class Run:
     @property
     def name(self) -> str:
         """What the config calls the run, else its system's module: the name in `system=NAME`."""
-        return str(self.keys.get("label") or str(self.keys.get("system._target_", "?")).rpartition(".")[0].rpartition(".")[2])
+        target = str(self.keys.get("system._target_", "?"))
+        return str(self.keys.get("label") or target.rpartition(".")[0].rpartition(".")[2])
 
     @property
     def machine(self) -> str:
