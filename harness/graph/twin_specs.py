@@ -177,6 +177,6 @@ SPECS: dict[str, Spec] = {
     "friendster": Spec(
         65_608_366, 3_612_134_270, 64, 32, (39_365_020, 13_121_673, 13_121_673),
         (Published("replication", 3.7237, _EBV, 16),),
-        tail=2.6, largest=5_214, leaf=500, signal=1.5,
+        tail=2.25, largest=5_214, leaf=500, signal=1.5,
     ),
 }
