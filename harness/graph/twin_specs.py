@@ -129,7 +129,7 @@ SPECS: dict[str, Spec] = {
             Published("homophily", 0.567, "literature"),
             Published("gcn", 0.6746, "CaPGNN Table 7 (validation, Vanilla x4)"),
         ),
-        tail=3.2, largest=297, near=((24, 0.12),), district=0.1, leaf=60, label_noise=0.2, confused=0.34, signal=5.5,
+        tail=3.2, largest=297, near=((24, 0.06),), district=0.1, leaf=60, label_noise=0.24, confused=0.45, signal=5.5,
     ),
     "coauthor-physics": Spec(
         34_493, 495_924, 8_415, 5, (20_696, 6_899, 6_898),
@@ -163,7 +163,7 @@ SPECS: dict[str, Spec] = {
             Published("no_graph", 0.6106, "OGB leader board (test, MLP)"),
         ),
         tail=2.8, largest=17_481, far=((1, 0.032),), near=((24, 0.34),), bridges=0.28, hubs=0.0, district=0.08,
-        leaf=400, skew=1.2, label_noise=0.04, confused=0.34, drift=True, signal=2.6,
+        leaf=800, skew=1.2, label_noise=0.04, confused=0.36, drift=True, signal=3.8,
     ),
     "ogbn-papers100m": Spec(
         111_059_956, 3_231_371_744, 128, 172, (1_207_179, 125_265, 214_338),
@@ -172,7 +172,7 @@ SPECS: dict[str, Spec] = {
             Published("gcn", 0.6329, "literature (OGB, SGC)"),
             Published("no_graph", 0.4724, "OGB leader board (test, MLP)"),
         ),
-        tail=2.8, largest=251_471, district=0.1, leaf=300, skew=0.8, label_noise=0.2, confused=0.18, signal=3.6,
+        tail=2.8, largest=251_471, district=0.1, leaf=300, skew=0.8, label_noise=0.25, confused=0.18, signal=4.6,
     ),
     "friendster": Spec(
         65_608_366, 3_612_134_270, 64, 32, (39_365_020, 13_121_673, 13_121_673),
