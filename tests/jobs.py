@@ -94,3 +94,18 @@ def collectives(comm) -> dict:
     blocks = [torch.full((2, 3), float(comm.rank)) if j == comm.rank else torch.full((2, 3), -1.0) for j in range(comm.size)]
     comm.broadcast_blocks(blocks, [0, 2], 1, "forward", "blocks").wait()
     return {"flags": flags, "sum": tensor.tolist(), "blocks": [float(b[0, 0]) for b in blocks]}
+
+
+def gather_ragged(comm) -> dict:
+    comm.recorder.begin_epoch(0)
+    with comm.recorder.train():
+        told = comm.exchange_counts([10 * comm.rank + p for p in range(comm.size)], 0, "forward", "ids")
+        parts = comm.all_gather(torch.arange(comm.rank + 1) * 2, 0, "ids")
+        # Two exchanges of one kind in flight at once, each in a slot of its own.
+        send = receive = [int(p != comm.rank) for p in range(comm.size)]
+        flights = [comm.start_exchange(torch.full((comm.size - 1, 2), 10.0 * comm.rank + slot), send, receive, 1, "forward", "halo", slot)
+                   for slot in (0, 1)]  # fmt: skip
+        for flight, _ in flights:
+            flight.wait()
+    return {"told": told, "parts": [p.tolist() for p in parts], "slots": [rows[:, 0].tolist() for _, rows in flights],
+            "bytes": sum(size for (layer, *_), (_, size) in comm.recorder.epoch.sent.items() if layer == 0)}

@@ -1,11 +1,13 @@
 """What every system's tests inherit: the variants they run over and how a run is asked for.
 
-A new yaml in `conf/system/` must be named here, with the knobs at which it is exact, or `test_every_system_is_tested`
-fails.
+A new yaml in `conf/system/` must be named in `tests/variants/`, with the knobs at which it is exact, or
+`test_every_system_is_tested` fails.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,30 +18,27 @@ from harness.graph.csr import from_edges
 from harness.graph.graph import Graph, validate
 from harness.partition.assign import assign
 from harness.partition.build import build_shards
-from tests import jobs
+from tests import jobs, variants
 
 CONF = Path(__file__).resolve().parent.parent / "conf" / "system"
 
-# The knobs that make a system exact full-graph training; None where only a single worker is exact.
-EXACT: dict[str, list[dict] | None] = {
-    "vanilla": [{"features": "refetch"}, {"features": "once"}],
-    "cagnet": [{"features": "refetch"}, {"features": "once"}],
-    "sancus": [
-        {"staleness": "epoch_fixed", "bound": 0},
-        {"staleness": "epoch_adaptive", "bound": 0, "features": "once"},
-        {"staleness": "variation_gap", "bound": 0},
-    ],
-    "sancus/official": [{"bound": 0}],
-    "zero_halo": None,
-    "local": None,
-}
-EXACT_VARIANTS = [(name, knobs) for name, variants in EXACT.items() for knobs in variants or []]
-# Every system with its knobs on, for what must hold of any setting: same seed same bits, stop and resume.
-STALE_VARIANTS = [
-    ("vanilla", {}), ("vanilla", {"features": "once"}), ("zero_halo", {}), ("local", {}), ("cagnet", {}),
-    ("sancus", {"staleness": "epoch_fixed", "bound": 2}), ("sancus", {"staleness": "epoch_adaptive", "bound": 2}),
-    ("sancus", {"staleness": "variation_gap", "bound": 0.05}), ("sancus/official", {"warmup": 3}),
-]
+
+
+def _collect(table: str) -> list:
+    return [(module, getattr(module, table)) for module in MODULES if hasattr(module, table)]
+
+
+MODULES = [importlib.import_module(f"tests.variants.{m.name}") for m in pkgutil.iter_modules(variants.__path__)]
+EXACT: dict[str, list[dict] | None] = {name: knobs for _, table in _collect("EXACT") for name, knobs in table.items()}
+EXACT_VARIANTS = [(name, knobs) for name, settings in EXACT.items() for knobs in settings or []]
+STALE_VARIANTS = [variant for _, table in _collect("STALE") for variant in table]
+CONTROL_VARIANTS = [variant for _, table in _collect("CONTROL") for variant in table]
+PARTITIONS = [(1, "block"), (2, "metis"), (3, "random"), (4, "block"), (4, "metis"), (4, "random")]
+
+
+def models_of(name: str) -> list[str]:
+    """The models a system supports."""
+    return getattr(importlib.import_module(f"tests.variants.{name.split('/')[0]}"), "MODELS", ["gcn", "sage"])
 
 
 def block(name: str, **knobs) -> dict:

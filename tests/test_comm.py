@@ -60,3 +60,13 @@ def test_counted_bytes_are_what_the_loopback_interface_saw():
     if not answer["alone"]:
         pytest.skip("this user may not make a network of its own, and a shared one counts others' traffic")
     assert answer["seen"] == pytest.approx(answer["counted"], rel=0.05)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_counts_and_ragged_tensors_travel(pool, size):
+    for rank, answer in enumerate(pool.run(jobs.gather_ragged, size)):
+        peers = [p for p in range(size) if p != rank]
+        assert answer["told"] == [10 * p + rank if p != rank else 0 for p in range(size)]
+        assert answer["parts"] == [[2 * i for i in range(p + 1)] for p in range(size)]
+        assert answer["slots"] == [[10.0 * p + slot for p in peers] for slot in (0, 1)]
+        assert answer["bytes"] == len(peers) * (8 + 8 + 8 * (rank + 1)), "two counts and the tensor, to every peer"

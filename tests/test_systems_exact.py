@@ -22,13 +22,13 @@ def test_every_system_is_tested():
     assert there == set(EXACT)
 
 
-@pytest.mark.parametrize("variant", EXACT_VARIANTS, ids=label)
-@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("variant,model", [(v, m) for v in EXACT_VARIANTS for m in systems.models_of(v[0])],
+                         ids=lambda value: value if isinstance(value, str) else label(value))
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 def test_exact_knob_is_full_batch_training(pool, variant, model, directed):
     graph = random_graph(7, vertices=23, directed=directed)
     settings = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.0})
-    for parts, method in [(1, "block"), (2, "metis"), (3, "random"), (4, "block"), (4, "metis"), (4, "random")]:
+    for parts, method in systems.PARTITIONS:
         outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), parts, method, settings)
         systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
 

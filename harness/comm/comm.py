@@ -108,14 +108,21 @@ class Comm:
 
     def exchange_back(self, plan: HaloPlan, g: torch.Tensor, layer: int, purpose: str) -> tuple[InFlight, torch.Tensor]:
         """Start returning the halo's gradients `g` [m, F] to their owners; rows arrive as [s, F] in `send_rows` order."""
-        return self._all_to_all(g, plan.receive_counts, plan.send_counts, layer, "backward", purpose)
+        return self.start_exchange(g, plan.receive_counts, plan.send_counts, layer, "backward", purpose)
 
-    def _all_to_all(self, rows: torch.Tensor, send: list[int], receive: list[int], layer: int, direction: str,
-                    purpose: str) -> tuple[InFlight, torch.Tensor]:
+    def start_exchange(self, rows: torch.Tensor, send: list[int], receive: list[int], layer: int, direction: str,
+                       purpose: str, slot: int = 0) -> tuple[InFlight, torch.Tensor]:
+        """Start sending `rows` [sum(send), F], grouped by receiving worker, and receiving [sum(receive), F], grouped by
+        sender. Not differentiable. Counts must agree between the two ends.
+
+        `rows` must stay untouched, and the received rows may be read, once `wait()` has returned. They live in a buffer that is
+        written again by the next exchange of the same (layer, direction, purpose, slot, F): whoever keeps
+        several in flight gives each a slot of its own.
+        """
         width = rows.shape[1]
-        received = self.buffer((direction, purpose, layer, "in"), (sum(receive), width), rows.dtype)
+        received = self.buffer((direction, purpose, layer, slot, width, "in"), (sum(receive), width), rows.dtype)
         row_bytes = width * rows.element_size()
-        outgoing, incoming = self._wire(rows, (direction, purpose, layer, "out")), self._wire_like(received)
+        outgoing, incoming = self._wire(rows, (direction, purpose, layer, slot, "out")), self._wire_like(received)
         flight = self._post(
             "exchange", layer, direction, purpose, {p: (send[p], send[p] * row_bytes) for p in self.peers},
             lambda: [dist.all_to_all_single(incoming, outgoing, receive, send, async_op=True)],
@@ -151,6 +158,27 @@ class Comm:
         self._post("all_gather", layer, "forward", purpose, {p: (1, 1) for p in self.peers},
                    lambda: [dist.all_gather(flags, mine, async_op=True)], blocking=True).wait()
         return [bool(f.item()) for f in flags]
+
+    def exchange_counts(self, counts: Sequence[int], layer: int, direction: str, purpose: str) -> list[int]:
+        """Tell every peer a number (8 bytes each) and return what each told this worker: how many rows to expect."""
+        mine = torch.tensor(list(counts), dtype=torch.int64, device=self.device)[:, None]
+        ones = [int(p != self.rank) for p in range(self.size)]
+        flight, theirs = self.start_exchange(mine[self.peers], ones, ones, layer, direction, purpose)
+        flight.wait()
+        told = theirs[:, 0].tolist()
+        return [*told[: self.rank], 0, *told[self.rank :]]
+
+    def all_gather(self, tensor: torch.Tensor, layer: int, purpose: str) -> list[torch.Tensor]:
+        """Every worker's tensor [n_j], in rank order; lengths may differ, the type must not."""
+        lengths = self.exchange_counts([len(tensor)] * self.size, layer, "forward", purpose)
+        lengths[self.rank] = len(tensor)
+        send = [len(tensor) if p != self.rank else 0 for p in range(self.size)]
+        receive = [length if p != self.rank else 0 for p, length in enumerate(lengths)]
+        flight, theirs = self.start_exchange(tensor.repeat(self.size - 1)[:, None], send, receive, layer, "forward", purpose)
+        flight.wait()
+        parts = list(theirs[:, 0].clone().split(receive))
+        parts[self.rank] = tensor
+        return parts
 
     def all_reduce(self, tensor: torch.Tensor, purpose: str, layer: int = -1) -> None:
         """Sum `tensor` over the workers, in place, and wait for it."""
@@ -250,7 +278,7 @@ class _Start(torch.autograd.Function):
             key = ("forward", pending.purpose, pending.layer, "pack")
             packed = comm.buffer(key, (len(plan.send_rows), h.shape[1]), h.dtype)
             torch.index_select(h, 0, plan.send_rows, out=packed)
-            pending.flight, received = comm._all_to_all(
+            pending.flight, received = comm.start_exchange(
                 packed, plan.send_counts, plan.receive_counts, pending.layer, "forward", pending.purpose)
         return received.detach()
 

@@ -69,12 +69,12 @@ class Evaluator:
         return [2.0 * float((predicted & true).sum()), float(predicted.sum() + true.sum())]
 
 
-def local_loss(logits: torch.Tensor, labels: torch.Tensor, train: torch.Tensor, train_count: int) -> torch.Tensor:
-    """This worker's share of the mean loss over the global training vertices.
+def local_loss(logits: torch.Tensor, labels: torch.Tensor, train: torch.Tensor, divisor: float) -> torch.Tensor:
+    """The summed loss of the rows `train` over `divisor`: with the count of all training vertices, a share of the global mean.
 
     Softmax cross-entropy; for multi-label graphs the binary cross-entropy averaged over classes. Shares add up over workers.
     """
     rows = logits[train]
     if labels.ndim == 1:
-        return F.cross_entropy(rows, labels[train], reduction="sum") / train_count
-    return F.binary_cross_entropy_with_logits(rows, labels[train], reduction="sum") / (train_count * labels.shape[1])
+        return F.cross_entropy(rows, labels[train], reduction="sum") / divisor
+    return F.binary_cross_entropy_with_logits(rows, labels[train], reduction="sum") / (divisor * labels.shape[1])

@@ -11,7 +11,7 @@ A system is a dataclass: its fields are its knobs, the values stand in `conf/sys
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -56,6 +56,9 @@ class Context:
     """What a system is given once, before the first epoch.
 
     widths   [L + 1]: features, hidden layers, classes; layer l maps widths[l] to widths[l + 1]
+    model    the worker's copy of the model; its parameters may be read and, between steps, written
+    gradient gradient(rows, divisor) -> loss: one more forward and backward pass by this system over the given training rows, whose
+             summed loss is divided by `divisor`; gradients are left in the parameters. For systems with extra steps (LLCG).
     """
 
     shard: Shard
@@ -66,6 +69,10 @@ class Context:
     recorder: Recorder
     device: torch.device
     seed: int
+    model: torch.nn.Module
+    optimiser: torch.optim.Optimizer
+    train_rows: torch.Tensor  # [t] int64 local rows of this worker's training vertices
+    gradient: Callable[[torch.Tensor, float], torch.Tensor]
 
     @property
     def num_layers(self) -> int:
@@ -82,6 +89,11 @@ class System:
     def supports(self, run: RunFacts) -> str | None:
         """One sentence saying why this system cannot do the run, or None."""
         return None
+
+    def restrict(self, shard: Shard, comm: Comm) -> Shard:
+        """The shard to train on: the worker's own, or one with halo vertices and their edges taken away (RAPA), agreed between
+        the workers through `comm`. Evaluation always uses the whole."""
+        return shard
 
     def setup(self, context: Context) -> None:
         """Keep what is needed and allocate state. Overridden methods call this one first."""
@@ -104,6 +116,11 @@ class System:
     def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
         """A hook on layer `layer`'s pre-activation Z [n, f_out] and, through its backward, on delta = dL/dZ."""
         return z
+
+    def loss_divisor(self, local: int, total: int) -> float:
+        """What this worker's summed training loss is divided by, of its own and all workers' training vertices: `total` makes
+        shares that add up to the global mean."""
+        return total
 
     def before_epoch(self, epoch: int) -> None:
         """Called inside the train clock, before the forward pass."""

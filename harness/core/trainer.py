@@ -37,14 +37,18 @@ class Trainer:
         masks = [torch.as_tensor(mask).to(device).nonzero().squeeze(1) for mask in (shard.train, shard.val, shard.test)]
         self.train_rows, self.train_count = masks[0], int(shard.split_counts[0])
         self.plan = halo_plan(shard, device)
-        self.adjacency = Adjacency(shard, model.aggregation, self.kernel, device, system.degrees)
+        kept = system.restrict(shard, comm)
+        kept_plan = self.plan if kept is shard else halo_plan(kept, device)
+        self.adjacency = Adjacency(kept, model.aggregation, self.kernel, device, system.degrees)
         widths = [self.x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
         self.model = Model(model, widths, seed).to(device)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=optimiser.lr, weight_decay=optimiser.weight_decay)
         self.inner_ids = torch.as_tensor(shard.inner).to(device)
-        self.halo_ids = torch.as_tensor(shard.halo).to(device)
+        self.halo_ids = torch.as_tensor(kept.halo).to(device)
         self.static: StaticInput | None = None
-        system.setup(Context(shard, comm, self.plan, self.adjacency, widths, self.recorder, device, seed))
+        self.whole = kept is shard
+        system.setup(Context(kept, comm, kept_plan, self.adjacency, widths, self.recorder, device, seed, self.model,
+                             self.optimiser, self.train_rows, self.gradient))
         self.evaluator = Evaluator(ExactForward(self._exact_adjacency(), comm, self.plan), self._exact_input, masks,
                                    self.labels, model.layers)
 
@@ -60,17 +64,24 @@ class Trainer:
             self.recorder.segment("compute", "forward", 0)
             if self.system.features == "once" and self.static is None:
                 self.static = self._static(self.adjacency, self.system.input_halo(self.x))
-            logits = self.model(self.x, self.static, self.system, self._dropouts(epoch), self.recorder)
-            loss = local_loss(logits, self.labels, self.train_rows, self.train_count)
-            self.optimiser.zero_grad()
-            self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
-            loss.backward()
+            divisor = self.system.loss_divisor(len(self.train_rows), self.train_count)
+            loss = self.gradient(self.train_rows, divisor) * (divisor / self.train_count)
             self.recorder.segment("compute", "combine")
             self.system.combine(self.parameters)
             self.recorder.segment("compute", "optimiser")
             self.optimiser.step()
             self.system.after_epoch(epoch)
             synchronise(self.comm.device)
+        return loss
+
+    def gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
+        """One forward and backward pass: the summed loss of `rows` [t] over `divisor`, detached; gradients are left in the
+        parameters."""
+        logits = self.model(self.x, self.static, self.system, self._dropouts(self.recorder.epoch.epoch), self.recorder)
+        loss = local_loss(logits, self.labels, rows, divisor)
+        self.optimiser.zero_grad()
+        self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
+        loss.backward()
         return loss.detach()
 
     def global_loss(self, local: torch.Tensor) -> float:
@@ -104,12 +115,12 @@ class Trainer:
         ]
 
     def _exact_adjacency(self) -> Adjacency:
-        if self.system.degrees == "global":
+        if self.whole and self.system.degrees == "global":
             return self.adjacency
         return Adjacency(self.shard, self.config.aggregation, self.kernel, self.comm.device)
 
     def _exact_input(self) -> StaticInput:
-        if self.static is not None and self.system.exact_input:
+        if self.static is not None and self.whole and self.system.exact_input:
             return self.static
         x_halo = self.comm.exchange(self.plan, self.x, 0, "evaluate").wait()
         return self._static(self.evaluator.strategy.adjacency, x_halo)

@@ -1,0 +1,3 @@
+EXACT = {"local": None}
+STALE = [("local", {})]
+CONTROL = []

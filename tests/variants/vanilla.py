@@ -1,0 +1,3 @@
+EXACT = {"vanilla": [{"features": "refetch"}, {"features": "once"}]}
+STALE = [("vanilla", {}), ("vanilla", {"features": "once"})]
+CONTROL = [("vanilla", {})]

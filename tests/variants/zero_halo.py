@@ -1,0 +1,3 @@
+EXACT = {"zero_halo": None}
+STALE = [("zero_halo", {})]
+CONTROL = []
