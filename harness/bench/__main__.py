@@ -20,6 +20,7 @@ from harness.bench.lines import Line, table
 from harness.bench.runs import Folders, cpu_lines, start_lines
 from harness.comm.recorder import cpu_count
 from harness.core.config import ModelConfig
+from harness.core.kernels import make_kernel
 from harness.graph import sources
 from harness.graph.config import DatasetConfig
 
@@ -35,7 +36,7 @@ def spmm_lines() -> list[Line]:
     rows = roofline.roofline_rows()
     lines = []
     for row in rows:
-        used = "dgl" if "dgl" in roofline.available_kernels() else "numba"
+        used = make_kernel("auto", torch.device("cpu")).name
         if row["kernel"] == used:
             name = f"{row['kernel']}, {row['graph']}, width {row['width']}: effective bandwidth / copy"
             lines.append(Line("spmm", name, row["bytes_per_s"] / 1e9, "GB/s", row["copy_bytes_per_s"] / 1e9,

@@ -12,9 +12,12 @@ self-loops, over the whole graph unless `degrees="local"`):
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import torch
 
+from harness.core.attention import AttentionEdges
 from harness.core.kernels import Kernel, SparseOperator
 from harness.partition.shard import Shard
 
@@ -53,6 +56,13 @@ class Adjacency:
             self.halo = SparseOperator(shard.halo_edges, row, halo_column, kernel=kernel, device=device)
         self._shard, self._normalisation, self._kernel, self._device = shard, normalisation, kernel, device
         self._out: tuple[SparseOperator, SparseOperator] | None = None
+
+    @cached_property
+    def attention(self) -> AttentionEdges:
+        """The same edges for an edge softmax, each vertex among its own neighbours."""
+        if self.halo is None:
+            return AttentionEdges(self._shard.inner_edges, None, self._device)
+        return AttentionEdges(self._shard.inner_edges, self._shard.halo_edges, self._device)
 
     def apply(self, x: torch.Tensor, x_halo: torch.Tensor | None) -> torch.Tensor:
         """A_ii x + A_ih x_halo  [n, F], without autograd."""

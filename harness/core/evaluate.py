@@ -25,8 +25,11 @@ class ExactForward:
     def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan):
         self.adjacency, self.comm, self.plan = adjacency, comm, plan
 
+    def halo(self, layer, h):
+        return self.comm.exchange(self.plan, h, layer, "evaluate")
+
     def propagate(self, layer, h, weight, dropout):
-        return propagate(self.adjacency, h, self.comm.exchange(self.plan, h, layer, "evaluate"), weight, dropout)
+        return propagate(self.adjacency, h, self.halo(layer, h), weight, dropout)
 
     def output(self, layer, z):
         return z

@@ -18,9 +18,11 @@ class StaticInput:
     x          [n, f0] float32, the worker's own rows
     x_halo     [m, f0] float32, or None where the adjacency has no halo
     f_out      width of the first layer's output, by which the cheaper form is chosen
+    rows_only  for an attention layer, whose weights change every epoch: X and X_halo are kept, A X is not made
     """
 
-    def __init__(self, adjacency: Adjacency, x: torch.Tensor, x_halo: torch.Tensor | None, f_out: int, kernel: Kernel):
+    def __init__(self, adjacency: Adjacency, x: torch.Tensor, x_halo: torch.Tensor | None, f_out: int, kernel: Kernel,
+                 rows_only: bool = False):
         self.adjacency = adjacency
         rows = x.shape[0] + (0 if x_halo is None else x_halo.shape[0])
         nonzeros = int(torch.count_nonzero(x)) + (0 if x_halo is None else int(torch.count_nonzero(x_halo)))
@@ -32,7 +34,10 @@ class StaticInput:
             self.x_halo = None if x_halo is None else sparse_rows(x_halo, kernel)
         else:
             self.x = x
-            self.product = adjacency.apply(x, x_halo)
+            if rows_only:
+                self.x_halo = x_halo
+            else:
+                self.product = adjacency.apply(x, x_halo)
 
     def times(self, weight: torch.Tensor) -> torch.Tensor:
         """A [X; X_halo] W  [n, f_out], differentiable in W."""
@@ -44,6 +49,12 @@ class StaticInput:
     def own_times(self, weight: torch.Tensor) -> torch.Tensor:
         """X W  [n, f_out], differentiable in W."""
         return spmm(self.x, weight) if self.sparse else self.x @ weight
+
+    def rows_times(self, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """X W  [n, f_out] and X_halo W  [m, f_out] (None without a halo), differentiable in W."""
+        if self.x_halo is None:
+            return self.own_times(weight), None
+        return self.own_times(weight), spmm(self.x_halo, weight) if self.sparse else self.x_halo @ weight
 
     def flops(self, f_out: int) -> int:
         """Of one `times`."""

@@ -1,4 +1,4 @@
-"""GCN and GraphSAGE-mean of any depth and width, written against a system's answer to "what remote rows do I use?"."""
+"""GCN, GraphSAGE-mean and GAT of any depth and width, written against a system's answer to "what remote rows do I use?"."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Protocol
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency
+from harness.core.attention import attend
 from harness.core.config import ModelConfig
 from harness.core.inputs import StaticInput
 from harness.core.propagate import BackwardMark, HaloDropout
@@ -18,6 +20,8 @@ class Strategy(Protocol):
     """What a model needs of a system: see `harness.core.system.System`."""
 
     adjacency: Adjacency
+
+    def halo(self, layer: int, h: torch.Tensor): ...
 
     def propagate(self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout) -> torch.Tensor: ...
 
@@ -57,16 +61,55 @@ class Layer(nn.Module):
         return aggregate + (2 * adjacency.num_inner * f_in * f_out if self.root is not None else 0)
 
 
+class AttentionLayer(nn.Module):
+    """One graph attention: Z = concat or mean over heads of softmax(e) H W_head, + b (see `harness.core.attention`).
+
+    weight [f_in, heads f]; att_source, att_target [heads, f]; bias [f_out], f_out = heads f concatenated, f averaged
+    """
+
+    def __init__(self, f_in: int, f_out: int, heads: int, concat: bool, norm: bool, generator: torch.Generator):
+        super().__init__()
+        self.heads, self.concat = heads, concat
+        f = f_out // heads if concat else f_out
+        self.weight = nn.Parameter(glorot(f_in, heads * f, generator))
+        self.att_source = nn.Parameter(glorot(heads, f, generator))
+        self.att_target = nn.Parameter(glorot(heads, f, generator))
+        self.bias = nn.Parameter(torch.zeros(f_out))
+        self.norm = nn.LayerNorm(f_out) if norm else None
+
+    def forward(self, layer: int, h: torch.Tensor, static: StaticInput | None, strategy: Strategy,
+                drop: HaloDropout) -> torch.Tensor:
+        edges = strategy.adjacency.attention
+        if static is not None:
+            y, y_halo = static.rows_times(self.weight)
+        else:
+            pending = strategy.halo(layer, h)
+            y = drop.inner(h) @ self.weight
+            remote = pending.wait()
+            y_halo = drop.halo(remote) @ self.weight if edges.num_columns > edges.num_rows else None
+        y = y.view(len(y), self.heads, -1)
+        target = (y * self.att_target).sum(2)
+        if y_halo is not None:
+            y = torch.cat([y, y_halo.view(len(y_halo), self.heads, -1)])
+        z = attend(edges, y, (y * self.att_source).sum(2), target)
+        return strategy.output(layer, (z.flatten(1) if self.concat else z.mean(1)) + self.bias)
+
+    def flops(self, adjacency: Adjacency, static: StaticInput | None) -> int:
+        """Of one forward pass: the dense product, the two halves of the scores, and the weighted sum over edges."""
+        rows, (f_in, width) = adjacency.num_inner + adjacency.num_halo, self.weight.shape
+        return 2 * rows * f_in * width + 4 * rows * width + 2 * (adjacency.num_entries + adjacency.num_inner) * width
+
+
 class Model(nn.Module):
-    """L layers with ReLU between them; widths [L + 1]. The same seed gives the same weights on every worker."""
+    """L layers with ReLU (a GAT: ELU) between them; widths [L + 1]. The same seed gives the same weights on every worker."""
 
     def __init__(self, config: ModelConfig, widths: list[int], seed: int):
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         last = len(widths) - 2
+        self.activation = F.elu if config.name == "gat" else torch.relu
         self.layers = nn.ModuleList(
-            Layer(f_in, f_out, config.name == "sage", config.norm == "layer" and l < last, generator)
-            for l, (f_in, f_out) in enumerate(zip(widths, widths[1:]))
+            make_layer(config, f_in, f_out, l == last, generator) for l, (f_in, f_out) in enumerate(zip(widths, widths[1:]))
         )
 
     def forward(self, x: torch.Tensor, static: StaticInput | None, strategy: Strategy, drops: list[HaloDropout],
@@ -89,8 +132,15 @@ class Model(nn.Module):
                 # does not ask for.
                 h = BackwardMark.apply(h, recorder, l, layer.flops(strategy.adjacency, only) * (1 if l == 0 else 2))
             if l + 1 < len(self.layers):
-                h = torch.relu(h if layer.norm is None else layer.norm(h))
+                h = self.activation(h if layer.norm is None else layer.norm(h))
         return h
+
+
+def make_layer(config: ModelConfig, f_in: int, f_out: int, last: bool, generator: torch.Generator) -> nn.Module:
+    norm = config.norm == "layer" and not last
+    if config.name == "gat":
+        return AttentionLayer(f_in, f_out, config.out_heads if last else config.heads, not last, norm, generator)
+    return Layer(f_in, f_out, config.name == "sage", norm, generator)
 
 
 def glorot(f_in: int, f_out: int, generator: torch.Generator) -> torch.Tensor:

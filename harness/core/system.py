@@ -87,7 +87,13 @@ class System:
     exact_input: ClassVar[bool] = True  # whether the static input product equals the exact one (evaluation reuses it)
 
     def supports(self, run: RunFacts) -> str | None:
-        """One sentence saying why this system cannot do the run, or None."""
+        """One sentence saying why this system cannot do the run, or None.
+
+        A system with a backward pass of its own owns the matrix form Z = A H W, and attention is not of that form.
+        """
+        if run.model == "gat" and type(self).propagate is not System.propagate:
+            return (f"model=gat has no propagation matrix, and {type(self).__name__.lower()} defines its own product with one; "
+                    "give model=gcn or model=sage")
         return None
 
     def restrict(self, shard: Shard, comm: Comm) -> Shard:

@@ -106,7 +106,8 @@ class Trainer:
 
     def _static(self, adjacency: Adjacency, x_halo: torch.Tensor | None) -> StaticInput:
         f_out = self.model.layers[0].weight.shape[1]
-        return StaticInput(adjacency, self.x, x_halo if adjacency.halo is not None else None, f_out, self.kernel)
+        return StaticInput(adjacency, self.x, x_halo if adjacency.halo is not None else None, f_out, self.kernel,
+                           rows_only=self.config.name == "gat")
 
     def _dropouts(self, epoch: int) -> list[HaloDropout]:
         return [

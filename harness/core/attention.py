@@ -1,0 +1,179 @@
+"""Edge softmax over a worker's inner and halo vertices (Velickovic et al., "Graph Attention Networks", ICLR 2018).
+
+    e_vu = LeakyReLU(target_v + source_u),  alpha_vu = exp(e_vu) / sum_w exp(e_vw),  z_v = sum_u alpha_vu y_u      (eqs. 1-4)
+
+for the in-neighbours u of v and v itself, one alpha a head. The scores' two halves are a . [W h_v || W h_u] taken apart.
+Compiled on the CPU, by torch operations elsewhere; both keep alpha [E, heads] for the backward pass.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import torch
+
+from harness.core.numba_kernel import balanced_bounds
+from harness.core.parallel import use_threads
+from harness.partition.shard import Csr
+
+SLOPE = 0.2  # of the LeakyReLU
+
+
+class AttentionEdges:
+    """In-edges of n inner vertices from [inner; halo] columns, a self-loop each, and the same edges by column.
+
+    indptr [n + 1], indices [E] (columns ascending as given, the self-loop last); by column: starts [n + m + 1],
+    edge [E] positions in `indices`, target [E] rows.
+    """
+
+    def __init__(self, inner: Csr, halo: Csr | None, device: torch.device):
+        n, m = inner.num_rows, halo.num_columns if halo is not None else 0
+        blocks = [(inner, 0)] + ([(halo, n)] if halo is not None else [])
+        rows = np.concatenate([np.repeat(np.arange(n), np.diff(block.indptr)) for block, _ in blocks] + [np.arange(n)])
+        columns = np.concatenate([block.indices.astype(np.int64) + first for block, first in blocks] + [np.arange(n)])
+        order = np.argsort(rows, kind="stable")
+        self.target, self.indices = rows[order].astype(np.int32), columns[order].astype(np.int32)
+        self.indptr = np.concatenate([[0], np.bincount(rows, minlength=n).cumsum()]).astype(np.int64)
+        self.edge = np.argsort(self.indices, kind="stable").astype(np.int64)
+        self.starts = np.concatenate([[0], np.bincount(columns, minlength=n + m).cumsum()]).astype(np.int64)
+        self.num_rows, self.num_columns, self.device = n, n + m, device
+        if device.type != "cpu":
+            self.target_on_device = torch.from_numpy(self.target).long().to(device)
+            self.indices_on_device = torch.from_numpy(self.indices).long().to(device)
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.indices)
+
+
+def attend(edges: AttentionEdges, y: torch.Tensor, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """z [n, heads, f] from y [n + m, heads, f], source [n + m, heads] and target [n, heads]; differentiable in all three."""
+    if edges.device.type == "cpu":
+        return _Attend.apply(y, source, target, edges)
+    return attend_with_torch(edges.indices_on_device, edges.target_on_device, y, source, target)
+
+
+def attend_with_torch(indices: torch.Tensor, rows: torch.Tensor, y: torch.Tensor, source: torch.Tensor,
+                      target: torch.Tensor) -> torch.Tensor:
+    """`attend` by differentiable torch operations; indices, rows [E] int64."""
+    score = torch.nn.functional.leaky_relu(target[rows] + source[indices], SLOPE)
+    top = torch.full_like(target, -torch.inf).scatter_reduce(0, rows[:, None].expand_as(score), score, "amax")
+    weight = (score - top.detach()[rows]).exp()
+    alpha = weight / torch.zeros_like(target).index_add(0, rows, weight)[rows]
+    return torch.zeros(len(target), *y.shape[1:], dtype=y.dtype, device=y.device).index_add(0, rows, alpha[:, :, None] * y[indices])
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, y, source, target, edges):
+        y, source, target = y.contiguous(), source.contiguous(), target.contiguous()
+        alpha = torch.empty(edges.num_edges, y.shape[1], dtype=y.dtype)
+        z = torch.empty(edges.num_rows, *y.shape[1:], dtype=y.dtype)
+        arguments = edges.indptr, edges.indices, y.numpy(), source.numpy(), target.numpy(), alpha.numpy(), z.numpy()
+        if (threads := use_threads()) == 1:
+            _forward(0, edges.num_rows, *arguments)
+        else:
+            _forward_parallel(balanced_bounds(edges.indptr, threads), *arguments)
+        ctx.save_for_backward(y, source, target, alpha)
+        ctx.edges = edges
+        return z
+
+    @staticmethod
+    def backward(ctx, grad):
+        y, source, target, alpha = ctx.saved_tensors
+        edges, grad = ctx.edges, grad.contiguous()
+        d_score, d_target = torch.empty_like(alpha), torch.empty_like(target)
+        d_y, d_source = torch.empty_like(y), torch.empty_like(source)
+        by_row = (edges.indptr, edges.indices, y.numpy(), source.numpy(), target.numpy(), alpha.numpy(), grad.numpy(),
+                  d_score.numpy(), d_target.numpy())  # fmt: skip
+        by_column = (edges.starts, edges.edge, edges.target, alpha.numpy(), grad.numpy(), d_score.numpy(), d_y.numpy(),
+                     d_source.numpy())  # fmt: skip
+        if (threads := use_threads()) == 1:
+            _backward_rows(0, edges.num_rows, *by_row)
+            _backward_columns(0, edges.num_columns, *by_column)
+        else:
+            _backward_rows_parallel(balanced_bounds(edges.indptr, threads), *by_row)
+            _backward_columns_parallel(balanced_bounds(edges.starts, threads), *by_column)
+        return d_y, d_source, d_target, None
+
+
+@numba.njit(cache=True, nogil=True)
+def _forward(first, last, indptr, indices, y, source, target, alpha, z):
+    heads, width = y.shape[1], y.shape[2]
+    for v in range(first, last):
+        for h in range(heads):
+            top = -np.inf
+            for e in range(indptr[v], indptr[v + 1]):
+                score = target[v, h] + source[indices[e], h]
+                score = score if score > 0 else SLOPE * score
+                alpha[e, h] = score
+                top = max(top, score)
+            total = 0.0
+            for e in range(indptr[v], indptr[v + 1]):
+                alpha[e, h] = np.exp(alpha[e, h] - top)
+                total += alpha[e, h]
+            for k in range(width):
+                z[v, h, k] = 0
+            for e in range(indptr[v], indptr[v + 1]):
+                alpha[e, h] /= total
+                a, row = alpha[e, h], y[indices[e], h]
+                for k in range(width):
+                    z[v, h, k] += a * row[k]
+
+
+@numba.njit(cache=True, nogil=True)
+def _backward_rows(first, last, indptr, indices, y, source, target, alpha, grad, d_score, d_target):
+    """Gradients of every edge's score and of the target half."""
+    heads, width = y.shape[1], y.shape[2]
+    for v in range(first, last):
+        for h in range(heads):
+            mean = 0.0
+            for e in range(indptr[v], indptr[v + 1]):
+                row, dot = y[indices[e], h], 0.0
+                for k in range(width):
+                    dot += grad[v, h, k] * row[k]
+                d_score[e, h] = dot
+                mean += alpha[e, h] * dot
+            total = 0.0
+            for e in range(indptr[v], indptr[v + 1]):
+                d = alpha[e, h] * (d_score[e, h] - mean)
+                d = d if target[v, h] + source[indices[e], h] > 0 else SLOPE * d
+                d_score[e, h] = d
+                total += d
+            d_target[v, h] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def _backward_columns(first, last, starts, edge, target, alpha, grad, d_score, d_y, d_source):
+    """Gradients of every column's row and of the source half, summed over the edges that leave it."""
+    heads, width = d_y.shape[1], d_y.shape[2]
+    for u in range(first, last):
+        for h in range(heads):
+            total = 0.0
+            for k in range(width):
+                d_y[u, h, k] = 0
+            for i in range(starts[u], starts[u + 1]):
+                e = edge[i]
+                a, row = alpha[e, h], grad[target[e], h]
+                total += d_score[e, h]
+                for k in range(width):
+                    d_y[u, h, k] += a * row[k]
+            d_source[u, h] = total
+
+
+@numba.njit(cache=True, nogil=True, parallel=True)
+def _forward_parallel(bounds, indptr, indices, y, source, target, alpha, z):
+    for part in numba.prange(len(bounds) - 1):
+        _forward(bounds[part], bounds[part + 1], indptr, indices, y, source, target, alpha, z)
+
+
+@numba.njit(cache=True, nogil=True, parallel=True)
+def _backward_rows_parallel(bounds, indptr, indices, y, source, target, alpha, grad, d_score, d_target):
+    for part in numba.prange(len(bounds) - 1):
+        _backward_rows(bounds[part], bounds[part + 1], indptr, indices, y, source, target, alpha, grad, d_score, d_target)
+
+
+@numba.njit(cache=True, nogil=True, parallel=True)
+def _backward_columns_parallel(bounds, starts, edge, target, alpha, grad, d_score, d_y, d_source):
+    for part in numba.prange(len(bounds) - 1):
+        _backward_columns(bounds[part], bounds[part + 1], starts, edge, target, alpha, grad, d_score, d_y, d_source)
