@@ -2,9 +2,10 @@
 # constraints.txt.
 PYTHON ?= python3
 VENV   ?= .venv
+DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: env demo test bench fidelity clean
+.PHONY: env demo test bench figures fidelity clean
 env: $(VENV)/installed
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -24,6 +25,9 @@ test: env       ## the whole test suite
 
 bench: env      ## ratios against PyG and DGL, start-up, scaling, rooflines: all in one run
 	$(RUN) -m harness.bench
+
+figures: env    ## every figure, from nothing: runs what is lacking (twins, and DATA where it holds real graphs), then draws
+	$(RUN) -m harness.figures --data-dir $(DATA)
 
 fidelity: env   ## published statistics of each graph beside its twin's
 	$(RUN) -m harness.fidelity

@@ -251,7 +251,7 @@ def test_unfinished_runs_are_marked_and_never_averaged(tmp_path, capsys):
     done, going = rows(said.out)
     assert (done["system"], done["epochs"], done["seeds"], done["epoch s"]) == ("plain", "5", "1", "0.5800")
     assert (going["system"], going["epochs"], going["epoch s"]) == ("plain (unfinished)", "2 of 5", "2.9000")
-    assert "unfinished, 2 of 5 epochs" in plot._names(groups.load([tmp_path])[0])[1]
+    assert "unfinished, 2 of 5 epochs" in plot.names_of(groups.load([tmp_path])[0])[1]
 
 
 def test_csv_holds_every_figure_in_full(tmp_path, capsys):
@@ -369,17 +369,17 @@ def test_a_label_has_one_colour_in_all_pictures_and_bars_are_the_tables(tmp_path
                 tmp_path / f"{name}{number}", traces.config(dataset__name=name, system__bound=bound), speed=bound
             )
     compared, _ = groups.load([tmp_path])
-    strokes = plot._strokes(g.label for g in compared)
+    strokes = plot.strokes_of(g.label for g in compared)
     for name, count in (("cora", 3), ("dblp", 2)):
         members = [g for g in compared if g.dataset == name]
-        figure = plot.accuracy_over(plot.AXES[0], members, plot._names(members), strokes, name, "wall")
+        figure = plot.accuracy_over(plot.AXES[0], members, plot.names_of(members), strokes, name, "wall")
         lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
         assert [line.get_color() for line in lines] == [strokes[g.label]["color"] for g in members] and len(
             lines
         ) == count
         labels = [t.get_text() for t in figure.axes[0].texts if t.get_text()]
         assert sorted(label.split("  ")[0] for label in labels) == sorted(g.label for g in members)
-    bars = plot.breakdown(members, plot._names(members), "dblp", "wall").axes[0].containers
+    bars = plot.breakdown(members, plot.names_of(members), "dblp", "wall").axes[0].containers
     widths = [sum(bar[i].get_width() for bar in bars[:3]) for i in range(2)]
     assert widths == pytest.approx([g.first.summary["epoch_s"] for g in members])
 
@@ -389,7 +389,7 @@ def test_names_at_the_ends_do_not_overlap(tmp_path):
         traces.finished(tmp_path / str(bound), traces.config(system__bound=bound), target=0.8 + bound / 1e4)
     compared, _ = groups.load([tmp_path])
     figure = plot.accuracy_over(
-        plot.AXES[2], compared, plot._names(compared), plot._strokes(g.label for g in compared), "cora", "wall"
+        plot.AXES[2], compared, plot.names_of(compared), plot.strokes_of(g.label for g in compared), "cora", "wall"
     )
     figure.draw_without_rendering()
     boxes = sorted((t.get_window_extent() for t in figure.axes[0].texts if t.get_text()), key=lambda box: box.y0)

@@ -114,6 +114,11 @@ def find(name: str, data_dir: Path) -> tuple[Path, ...]:
     raise InputError(f'{name}: file "{missing}" is missing from data_dir="{data_dir}" ({reason}); put it there{twin}')
 
 
+def present(name: str, data_dir: Path) -> bool:
+    """Whether every raw file of data set `name` is in `data_dir`; nothing is downloaded."""
+    return _complete(DATASETS[name], data_dir) is not None
+
+
 def read(name: str, paths: tuple[Path, ...], symmetrise: bool) -> Raw:
     return DATASETS[name].read(*paths, symmetrise=symmetrise)
 

@@ -96,7 +96,7 @@ def draw(groups: list[Group], folder: Path | str) -> list[Path]:
     """Every picture of `groups` as PNG into `folder`; returns the files. One dataset, clock and machine a picture."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    strokes = _strokes(group.label for group in groups)
+    strokes = strokes_of(group.label for group in groups)
     made = []
     parts = sections(groups)
     with matplotlib.rc_context(STYLE):
@@ -105,11 +105,11 @@ def draw(groups: list[Group], folder: Path | str) -> list[Path]:
             machines = list(dict.fromkeys(m for d, _, m in parts if d == dataset))
             apart.append(f"-machine{machines.index(machine) + 1}" if len(machines) > 1 else "")
             stem = re.sub(r"[^\w.=-]+", "-", dataset) + "".join(apart)
-            names = _names(members)
+            names = names_of(members)
             for axis in AXES:
                 figure = accuracy_over(axis, members, names, strokes, dataset, clock)
-                made.append(_save(figure, folder / f"{stem}-accuracy-over-{axis.name}.png"))
-            made.append(_save(breakdown(members, names, dataset, clock), folder / f"{stem}-breakdown.png"))
+                made.append(save(figure, folder / f"{stem}-accuracy-over-{axis.name}.png"))
+            made.append(save(breakdown(members, names, dataset, clock), folder / f"{stem}-breakdown.png"))
     return made
 
 
@@ -134,7 +134,7 @@ def accuracy_over(
     ax.set_xlabel(axis.label[clock])
     ax.set_ylabel("test accuracy, %")
     ax.set_xlim(left=0)
-    _title(figure, f"Test accuracy over {axis.name}", dataset, groups, "bands from the lowest to the highest seed")
+    title(figure, f"Test accuracy over {axis.name}", dataset, groups, "bands from the lowest to the highest seed")
     _label_ends(figure, ax, ends)
     return figure
 
@@ -183,11 +183,11 @@ def breakdown(groups: list[Group], names: list[str], dataset: str, clock: str) -
         }[clock]
     )
     figure.legend(*ax.get_legend_handles_labels(), loc="outside lower right", ncols=3, frameon=False)
-    _title(figure, "Where an epoch's time goes", dataset, groups, "whiskers: 95 % interval over seeds")
+    title(figure, "Where an epoch's time goes", dataset, groups, "whiskers: 95 % interval over seeds")
     return figure
 
 
-def _title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated: str) -> None:
+def title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated: str) -> None:
     """What is shown, and below it of what: the dataset (a twin says so), the workers, how repeats over seeds look."""
     workers = {group.workers for group in groups}
     details = [
@@ -208,7 +208,7 @@ def _rounded(e: Estimate) -> str:
     return format(e, f".{max(0, 1 - math.floor(math.log10(min(e.half, abs(e.mean) or e.half))))}f")
 
 
-def _names(groups: list[Group]) -> list[str]:
+def names_of(groups: list[Group]) -> list[str]:
     """Labels, and whatever else tells groups of one picture apart."""
     told = []
     for group in groups:
@@ -225,7 +225,7 @@ def _names(groups: list[Group]) -> list[str]:
     return told
 
 
-def _strokes(labels: Iterable[str]) -> dict[str, dict]:
+def strokes_of(labels: Iterable[str]) -> dict[str, dict]:
     """A colour and line for each label, the same in every picture of one call."""
     return {
         label: {"color": COLOURS[i % len(COLOURS)], "linestyle": STROKES[i // len(COLOURS) % len(STROKES)]}
@@ -269,6 +269,6 @@ def _label_ends(figure: Figure, ax: Axes, ends: list[tuple[float, float, str, di
         )
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: Path) -> Path:
     figure.savefig(path, dpi=150, metadata={"Software": None})
     return path

@@ -1,0 +1,9 @@
+"""One small file a figure. Each says which runs it needs and draws them from their traces:
+
+    TITLE                        what is seen, in a line
+    GRAPHS                       graphs to draw it on, as overrides; one that is not here is left out
+    sweeps(graph) -> list[str]   the command lines of the runs, as after `python -m harness -m`
+    draw(groups) -> Figure       of the finished runs of one graph, seeds grouped; or {ending: Figure}
+
+`python -m harness.figures` starts the runs that are lacking and draws. A new figure is a new file here.
+"""

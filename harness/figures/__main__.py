@@ -1,0 +1,96 @@
+"""`python -m harness.figures [NAME ...]`: start the runs the figures need and lack, reuse those there are, draw.
+
+Every figure is a file of this folder; see `harness/figures/__init__.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from rich.console import Console
+
+from harness import figures
+from harness.check import InputError, choice
+from harness.figures import runs
+from harness.figures.runs import Places
+
+TOOLS = ("__main__", "runs", "panels")
+
+
+def available() -> dict[str, ModuleType]:
+    """Every figure by name, in alphabetical order."""
+    names = [m.name for m in pkgutil.iter_modules(figures.__path__) if m.name not in TOOLS]
+    return {name: importlib.import_module(f"harness.figures.{name}") for name in names}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0; 1 where a run failed, its figure left out; 2 with one sentence where what was given cannot be used."""
+    parser = argparse.ArgumentParser(prog="python -m harness.figures", description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all; see --list)")
+    parser.add_argument("--list", action="store_true", help="name every figure and what it shows")
+    parser.add_argument("--out", type=Path, default=Path("results/figures"), help="where the PNG files go (default results/figures)")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="where runs are found and go (default results)")
+    parser.add_argument("--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)")
+    parser.add_argument("--data-dir", type=Path, default=Path("data"), help="raw data sets (default data)")
+    asked = parser.parse_args(arguments)
+    console = Console(stderr=True)
+    known = available()
+    try:
+        for name in asked.names:
+            choice("figure", name, tuple(known))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if asked.list:
+        for name, module in known.items():
+            print(f"{name:<20} {module.TITLE}")
+        return 0
+    places, failed = Places(asked.results, asked.cache, asked.data_dir), False
+    for name in asked.names or known:
+        for graph in known[name].GRAPHS:
+            if not runs.is_here(graph, places.data_dir):
+                console.print(f"{name}: {graph.split()[0]} is not in {places.data_dir}, left out", highlight=False)
+                continue
+            try:
+                make(name, known[name], graph, places, asked.out, console)
+            except InputError as error:
+                console.print(f"error: {name}: {error}", style="red", highlight=False, soft_wrap=True)
+                failed = True
+    return int(failed)
+
+
+def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, console: Console) -> None:
+    """One figure on one graph: run what is lacking, then draw from the traces alone."""
+    started, sweeps = time.monotonic(), module.sweeps(graph)
+    lacking = {sweep: runs.lacking(sweep, places) for sweep in sweeps}
+    total = sum(len(runs.expand(sweep)) for sweep in sweeps)
+    console.print(f"{name} on {graph.split()[0]}: {total} runs, {sum(map(len, lacking.values()))} to start", highlight=False)
+    for sweep, missing in lacking.items():
+        if missing:
+            runs.start(sweep, places)
+    # pandas and matplotlib: nothing before has to wait for them.
+    import matplotlib
+
+    from harness.report import groups, plot
+
+    compared, _ = groups.load(dict.fromkeys(folder for sweep in sweeps for folder in runs.folders(sweep, places)))
+    out.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(plot.STYLE):
+        drawn = module.draw(compared)
+        stem = "-".join([name, re.sub(r"[^\w]+", "-", graph.split()[0])])
+        for ending, figure in (drawn if isinstance(drawn, dict) else {"": drawn}).items():
+            path = plot.save(figure, out / f"{'-'.join(filter(None, [stem, ending]))}.png")
+            print(path)
+    console.print(f"  {time.monotonic() - started:.0f} s", highlight=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

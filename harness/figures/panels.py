@@ -1,0 +1,36 @@
+"""What several figures share: a metric of the trace by epoch, panels side by side, a title that says what was drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from harness.report.groups import Group, Run
+from harness.report.plot import COLOURS, title
+
+
+def by_epoch(run: Run, name: str, how: str = "sum") -> pd.DataFrame:
+    """A metric by epoch (rows, 0-based) and layer (columns), over workers by `how` ("sum", "mean", "max")."""
+    metrics = run.trace.metrics
+    return metrics[metrics["name"] == name].groupby(["epoch", "layer"])["value"].agg(how).unstack("layer")
+
+
+def knob(group: Group, key: str):
+    """A value of the group's config by its dotted key; None where the config lacks it."""
+    return group.first.keys.get(key)
+
+
+def panels(groups: list[Group], what: str, columns: int, rows: int = 1, height: float = 3.6, width: float = 9.6,
+           **share) -> tuple[Figure, np.ndarray]:
+    """A titled figure of rows x columns axes; below the title the graph and the workers."""
+    figure = Figure(figsize=(width, 0.6 + height * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **share)
+    title(figure, what, groups[0].dataset, groups, "means over seeds")
+    return figure, axes
+
+
+def line(ax: Axes, x, y, label: str, index: int, **style) -> None:
+    """A line in the palette's colour of `index`."""
+    ax.plot(x, y, color=COLOURS[index % len(COLOURS)], label=label, linewidth=1.7, **style)

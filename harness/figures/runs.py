@@ -1,0 +1,66 @@
+"""From command lines to run folders: what a sweep expands to, which of its runs have finished, starting the rest."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from harness import config as configs
+from harness.check import InputError
+from harness.graph import real
+
+CONF = str(Path(__file__).resolve().parents[2] / "conf")
+
+
+@dataclass
+class Places:
+    """Where runs go, graphs and shards are cached, and raw data lie."""
+
+    results: Path
+    cache: Path
+    data_dir: Path
+
+    @property
+    def overrides(self) -> list[str]:
+        return [f"results={self.results}", f"cache={self.cache}", f"data_dir={self.data_dir}", "progress=false"]
+
+
+def is_here(graph: str, data_dir: Path) -> bool:
+    """Whether a graph, given as overrides ("dblp dataset.split=low_label"), needs no file that is not in `data_dir`."""
+    name = graph.split()[0]
+    return name.startswith("twin/") or real.present(name, data_dir)
+
+
+def expand(sweep: str) -> list[list[str]]:
+    """The runs of a sweep as Hydra's own sweeper would make them: one list of overrides each."""
+    choices = []
+    for override in OverridesParser.create().parse_overrides(sweep.split()):
+        values = [override.input_line]
+        if override.is_sweep_override():
+            values = [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+        choices.append(values)
+    return [list(run) for run in itertools.product(*choices)]
+
+
+def folders(sweep: str, places: Places) -> list[Path]:
+    """The folder of every run of a sweep, finished or not."""
+    with initialize_config_dir(CONF, version_base="1.3"):
+        return [configs.check(compose("config", overrides=[*run, *places.overrides])).directory for run in expand(sweep)]
+
+
+def lacking(sweep: str, places: Places) -> list[Path]:
+    return [folder for folder in folders(sweep, places) if not (folder / "summary.json").exists()]
+
+
+def start(sweep: str, places: Places) -> None:
+    """Run what a sweep lacks, in a process of its own. InputError with its last words where a run failed."""
+    command = [sys.executable, "-m", "harness", "-m", *sweep.split(), *places.overrides]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise InputError(f"{sweep}: a run failed: {done.stderr.strip()[-2000:]}")

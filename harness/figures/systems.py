@@ -1,0 +1,26 @@
+"""Every system on one graph: accuracy over epochs, time and bytes, and where an epoch's time goes.
+
+`vanilla` stands there in both forms, since only one side caching the static features is no comparison, and so does the control, whose
+remote rows are zero: a system no better than it uses no remote information.
+"""
+
+from harness.report import plot
+
+TITLE = "all systems on one graph: accuracy over epochs, time and bytes; compute and communication"
+GRAPHS = ["twin/reddit dataset.scale=0.02", "amazon-photo dataset.split=low_label"]
+
+
+def sweeps(graph: str) -> list[str]:
+    how = f"dataset={graph} partition=random gpus=4 epochs=100 seed=1 evaluate.every=2"
+    return [
+        f"system=vanilla system.features=refetch,once {how}",
+        f"system=zero_halo {how}",
+        f"system=cagnet,skipg,sancus system.features=once {how}",
+    ]
+
+
+def draw(groups):
+    dataset, clock, names = groups[0].dataset, groups[0].clock, plot.names_of(groups)
+    strokes = plot.strokes_of(group.label for group in groups)
+    pictures = {f"accuracy-over-{axis.name}": plot.accuracy_over(axis, groups, names, strokes, dataset, clock) for axis in plot.AXES}
+    return {**pictures, "breakdown": plot.breakdown(groups, names, dataset, clock)}

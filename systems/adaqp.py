@@ -1,0 +1,215 @@
+"""AdaQP: Wan, Zhao, Wu, "Adaptive Message Quantization and Parallelization for Distributed Full-graph GNN Training", MLSys
+2023; built here as a baseline of CaPGNN (section 5), from its description.
+
+Vanilla's exchange, every row stochastically quantised to few bits: features and hidden rows forward, their gradients backward.
+With B bits, u uniform in [0, 1) and low, high the ends of a row:
+
+    q = floor((x - low) / S + u),   x' = low + q S,   S = (high - low) / (2^B - 1),   E x' = x,   Var x' <= F S^2 / 6 a row
+
+`assignment=adaptive` chooses B in {2, 4, 8} for every row anew every `period` epochs: the sum over rows of w_k Var_k is made small at
+a mean of `bits` bits a row, with w_k = sum_v alpha_vk^2 over the rows that use k (forward) or 1 (gradients).
+
+Notation: s rows sent by and m halo rows received by a worker; alpha the propagation matrix.
+
+Decisions
+- the quantiser is linear a row (systems/quantise.py); its two constants travel with the row and are counted.
+- adaptive: the sender decides from the rows it is about to send and tells the receiver in one byte a row, counted. The paper weighs
+  variance against time with a solver; here time is fixed by the budget and the best rows are upgraded first, which is optimal but for
+  the last upgrade that does not fit.
+- layer 0: features refetch (quantised anew every epoch) | once (fetched exactly, once).
+Departures: the paper's overlap of inner ("central") vertices with communication is what every system here does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from harness.check import at_least, choice
+from harness.comm.rows import scatter_add_rows
+from harness.core.system import System, check_features
+from systems.quantise import dequantise, quantise
+
+LEVELS = (2, 4, 8)
+
+
+@dataclass
+class Adaqp(System):
+    """bits        a value: 2, 4 or 8; under `adaptive` the mean over rows
+    assignment  "uniform" or "adaptive"
+    period      epochs between assignments
+    features    "refetch" or "once"
+    """
+
+    bits: int = 8
+    assignment: str = "uniform"
+    period: int = 50
+    features: str = "refetch"
+
+    def __post_init__(self):
+        choice("bits", self.bits, LEVELS)
+        choice("assignment", self.assignment, ("uniform", "adaptive"))
+        at_least("period", self.period, 1)
+        check_features(self.features)
+
+    def setup(self, context):
+        super().setup(context)
+        self.epoch = 0
+        self.chosen: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}  # state: bits of rows sent and received
+        self.weight: torch.Tensor | None = None  # of the rows this worker sends forward
+
+    def before_epoch(self, epoch):
+        self.epoch = epoch
+
+    def halo(self, layer, h):
+        return QuantisedHalo(self, layer, h)
+
+    # -- bits of a row --------------------------------------------------------------------------------------------
+
+    def levels(self, layer: int, direction: str, rows: torch.Tensor) -> list[Level]:
+        """The exchanges that carry `rows` [k, F]: one for each number of bits in use."""
+        send, receive = self.plan.send_counts, self.plan.receive_counts
+        if direction == "backward":
+            send, receive = receive, send
+        if self.assignment == "uniform":
+            return [Level(self.bits, slice(None), send, slice(None), receive)]
+        key = f"{direction} {layer}"
+        if key not in self.chosen or self.epoch % self.period == 0:
+            mine = assign_bits(self.variance(layer, direction, rows, send), self.bits)
+            flight, theirs = self.comm.start_exchange(mine[:, None], send, receive, layer, direction, "bits")
+            flight.wait()
+            self.chosen[key] = (mine, theirs[:, 0].clone())
+        mine, theirs = self.chosen[key]
+        self.recorder.metric(f"mean_bits_{direction}", float(mine.float().mean()) if len(mine) else 0.0, layer)
+        return [Level(bits, *_select(mine == bits, send), *_select(theirs == bits, receive)) for bits in LEVELS]
+
+    def variance(self, layer: int, direction: str, rows: torch.Tensor, counts: list[int]) -> torch.Tensor:
+        """beta [k]: the weighted variance of each row at 1 / (2^B - 1)^2."""
+        beta = rows.shape[1] * (rows.amax(1) - rows.amin(1)) ** 2 / 6 if len(rows) else rows.new_empty(0)
+        if direction == "backward":
+            return beta
+        if self.weight is None:
+            # Each receiver knows how much it makes of a row: told once to the owner.
+            used = self.column_weights()[:, None]
+            flight, told = self.comm.start_exchange(used, self.plan.receive_counts, self.plan.send_counts, layer, "backward", "bits")
+            flight.wait()
+            self.weight = told[:, 0].clone()
+        return beta * self.weight
+
+    def column_weights(self) -> torch.Tensor:
+        """sum_v alpha_vk^2 for every halo row k  [m], in the model's precision."""
+        edges, shard = self.shard.halo_edges, self.shard
+        rows = torch.repeat_interleave(torch.arange(edges.num_rows), torch.from_numpy(edges.indptr).diff().long())
+        inner, halo = (1.0 / (torch.from_numpy(d).to(torch.get_default_dtype()) + 1) for d in (shard.degrees, shard.halo_degrees))
+        summed = torch.zeros(edges.num_columns, dtype=inner.dtype).index_add_(0, torch.from_numpy(edges.indices).long(), inner[rows])
+        return (summed * halo).to(self.device)
+
+    # -- a quantised message --------------------------------------------------------------------------------------
+
+    def start(self, layer: int, direction: str, rows: torch.Tensor) -> list:
+        """Quantise `rows` [k, F] and send them; returns what `finish` takes."""
+        noise = self.noise(layer, direction, rows)
+        under_way = []
+        for slot, level in enumerate(self.levels(layer, direction, rows)):
+            wire = quantise(rows[level.out], level.bits, noise[level.out])
+            flight, received = self.comm.start_exchange(wire, level.send, level.receive, layer, direction, "halo", slot)
+            under_way.append((level, flight, received, wire))
+        return under_way
+
+    def finish(self, under_way: list, count: int, width: int, dtype: torch.dtype) -> torch.Tensor:
+        """The rows [count, width] that arrived."""
+        rows = torch.empty(count, width, dtype=dtype, device=self.device)
+        for level, flight, received, _ in under_way:
+            flight.wait()
+            with self.recorder.inside("other", "unpack"):
+                rows[level.into] = dequantise(received, width, level.bits, dtype)
+        return rows
+
+    def noise(self, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
+        """u [k, F] in [0, 1): of this seed, epoch, layer, direction and sender alone, so that a run repeats and resumes."""
+        return draws(self.seed, self.epoch, layer, direction, self.comm.rank, rows.shape, rows.dtype).to(self.device)
+
+    def state_dict(self):
+        return {"chosen": self.chosen, "weight": self.weight}
+
+    def load_state_dict(self, state):
+        self.chosen, self.weight = state["chosen"], state["weight"]
+
+
+@dataclass
+class Level:
+    """Rows of one number of bits: which are sent (counts a peer), and where those received go."""
+
+    bits: int
+    out: torch.Tensor | slice
+    send: list[int]
+    into: torch.Tensor | slice
+    receive: list[int]
+
+
+def _select(mask: torch.Tensor, counts: list[int]) -> tuple[torch.Tensor, list[int]]:
+    return mask.nonzero().squeeze(1), [int(part.sum()) for part in mask.split(counts)]
+
+
+def draws(seed: int, epoch: int, layer: int, direction: str, sender: int, shape, dtype: torch.dtype) -> torch.Tensor:
+    """Uniform numbers [rows, F] of one worker's message to all peers, in the order it sends them."""
+    key = (((seed * 1_000_003 + epoch) * 257 + layer) * 2 + (direction == "backward")) * 65_537 + sender
+    return torch.rand(shape, dtype=dtype, generator=torch.Generator().manual_seed(key))
+
+
+def assign_bits(beta: torch.Tensor, mean: int) -> torch.Tensor:
+    """Bits [k] uint8 of each row, `mean` on average or less: every row begins with 2, and the upgrades that lower
+    sum beta / (2^B - 1)^2 most a bit are made while they fit."""
+    low, middle, high = LEVELS
+    gain = lambda a, b: beta * ((2**a - 1.0) ** -2 - (2**b - 1.0) ** -2) / (b - a)  # noqa: E731
+    gains = torch.cat([gain(low, middle), gain(middle, high)])
+    cost = torch.cat([torch.full_like(beta, middle - low), torch.full_like(beta, high - middle)])
+    order = torch.argsort(gains, descending=True, stable=True)
+    made = torch.zeros_like(gains, dtype=torch.bool)
+    made[order] = cost[order].cumsum(0) <= (mean - low) * len(beta)
+    first, second = made.split(len(beta))
+    return (low + (middle - low) * first + (high - middle) * (first & second)).to(torch.uint8)
+
+
+class QuantisedHalo:
+    """A quantised exchange under way. Like `Comm.exchange`, it is two autograd nodes around the local work: gradients are
+    quantised and sent in `_Wait`'s backward and added up in `_Start`'s."""
+
+    def __init__(self, system: Adaqp, layer: int, h: torch.Tensor):
+        self.system, self.layer = system, layer
+        self.token = _Start.apply(h, self)
+
+    def wait(self) -> torch.Tensor:
+        return _Wait.apply(self.token, self)
+
+
+class _Start(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h, pending):
+        system, ctx.pending, ctx.rows = pending.system, pending, len(h)
+        with system.recorder.inside("compute", "quantise", pending.layer):
+            pending.under_way = system.start(pending.layer, "forward", h.index_select(0, system.plan.send_rows))
+        return h.new_empty(system.plan.num_halo, h.shape[1])
+
+    @staticmethod
+    def backward(ctx, token):
+        pending, system = ctx.pending, ctx.pending.system
+        returned = system.finish(pending.under_way, len(system.plan.send_rows), token.shape[1], token.dtype)
+        g = token.new_zeros(ctx.rows, token.shape[1])
+        scatter_add_rows(g, system.plan.send_rows, returned)
+        return g, None
+
+
+class _Wait(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, token, pending):
+        ctx.pending = pending
+        return pending.system.finish(pending.under_way, len(token), token.shape[1], token.dtype)
+
+    @staticmethod
+    def backward(ctx, g):
+        pending, system = ctx.pending, ctx.pending.system
+        with system.recorder.inside("compute", "quantise", pending.layer):
+            pending.under_way = system.start(pending.layer, "backward", g.contiguous())
+        return g, None

@@ -1,0 +1,64 @@
+"""AdaQP: the bytes it saves, the bits it assigns, and how close it stays to what it approximates."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from systems.adaqp import LEVELS, assign_bits
+from systems.quantise import row_bytes
+from tests import systems
+from tests.oracles import bytes as count
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+
+
+@pytest.mark.parametrize("features", ["refetch", "once"])
+@pytest.mark.parametrize("bits", LEVELS)
+def test_bytes_are_the_closed_form(pool, features, bits):
+    graph = random_graph(12, vertices=40)
+    settings = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=2)
+    outcome = systems.run(pool, graph, systems.block("adaqp", features=features, bits=bits), 4, settings=settings)
+    for epoch in range(2):
+        exact = count.vanilla(graph, outcome.assignment, outcome.widths, features=features, first=epoch == 0)
+        for direction in ("forward", "backward"):
+            for layer, rows in enumerate(exact["rows"][direction]):
+                sent = {p: v for (l, way, p), v in outcome.sent(epoch).items() if (l, way) == (layer, direction)}
+                each = row_bytes(outcome.widths[layer], bits, torch.float32) if "halo" in sent else 4 * outcome.widths[layer]
+                assert sum(size for _, size in sent.values()) == rows * each
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=6), st.sampled_from(LEVELS))
+def test_assigned_bits_keep_the_budget_and_nearly_minimise_the_variance(beta, mean):
+    weights = torch.tensor(beta, dtype=torch.float64)
+    bits = assign_bits(weights, mean)
+    assert set(bits.tolist()) <= set(LEVELS) and int(bits.long().sum()) <= mean * len(beta)
+
+    def cost(chosen):
+        return float((weights / (2.0 ** torch.as_tensor(chosen, dtype=torch.float64) - 1) ** 2).sum())
+
+    best = min(cost(c) for c in itertools.product(LEVELS, repeat=len(beta)) if sum(c) <= mean * len(beta))
+    # Greedy leaves at most one upgrade unmade that a better packing would have had room for.
+    assert cost(bits) <= best + max(beta) * ((2**2 - 1) ** -2 - (2**8 - 1) ** -2) + 1e-12
+
+
+def test_a_larger_range_gets_more_bits():
+    assert assign_bits(torch.tensor([1.0, 100.0, 1.0, 10_000.0]), 4).tolist() == [2, 4, 2, 8]
+
+
+@pytest.mark.parametrize("knobs", [{"bits": 8}, {"bits": 8, "assignment": "adaptive", "period": 2}], ids=str)
+def test_many_bits_are_close_to_exact_and_few_are_not(pool, knobs):
+    graph = random_graph(7, vertices=30)
+    exact = systems.run(pool, graph, systems.block("vanilla"), 4)
+    close = systems.run(pool, graph, systems.block("adaqp", **knobs), 4)
+    far = systems.run(pool, graph, systems.block("adaqp", **{**knobs, "bits": 2}), 4)
+
+    def error(outcome):
+        return np.abs(np.array(outcome.losses) - exact.losses).max()
+
+    assert 0 < error(close) < 0.01 < error(far)

@@ -1,0 +1,62 @@
+"""Figures: what they ask for can be run, what has run is reused, and every one draws from real traces."""
+
+from __future__ import annotations
+
+import pytest
+from PIL import Image
+
+from harness.figures import __main__ as figures
+from harness.figures import runs
+from harness.figures.runs import Places
+from tests.conftest import ROOT
+
+FIGURES = figures.available()
+TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory) -> Places:
+    folder = tmp_path_factory.mktemp("figures")
+    return Places(folder / "results", folder / "cache", ROOT.parent / "shared" / "data")
+
+
+def test_a_sweep_expands_as_hydra_expands_it():
+    assert runs.expand("a=1,2 b=[1,2] c=x") == [["a=1", "b=[1,2]", "c=x"], ["a=2", "b=[1,2]", "c=x"]]
+    assert len(runs.expand("system=vanilla,sancus seed=1,2,3")) == 6
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_what_a_figure_asks_for_is_a_run(name, places):
+    for graph in FIGURES[name].GRAPHS:
+        for sweep in FIGURES[name].sweeps(graph):
+            found = runs.folders(sweep, places)
+            assert len(set(found)) == len(runs.expand(sweep)), "no two runs of a sweep are the same run"
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_draws_from_traces_and_reuses_what_has_run(name, places, monkeypatch, tmp_path, capsys):
+    module = FIGURES[name]
+    few = [[override for override in first if not override.startswith(("epochs=", "dataset"))]
+           for sweep in module.sweeps(TINY) for first in runs.expand(sweep)[:1]]  # fmt: skip
+    sweeps = [" ".join([*overrides, f"dataset={TINY} epochs=6 evaluate.every=2"]) for overrides in few]
+    monkeypatch.setattr(module, "GRAPHS", [TINY])
+    monkeypatch.setattr(module, "sweeps", lambda graph: [s.replace("evaluate.every=2 ", "", s.count("evaluate.every=2") - 1) for s in sweeps])
+    arguments = [name, "--out", str(tmp_path), "--results", str(places.results), "--cache", str(places.cache)]
+    assert figures.main(arguments) == 0
+    drawn = capsys.readouterr().out.split()
+    assert drawn
+    for path in drawn:
+        pixels = Image.open(path).convert("L")
+        assert pixels.getextrema() == (0, 255) or pixels.getextrema()[0] < 80, "something is drawn"
+    monkeypatch.setattr(runs, "start", lambda *_: pytest.fail("a run that had finished was started again"))
+    assert figures.main(arguments) == 0
+
+
+def test_an_unknown_figure_is_refused_with_the_nearest_name(capsys):
+    assert figures.main(["sistems"]) == 2
+    assert 'figure="sistems" is not known; did you mean "systems"?' in capsys.readouterr().err
+
+
+def test_a_graph_that_is_not_here_is_left_out_and_said(tmp_path, capsys):
+    assert not runs.is_here("dblp dataset.split=low_label", tmp_path)
+    assert runs.is_here("twin/reddit dataset.scale=0.02", tmp_path)

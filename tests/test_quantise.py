@@ -1,0 +1,53 @@
+"""The quantiser: bounded error, exact where it must be, unbiased when stochastic, and as many bytes as it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from systems.quantise import BITS, dequantise, quantise, row_bytes
+
+ROWS = hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.floats(-1e3, 1e3, width=32))
+
+
+@given(ROWS, st.sampled_from(BITS), st.sampled_from([torch.float32, torch.float64]), st.booleans())
+def test_error_is_at_most_a_step(rows, bits, dtype, stochastic):
+    x = torch.from_numpy(rows).to(dtype)
+    noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(1), dtype=dtype) if stochastic else None
+    wire = quantise(x, bits, noise)
+    assert wire.dtype == torch.uint8 and wire.shape == (len(x), row_bytes(x.shape[1], bits, dtype))
+    got = dequantise(wire, x.shape[1], bits, dtype)
+    step = (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)) / (2**bits - 1)
+    slack = 1e-5 * x.abs().amax(1, keepdim=True) if dtype == torch.float32 else 1e-12 * x.abs().amax(1, keepdim=True)
+    assert ((got - x).abs() <= (1.0 if stochastic else 0.5) * step + slack).all()
+
+
+@given(ROWS, st.sampled_from(BITS))
+def test_ends_of_a_row_and_constant_rows_are_exact(rows, bits):
+    x = torch.from_numpy(rows)
+    got = dequantise(quantise(x, bits), x.shape[1], bits, x.dtype)
+    torch.testing.assert_close(got.amin(1), x.amin(1), rtol=0, atol=0)
+    torch.testing.assert_close(got.amax(1), x.amax(1), rtol=1e-12, atol=1e-12)
+    constant = x[:, :1].expand_as(x).contiguous()
+    assert torch.equal(dequantise(quantise(constant, bits), x.shape[1], bits, x.dtype), constant)
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_stochastic_rounding_is_unbiased_and_its_variance_is_the_formula(bits):
+    """Over many draws the mean is the row, and the variance of a uniform position between two levels is a sixth of a step squared."""
+    rng = torch.Generator().manual_seed(0)
+    x = torch.rand(1, 400, generator=rng, dtype=torch.float64)
+    repeats = 4000
+    noise = torch.rand(repeats, 400, generator=rng, dtype=torch.float64)
+    got = dequantise(quantise(x.expand(repeats, -1), bits, noise), 400, bits, x.dtype)
+    step = float(x.max() - x.min()) / (2**bits - 1)
+    assert float((got.mean(0) - x[0]).abs().max()) < 6 * step / 2 / repeats**0.5
+    assert float(((got - x) ** 2).mean()) == pytest.approx(step**2 / 6, rel=0.15)
+
+
+def test_rows_without_entries_travel_as_nothing():
+    assert dequantise(quantise(torch.empty(0, 5), 4), 5, 4, torch.float32).shape == (0, 5)
