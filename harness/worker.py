@@ -75,6 +75,7 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
             if run.settings.checkpoint_every and (epoch + 1) % run.settings.checkpoint_every == 0 and epoch != last:
                 checkpoints.save(trainer, epoch + 1)
             saving = time.monotonic() - started
+        comm.drain()
     comm.barrier()
     if rank == 0:
         from harness.trace import summary  # pandas: half a second that no start has to wait for

@@ -36,6 +36,7 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, shard) ->
             sent.append({key: tuple(value) for key, value in record.sent.items()})
             metrics.append(dict(record.metrics))
             spans.append((record.train, record.spans))
+        comm.drain()
         return {"losses": losses, "weights": weights, "sent": sent, "metrics": metrics, "spans": spans, "scores": scores}
     finally:
         torch.set_default_dtype(torch.float32)
