@@ -46,9 +46,10 @@ class Trainer:
         self.inner_ids = torch.as_tensor(shard.inner).to(device)
         self.halo_ids = torch.as_tensor(kept.halo).to(device)
         self.static: StaticInput | None = None
+        self.exact_static: StaticInput | None = None  # of a system's extra, exact steps
         self.whole = kept is shard
         system.setup(Context(kept, comm, kept_plan, self.adjacency, widths, self.recorder, device, seed, self.model,
-                             self.optimiser, self.train_rows, self.gradient))
+                             self.optimiser, self.train_rows, self.gradient, self.exact_gradient))
         self.evaluator = Evaluator(ExactForward(self._exact_adjacency(), comm, self.plan), self._exact_input, masks,
                                    self.labels, model.layers)
 
@@ -62,8 +63,6 @@ class Trainer:
         with self.recorder.train():
             self.system.before_epoch(epoch)
             self.recorder.segment("compute", "forward", 0)
-            if self.system.features == "once" and self.static is None:
-                self.static = self._static(self.adjacency, self.system.input_halo(self.x))
             divisor = self.system.loss_divisor(len(self.train_rows), self.train_count)
             loss = self.gradient(self.train_rows, divisor) * (divisor / self.train_count)
             self.recorder.segment("compute", "combine")
@@ -75,9 +74,22 @@ class Trainer:
         return loss
 
     def gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
-        """One forward and backward pass: the summed loss of `rows` [t] over `divisor`, detached; gradients are left in the
-        parameters."""
-        logits = self.model(self.x, self.static, self.system, self._dropouts(self.recorder.epoch.epoch), self.recorder)
+        """One forward and backward pass by the system: the summed loss of `rows` [t] over `divisor`, detached; gradients are
+        left in the parameters."""
+        if self.system.features == "once" and self.static is None:
+            self.static = self._static(self.adjacency, self.system.input_halo(self.x))
+        return self._gradient(rows, divisor, self.static, self.system)
+
+    def exact_gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
+        """As `gradient`, through a fresh and exact exchange of every halo row, whatever the system trains on."""
+        if self.exact_static is None:
+            x_halo = self.comm.exchange(self.plan, self.x, 0, "features").wait()
+            self.exact_static = self._static(self.evaluator.strategy.adjacency, x_halo)
+        strategy = ExactForward(self.evaluator.strategy.adjacency, self.comm, self.plan, purpose="halo")
+        return self._gradient(rows, divisor, self.exact_static, strategy)
+
+    def _gradient(self, rows: torch.Tensor, divisor: float, static: StaticInput | None, strategy) -> torch.Tensor:
+        logits = self.model(self.x, static, strategy, self._dropouts(self.recorder.epoch.epoch), self.recorder)
         loss = local_loss(logits, self.labels, rows, divisor)
         self.optimiser.zero_grad()
         self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
@@ -94,7 +106,8 @@ class Trainer:
             return self.evaluator(self.model)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(), "system": self.system.state_dict()}
+        return {"model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(), "system": self.system.state_dict(),
+                "exact_static": self.exact_static is not None}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
@@ -103,6 +116,9 @@ class Trainer:
         if self.system.features == "once":
             # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
             self.static = self._static(self.adjacency, self.system.input_halo(self.x))
+        if state["exact_static"]:
+            x_halo = self.comm.exchange(self.plan, self.x, 0, "features").wait()
+            self.exact_static = self._static(self.evaluator.strategy.adjacency, x_halo)
 
     def _static(self, adjacency: Adjacency, x_halo: torch.Tensor | None) -> StaticInput:
         f_out = self.model.layers[0].weight.shape[1]
