@@ -9,7 +9,8 @@ from harness.check import typed
 from harness.comm.comm import HaloPlan
 from harness.config import make_system
 from harness.core.config import ModelConfig, OptimiserConfig
-from harness.core.trainer import Trainer, halo_plan
+from harness.core.cuts import halo_plan
+from harness.core.trainer import Trainer
 
 
 def make_trainer(comm, block, model, optimiser, seed, shard) -> Trainer:

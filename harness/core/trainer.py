@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from harness.comm.comm import Comm, HaloPlan
+from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, synchronise
-from harness.core.adjacency import Adjacency
 from harness.core.config import ModelConfig, OptimiserConfig
-from harness.core.evaluate import Evaluator, ExactForward, local_loss
+from harness.core.cuts import Cut, EdgeCut
+from harness.core.evaluate import Evaluator, local_loss
 from harness.core.inputs import StaticInput
 from harness.core.kernels import make_kernel
 from harness.core.models import Model
@@ -36,21 +36,18 @@ class Trainer:
         self.labels = labels.to(self.x.dtype) if labels.ndim == 2 else labels.long()
         masks = [torch.as_tensor(mask).to(device).nonzero().squeeze(1) for mask in (shard.train, shard.val, shard.test)]
         self.train_rows, self.train_count = masks[0], int(shard.split_counts[0])
-        self.plan = halo_plan(shard, device)
-        kept = system.restrict(shard, comm)
-        kept_plan = self.plan if kept is shard else halo_plan(kept, device)
-        self.adjacency = Adjacency(kept, model.aggregation, self.kernel, device, system.degrees)
+        self.cut: Cut = EdgeCut(shard, comm, system, model, self.kernel, self.x)
         widths = [self.x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
         self.model = Model(model, widths, seed).to(device)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=optimiser.lr, weight_decay=optimiser.weight_decay)
-        self.inner_ids = torch.as_tensor(shard.inner).to(device)
-        self.halo_ids = torch.as_tensor(kept.halo).to(device)
+        self.passes = 0  # forward passes of the running epoch
         self.static: StaticInput | None = None
         self.exact_static: StaticInput | None = None  # of a system's extra, exact steps
-        self.whole = kept is shard
-        system.setup(Context(kept, comm, kept_plan, self.adjacency, widths, self.recorder, device, seed, self.model,
+        cut = self.cut
+        system.setup(Context(cut.shard, comm, cut.plan, cut.adjacency, widths, self.recorder, device, seed, self.model,
                              self.optimiser, self.train_rows, self.gradient, self.exact_gradient))
-        self.evaluator = Evaluator(ExactForward(self._exact_adjacency(), comm, self.plan), self._exact_input, masks,
+        exact = cut.exact_forward("evaluate")
+        self.evaluator = Evaluator(exact, comm, lambda: cut.exact_input(exact, self.static), masks,
                                    self.labels, model.layers)
 
     @property
@@ -60,6 +57,7 @@ class Trainer:
     def train_epoch(self, epoch: int) -> torch.Tensor:
         """One full-batch step. Returns this worker's share of the loss before the step; shares add up over workers."""
         self.recorder.begin_epoch(epoch)
+        self.passes = 0
         with self.recorder.train():
             self.system.before_epoch(epoch)
             self.recorder.segment("compute", "forward", 0)
@@ -77,19 +75,18 @@ class Trainer:
         """One forward and backward pass by the system: the summed loss of `rows` [t] over `divisor`, detached; gradients are
         left in the parameters."""
         if self.system.features == "once" and self.static is None:
-            self.static = self._static(self.adjacency, self.system.input_halo(self.x))
+            self.static = self.cut.training_input()
         return self._gradient(rows, divisor, self.static, self.system)
 
     def exact_gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
         """As `gradient`, through a fresh and exact exchange of every halo row, whatever the system trains on."""
         if self.exact_static is None:
-            x_halo = self.comm.exchange(self.plan, self.x, 0, "features").wait()
-            self.exact_static = self._static(self.evaluator.strategy.adjacency, x_halo)
-        strategy = ExactForward(self.evaluator.strategy.adjacency, self.comm, self.plan, purpose="halo")
-        return self._gradient(rows, divisor, self.exact_static, strategy)
+            self.exact_static = self.cut.exact_input(self.cut.exact_forward("features"))
+        return self._gradient(rows, divisor, self.exact_static, self.cut.exact_forward("halo"))
 
     def _gradient(self, rows: torch.Tensor, divisor: float, static: StaticInput | None, strategy) -> torch.Tensor:
         logits = self.model(self.x, static, strategy, self._dropouts(self.recorder.epoch.epoch), self.recorder)
+        self.passes += 1
         loss = local_loss(logits, self.labels, rows, divisor)
         self.optimiser.zero_grad()
         self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
@@ -115,38 +112,15 @@ class Trainer:
         self.system.load_state_dict(state["system"])
         if self.system.features == "once":
             # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
-            self.static = self._static(self.adjacency, self.system.input_halo(self.x))
+            self.static = self.cut.training_input()
         if state["exact_static"]:
-            x_halo = self.comm.exchange(self.plan, self.x, 0, "features").wait()
-            self.exact_static = self._static(self.evaluator.strategy.adjacency, x_halo)
-
-    def _static(self, adjacency: Adjacency, x_halo: torch.Tensor | None) -> StaticInput:
-        f_out = self.model.layers[0].weight.shape[1]
-        return StaticInput(adjacency, self.x, x_halo if adjacency.halo is not None else None, f_out, self.kernel,
-                           rows_only=self.config.name == "gat")
+            self.exact_static = self.cut.exact_input(self.cut.exact_forward("features"))
 
     def _dropouts(self, epoch: int) -> list[HaloDropout]:
-        return [
-            HaloDropout(self.config.dropout if l else 0.0, self.inner_ids, self.halo_ids, dropout_key(self.seed, epoch, l))
-            for l in range(len(self.model.layers))
-        ]
-
-    def _exact_adjacency(self) -> Adjacency:
-        if self.whole and self.system.degrees == "global":
-            return self.adjacency
-        return Adjacency(self.shard, self.config.aggregation, self.kernel, self.comm.device)
-
-    def _exact_input(self) -> StaticInput:
-        if self.static is not None and self.whole and self.system.exact_input:
-            return self.static
-        x_halo = self.comm.exchange(self.plan, self.x, 0, "evaluate").wait()
-        return self._static(self.evaluator.strategy.adjacency, x_halo)
+        return [self.cut.dropout(self.config.dropout if l else 0.0, dropout_key(self.seed, epoch, l, self.passes))
+                for l in range(len(self.model.layers))]
 
 
-def halo_plan(shard: Shard, device: torch.device) -> HaloPlan:
-    return HaloPlan(torch.as_tensor(shard.send_rows).long().to(device), shard.send_counts.tolist(), shard.halo_counts.tolist())
-
-
-def dropout_key(seed: int, epoch: int, layer: int) -> int:
-    """A 63-bit key, different for every (seed, epoch, layer) that can occur in practice."""
-    return ((seed & 0xFFFFFF) << 39) ^ ((epoch & 0xFFFFFFFF) << 7) ^ (layer & 0x7F)
+def dropout_key(seed: int, epoch: int, layer: int, step: int = 0) -> int:
+    """A 63-bit key, different for every (seed, epoch, layer, forward pass of the epoch) that can occur in practice."""
+    return ((seed & 0xFFFFFF) << 39) ^ ((epoch & 0xFFFFF) << 19) ^ ((step & 0xFFF) << 7) ^ (layer & 0x7F)
