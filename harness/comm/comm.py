@@ -210,8 +210,7 @@ class Comm:
               finish: Callable[[], None] | None = None) -> InFlight:
         if self.size == 1:
             return InFlight(self, [], name, layer, "", None)
-        self._sequence += 1
-        id = f"{self.recorder.epoch.epoch}:{self._sequence}"
+        id = self.next_id()
         for peer, (rows, size) in sends.items():
             self.recorder.count(layer, direction, purpose, peer, rows, size)
         peers = tuple(p for p, (_, size) in sends.items() if size)
@@ -223,6 +222,11 @@ class Comm:
         if span is not None and not works:
             span.end = span.start
         return InFlight(self, works, name, layer, id, span, finish)
+
+    def next_id(self) -> str:
+        """The id of the next operation, which every worker gives it in the same place of its own sequence."""
+        self._sequence += 1
+        return f"{self.recorder.epoch.epoch}:{self._sequence}"
 
     def buffer(self, key: tuple, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | None = None):
         """A buffer kept from epoch to epoch: fresh memory for every transfer costs more than the transfer."""

@@ -20,19 +20,31 @@ SPLITS = ("train", "val", "test")
 
 
 class ExactForward:
-    """The strategy of evaluation: every halo row fresh."""
+    """The strategy of evaluation, and of exact steps: every halo row fresh."""
 
-    def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan):
-        self.adjacency, self.comm, self.plan = adjacency, comm, plan
+    def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
+        self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
 
     def halo(self, layer, h):
-        return self.comm.exchange(self.plan, h, layer, "evaluate")
+        return self.comm.exchange(self.plan, h, layer, self.purpose)
 
     def propagate(self, layer, h, weight, dropout):
         return propagate(self.adjacency, h, self.halo(layer, h), weight, dropout)
 
     def output(self, layer, z):
         return z
+
+
+class _Keeping(ExactForward):
+    """An exact forward pass that keeps what its layers take in."""
+
+    def __init__(self, strategy: ExactForward, kept: dict[int, torch.Tensor]):
+        super().__init__(strategy.adjacency, strategy.comm, strategy.plan, strategy.purpose)
+        self.kept = kept
+
+    def halo(self, layer, h):
+        self.kept[layer] = h
+        return super().halo(layer, h)
 
 
 class Evaluator:
@@ -54,6 +66,16 @@ class Evaluator:
         if self.input is None:
             self.input = self.make_input()
         return model(None, self.input, self.strategy, self.no_dropout)
+
+    def hidden(self, model: Model) -> dict[int, torch.Tensor]:
+        """{layer: H [n, F]} that the exact forward pass gives layers 1.. to aggregate."""
+        asked: dict[int, torch.Tensor] = {}
+        plain, self.strategy = self.strategy, _Keeping(self.strategy, asked)
+        try:
+            self.logits(model)
+        finally:
+            self.strategy = plain
+        return asked
 
     def __call__(self, model: Model) -> tuple[float, float, float]:
         logits = self.logits(model)

@@ -48,9 +48,12 @@ class Trainer:
         self.static: StaticInput | None = None
         self.whole = kept is shard
         system.setup(Context(kept, comm, kept_plan, self.adjacency, widths, self.recorder, device, seed, self.model,
-                             self.optimiser, self.train_rows, self.gradient))
+                             self.optimiser, self.train_rows, self.gradient, self.exact_inputs))
         self.evaluator = Evaluator(ExactForward(self._exact_adjacency(), comm, self.plan), self._exact_input, masks,
                                    self.labels, model.layers)
+        self.exact = ExactForward(self.evaluator.strategy.adjacency, comm, self.plan, purpose="exact")
+        self.exact_static: StaticInput | None = None
+        self.began = False
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
@@ -59,6 +62,10 @@ class Trainer:
     def train_epoch(self, epoch: int) -> torch.Tensor:
         """One full-batch step. Returns this worker's share of the loss before the step; shares add up over workers."""
         self.recorder.begin_epoch(epoch)
+        if not self.began:
+            self.began = True
+            with self.recorder.clock("evaluate"):
+                self.system.before_training()
         with self.recorder.train():
             self.system.before_epoch(epoch)
             self.recorder.segment("compute", "forward", 0)
@@ -72,17 +79,27 @@ class Trainer:
             self.optimiser.step()
             self.system.after_epoch(epoch)
             synchronise(self.comm.device)
+        with self.recorder.clock("evaluate"):
+            self.system.observe(epoch)
         return loss
 
-    def gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
-        """One forward and backward pass: the summed loss of `rows` [t] over `divisor`, detached; gradients are left in the
-        parameters."""
-        logits = self.model(self.x, self.static, self.system, self._dropouts(self.recorder.epoch.epoch), self.recorder)
+    def gradient(self, rows: torch.Tensor, divisor: float, exact: bool = False) -> torch.Tensor:
+        """One forward and backward pass, by the system or by exact exchange: the summed loss of `rows` [t] over `divisor`,
+        detached; gradients are left in the parameters."""
+        strategy, static = (self.exact, self._whole_input()) if exact else (self.system, self.static)
+        ids = torch.as_tensor(self.shard.halo).to(self.comm.device) if exact else self.halo_ids
+        logits = self.model(self.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, ids), self.recorder)
         loss = local_loss(logits, self.labels, rows, divisor)
         self.optimiser.zero_grad()
         self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
         loss.backward()
         return loss.detach()
+
+    def exact_inputs(self) -> dict[int, torch.Tensor]:
+        """{layer: H [n, F]} that layers 1.. take in an exact forward pass with the current weights, without dropout."""
+        kept = self.evaluator.hidden(self.model)
+        self.evaluator.input = None  # made again from what training fetches and counts
+        return kept
 
     def global_loss(self, local: torch.Tensor) -> float:
         """The mean loss over the global training vertices, from every worker's share."""
@@ -90,28 +107,41 @@ class Trainer:
 
     def evaluate(self) -> tuple[float, float, float]:
         """Exact train, validation and test accuracy (micro-F1 for multi-label graphs) under the current weights."""
-        with self.recorder.clock("evaluate"):
+        with self.recorder.clock("evaluate"), self.system.evaluation_weights(self.recorder.epoch.epoch):
             return self.evaluator(self.model)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(), "system": self.system.state_dict()}
+        return {"model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(), "system": self.system.state_dict(),
+                "exact_input": self.exact_static is not None}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.system.load_state_dict(state["system"])
+        self.began = True
         if self.system.features == "once":
             # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
             self.static = self._static(self.adjacency, self.system.input_halo(self.x))
+        if state["exact_input"]:
+            self._whole_input()
+
+    def _whole_input(self) -> StaticInput:
+        """Layer 0's exact product; what training does not have of it is fetched once, and counted where training asks."""
+        if self.static is not None and self.whole and self.system.exact_input and self.system.degrees == "global":
+            return self.static
+        if self.exact_static is None:
+            x_halo = self.comm.exchange(self.plan, self.x, 0, "features").wait()
+            self.exact_static = self.evaluator.input = self._static(self.exact.adjacency, x_halo)
+        return self.exact_static
 
     def _static(self, adjacency: Adjacency, x_halo: torch.Tensor | None) -> StaticInput:
         f_out = self.model.layers[0].weight.shape[1]
         return StaticInput(adjacency, self.x, x_halo if adjacency.halo is not None else None, f_out, self.kernel,
                            rows_only=self.config.name == "gat")
 
-    def _dropouts(self, epoch: int) -> list[HaloDropout]:
+    def _dropouts(self, epoch: int, halo_ids: torch.Tensor) -> list[HaloDropout]:
         return [
-            HaloDropout(self.config.dropout if l else 0.0, self.inner_ids, self.halo_ids, dropout_key(self.seed, epoch, l))
+            HaloDropout(self.config.dropout if l else 0.0, self.inner_ids, halo_ids, dropout_key(self.seed, epoch, l))
             for l in range(len(self.model.layers))
         ]
 
