@@ -97,9 +97,13 @@ def _explain(overrides: list[Override], known: _Known) -> None:
             if known.complete and value not in options:
                 raise InputError(f'{override.key_or_group}="{value}" is not known{did_you_mean(value, options)}')
     keys = [o for o in overrides if o not in groups and not o.is_add() and not o.is_force_add()]
-    composed = known.compose([f"{o.key_or_group}={_values(o)[0]}" for o in groups])
-    for override in keys:
-        _check_key(override.key_or_group, composed)
+    first = {o.key_or_group: _values(o)[0] for o in groups}
+    # Each option once, beside the first of every other group: a key that one of a sweep's systems lacks is found before any runs.
+    options = [{**first, o.key_or_group: value} for o in groups for value in _values(o)[1:]]
+    for chosen in [first, *options] if keys else []:
+        composed = known.compose([f"{group}={value}" for group, value in chosen.items()])
+        for override in keys:
+            _check_key(override.key_or_group, composed)
 
 
 def _values(override: Override) -> list[str]:

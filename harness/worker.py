@@ -84,7 +84,8 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
                 started = time.monotonic()
                 checkpoints.save(trainer, epoch + 1)
                 saving = time.monotonic() - started
-    trainer.system.close()
+        trainer.system.close()
+        comm.drain()
     comm.barrier()
     if rank == 0:
         from harness.trace import summary  # pandas: half a second that no start has to wait for

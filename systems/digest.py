@@ -183,7 +183,7 @@ class Digest(System):
         rows = self.context.train_rows
         divisor = self.loss_divisor(len(rows), int(self.shard.split_counts[0]))
         # The rows' loss reaches the other workers' gradients too: their share is in the loss, not in the sum.
-        self.context.gradient(rows, divisor / self.share if self.share else float("inf"), exact=True)
+        self.context.exact_gradient(rows, divisor / self.share if self.share else float("inf"), masks=0)
         exact = torch.cat([p.grad.reshape(-1) for p in parameters])
         own = torch.cat([g.reshape(-1) for g in self.own_gradient]) * self.share
         both = torch.stack([own, exact])

@@ -10,7 +10,8 @@ from harness.comm.comm import HaloPlan
 from harness.comm.store import Store
 from harness.config import make_system
 from harness.core.config import ModelConfig, OptimiserConfig
-from harness.core.trainer import Trainer, halo_plan
+from harness.core.cuts import halo_plan
+from harness.core.trainer import Trainer
 
 
 def make_trainer(comm, block, model, optimiser, seed, shard) -> Trainer:
@@ -39,6 +40,7 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, shard) ->
             metrics.append(dict(record.metrics))
             spans.append((record.train, record.spans))
         trainer.system.close()
+        comm.drain()
         return {"losses": losses, "weights": weights, "sent": sent, "metrics": metrics, "spans": spans, "scores": scores}
     finally:
         torch.set_default_dtype(torch.float32)

@@ -49,9 +49,9 @@ class InFlight:
     """One posted operation. `wait()` returns once its result may be read, and is what counts as exposed time."""
 
     def __init__(self, comm: Comm, works: Sequence[dist.Work], name: str, layer: int, id: str, span: Span | None,
-                 finish: Callable[[], None] | None = None):
+                 finish: Callable[[], None] | None = None, sequence: int = 0):
         self.comm, self.works, self.name, self.layer, self.id, self.span = comm, works, name, layer, id, span
-        self.finish = finish
+        self.finish, self.sequence = finish, sequence
         self.pending = len(works)
         if span is not None and comm.device.type == "cpu":
             for work in works:
@@ -64,6 +64,7 @@ class InFlight:
             self.span.end = time.monotonic()
 
     def wait(self) -> None:
+        self.comm._under_way.pop(self.sequence, None)
         blocking = self.span is not None and self.span.blocking
         with self.comm.recorder.inside("wait", self.name, self.layer, id=self.id, blocking=blocking):
             try:
@@ -91,6 +92,7 @@ class Comm:
         self.staged = device.type == "cuda" and size > 1 and dist.get_backend() == "gloo"
         self._buffers: dict[tuple, torch.Tensor] = {}
         self._sequence = 0
+        self._under_way: dict[int, InFlight] = {}  # posted and not waited for, by sequence number
 
     @property
     def peers(self) -> list[int]:
@@ -221,7 +223,13 @@ class Comm:
             raise PeerLost(f"worker {self.rank} lost a peer starting {name} {id}: {error}") from error
         if span is not None and not works:
             span.end = span.start
-        return InFlight(self, works, name, layer, id, span, finish)
+        flight = self._under_way[self._sequence] = InFlight(self, works, name, layer, id, span, finish, self._sequence)
+        return flight
+
+    def drain(self) -> None:
+        """Wait for everything still in flight: nobody may leave a group while a peer waits for its rows."""
+        for flight in list(self._under_way.values()):
+            flight.wait()
 
     def next_id(self) -> str:
         """The id of the next operation, which every worker gives it in the same place of its own sequence."""

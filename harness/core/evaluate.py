@@ -13,14 +13,14 @@ from torch.nn import functional as F
 from harness.comm.comm import Comm, HaloPlan
 from harness.core.adjacency import Adjacency
 from harness.core.inputs import StaticInput
-from harness.core.models import Model
+from harness.core.models import Model, Strategy
 from harness.core.propagate import HaloDropout, propagate
 
 SPLITS = ("train", "val", "test")
 
 
 class ExactForward:
-    """The strategy of evaluation, and of exact steps: every halo row fresh."""
+    """The strategy of evaluation, and of exact extra steps: every halo row fresh."""
 
     def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
         self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
@@ -53,9 +53,9 @@ class Evaluator:
     make_input   builds the exact StaticInput; called at the first evaluation only
     """
 
-    def __init__(self, strategy: ExactForward, make_input: Callable[[], StaticInput], masks: list[torch.Tensor],
+    def __init__(self, strategy: Strategy, comm: Comm, make_input: Callable[[], StaticInput], masks: list[torch.Tensor],
                  labels: torch.Tensor, num_layers: int):
-        self.strategy, self.make_input, self.masks, self.labels = strategy, make_input, masks, labels
+        self.strategy, self.comm, self.make_input, self.masks, self.labels = strategy, comm, make_input, masks, labels
         self.input: StaticInput | None = None
         no_ids = torch.empty(0, dtype=torch.int32)
         self.no_dropout = [HaloDropout(0.0, no_ids, no_ids, 0)] * num_layers
@@ -82,7 +82,7 @@ class Evaluator:
         counts: list[float] = []
         for mask in self.masks:
             counts += self._counts(logits[mask], self.labels[mask])
-        totals = self.strategy.comm.total(counts)
+        totals = self.comm.total(counts)
         return tuple(right / max(possible, 1.0) for right, possible in zip(totals[0::2], totals[1::2]))
 
     def _counts(self, logits: torch.Tensor, labels: torch.Tensor) -> list[float]:

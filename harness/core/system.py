@@ -58,9 +58,10 @@ class Context:
 
     widths   [L + 1]: features, hidden layers, classes; layer l maps widths[l] to widths[l + 1]
     model    the worker's copy of the model; its parameters may be read and, between steps, written
-    gradient gradient(rows, divisor, exact=False) -> loss: one more forward and backward pass over the given training rows, whose
-             summed loss is divided by `divisor`; gradients are left in the parameters. By this system, or with `exact` by exact halo
-             exchange over the whole graph (purpose "exact"). For systems with extra steps (LLCG) and measurements.
+    gradient gradient(rows, divisor) -> loss: one more forward and backward pass by this system over the given training rows, whose
+             summed loss is divided by `divisor`; gradients are left in the parameters. For systems with extra steps;
+             exact_gradient(rows, divisor, masks=None) does the same through a fresh exchange of every halo row,
+             with the dropout masks of the epoch's forward pass number `masks` where given
     exact_inputs   exact_inputs() -> {layer: H [n, F]}: what hidden layers 1.. would take in an exact forward pass with the current
              weights and no dropout; outside the train clock only
     """
@@ -76,7 +77,8 @@ class Context:
     model: torch.nn.Module
     optimiser: torch.optim.Optimizer
     train_rows: torch.Tensor  # [t] int64 local rows of this worker's training vertices
-    gradient: Callable[..., torch.Tensor]
+    gradient: Callable[[torch.Tensor, float], torch.Tensor]
+    exact_gradient: Callable[..., torch.Tensor]
     exact_inputs: Callable[[], dict[int, torch.Tensor]]
 
     @property

@@ -1,0 +1,125 @@
+"""PipeGCN: Wan, Li, Wolfe, Kyrillidis, Kim, Lin, "PipeGCN: Efficient Full-Graph Training of Graph Convolutional Networks with
+Pipelined Feature Communication", ICLR 2022; built here as a baseline, from its description.
+
+Implements pipelined training: what layer l needs of other workers in epoch t was sent in epoch t - 1, so that a whole epoch of
+compute hides its transfer. With t the epoch, i this worker, j the others:
+
+    Z_i^t  = A_ii H_i^t + sum_j A_ij H_j^(t-1)                     boundary features of the epoch before
+    dH_i^t = (own edges' gradient)^t + sum_j (gradient of H_i at j)^(t-1)   and so are boundary gradients
+
+Notation: the halo rows and gradients that arrived are `features[l]`, `gradients[l]`; in epoch 0 they are zeros.
+
+Decisions
+- staleness is exactly 1, for features and for gradients; both are 0 in epoch 0.
+- smoothing, off by default (the paper's -F, -G, -GF): stale = m stale + (1 - m) arrived, m = `momentum`, from zeros on.
+- layer 0's features are static and fetched once, exactly.
+- a gradient that arrives in epoch t is added where epoch t's own gradient of the same rows is, in the backward pass of the layer.
+Departures: none known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from harness.check import within
+from harness.comm.rows import scatter_add_rows
+from harness.core.system import System
+from systems.pipeline import Pipe
+
+
+@dataclass
+class Pipegcn(System):
+    """smooth_features, smooth_gradients   average stale values over epochs
+    momentum   m of the average
+    """
+
+    smooth_features: bool = False
+    smooth_gradients: bool = False
+    momentum: float = 0.95
+
+    features: ClassVar[str] = "once"
+
+    def __post_init__(self):
+        within("momentum", self.momentum, 0, 0.999)
+
+    def setup(self, context):
+        super().setup(context)
+        send, receive = self.plan.send_counts, self.plan.receive_counts
+        hidden = range(1, self.num_layers)
+        dtype = torch.get_default_dtype()
+        self.feature_pipes = {l: Pipe(self.comm, l, "forward", send, receive) for l in hidden}
+        self.gradient_pipes = {l: Pipe(self.comm, l, "backward", receive, send) for l in hidden}
+        self.stale_features = {l: torch.zeros(sum(receive), self.widths[l], dtype=dtype, device=self.device) for l in hidden}
+        self.stale_gradients = {l: torch.zeros(sum(send), self.widths[l], dtype=dtype, device=self.device) for l in hidden}
+
+    def halo(self, layer, h):
+        return StaleHalo(self, layer, h)
+
+    def next_features(self, layer: int, rows: torch.Tensor) -> torch.Tensor:
+        """Send this epoch's boundary rows [s, F]; the halo [m, F] to use is that of the epoch before."""
+        return self.advance(self.feature_pipes[layer], self.stale_features[layer], rows, self.smooth_features)
+
+    def next_gradients(self, layer: int, rows: torch.Tensor) -> torch.Tensor:
+        """Send this epoch's halo gradients [m, F]; those to add to the boundary rows [s, F] are of the epoch before."""
+        return self.advance(self.gradient_pipes[layer], self.stale_gradients[layer], rows, self.smooth_gradients)
+
+    def advance(self, pipe: Pipe, stale: torch.Tensor, rows: torch.Tensor, smooth: bool) -> torch.Tensor:
+        arrived = pipe.push(rows, depth=1)
+        if arrived is not None:
+            stale.lerp_(arrived, 1 - self.momentum) if smooth else stale.copy_(arrived)
+        return stale
+
+    def state_dict(self):
+        return {"features": self.stale_features, "gradients": self.stale_gradients,
+                "in_flight": [{l: pipe.state_dict() for l, pipe in pipes.items()} for pipes in (self.feature_pipes, self.gradient_pipes)]}
+
+    def load_state_dict(self, state):
+        self.stale_features, self.stale_gradients = state["features"], state["gradients"]
+        for pipes, saved in zip((self.feature_pipes, self.gradient_pipes), state["in_flight"]):
+            for l, pipe in pipes.items():
+                pipe.load_state_dict(saved[l])
+
+
+class StaleHalo:
+    """This epoch's rows are sent when h is there; the gradients of the halo in use are sent, and stale ones added to h's, in the
+    backward pass."""
+
+    def __init__(self, system: Pipegcn, layer: int, h: torch.Tensor):
+        self.system, self.layer = system, layer
+        self.token = _Send.apply(h, self)
+
+    def wait(self) -> torch.Tensor:
+        return _Use.apply(self.token, self)
+
+
+class _Send(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h, pending):
+        ctx.pending, ctx.rows = pending, len(h)
+        system = pending.system
+        with system.recorder.inside("other", "pack", pending.layer):
+            packed = h.index_select(0, system.plan.send_rows)
+        return system.next_features(pending.layer, packed).clone()
+
+    @staticmethod
+    def backward(ctx, token):
+        system, layer = ctx.pending.system, ctx.pending.layer
+        g = token.new_zeros(ctx.rows, token.shape[1])
+        with system.recorder.inside("other", "unpack", layer):
+            scatter_add_rows(g, system.plan.send_rows, ctx.pending.returned)
+        return g, None
+
+
+class _Use(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, token, pending):
+        ctx.pending = pending
+        return token.view_as(token)
+
+    @staticmethod
+    def backward(ctx, g):
+        ctx.pending.returned = ctx.pending.system.next_gradients(ctx.pending.layer, g.contiguous())
+        return g, None

@@ -1,0 +1,3 @@
+EXACT = {"pipegcn": None}
+STALE = [("pipegcn", {}), ("pipegcn", {"smooth_features": True, "smooth_gradients": True, "momentum": 0.5})]
+CONTROL = [("pipegcn", {})]
