@@ -175,7 +175,7 @@ class Cdfgnn(ReplicaSystem):
     def unpack(self, wire: torch.Tensor, like: torch.Tensor, coded: bool) -> torch.Tensor:
         if coded:
             return linear.dequantise(wire, like.shape[1], self.bits, like.dtype)
-        return wire.contiguous().view(like.dtype)
+        return wire.clone(memory_format=torch.contiguous_format).view(like.dtype)
 
     # -- the threshold: eqs. (6) and (7) ----------------------------------------------------------------------------
 
@@ -252,5 +252,5 @@ class Selection:
         id = (rows - self.out_start[peer]).to(torch.int32)[:, None].view(torch.uint8)
         flight, received = comm.start_exchange(torch.cat([id, wire], 1), send, receive, layer, direction, self.purpose)
         flight.wait()
-        id = received[:, :4].contiguous().view(torch.int32)[:, 0].long()
+        id = received[:, :4].clone(memory_format=torch.contiguous_format).view(torch.int32)[:, 0].long()
         return id + self.in_start.repeat_interleave(torch.tensor(receive, device=rows.device)), received[:, 4:]

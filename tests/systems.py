@@ -33,8 +33,9 @@ def _collect(table: str) -> list:
 
 
 MODULES = [importlib.import_module(f"tests.variants.{m.name}") for m in pkgutil.iter_modules(variants.__path__)]
-EXACT: dict[str, list[dict] | None] = {name: knobs for _, table in _collect("EXACT") for name, knobs in table.items()}
-EXACT_VARIANTS = [(name, knobs) for name, settings in EXACT.items() for knobs in settings or []]
+EXACT: dict[str, list[dict] | dict | None] = {name: knobs for _, table in _collect("EXACT") for name, knobs in table.items()}
+EXACT_VARIANTS = [(name, knobs) for name, settings in EXACT.items() if isinstance(settings, list) for knobs in settings]
+SINGLE_VARIANTS = [(name, knobs or {}) for name, knobs in EXACT.items() if not isinstance(knobs, list)]
 STALE_VARIANTS = [variant for _, table in _collect("STALE") for variant in table]
 CONTROL_VARIANTS = [variant for _, table in _collect("CONTROL") for variant in table]
 PARTITIONS = [(1, "block"), (2, "metis"), (3, "random"), (4, "block"), (4, "metis"), (4, "random")]

@@ -7,6 +7,7 @@ layer 0, whose rows dropout is drawn for, and the exact forward pass of evaluati
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -39,11 +40,11 @@ class Cut(Protocol):
         """What `features="once"` keeps of layer 0, as the system sees it; fetched and counted when this is called."""
         ...
 
-    def exact_forward(self) -> Strategy:
-        """The strategy of evaluation: everything remote fresh, over the whole graph."""
+    def exact_forward(self, purpose: str) -> Strategy:
+        """The strategy of evaluation and of exact extra steps: everything remote fresh, over the whole graph."""
         ...
 
-    def exact_input(self, trained: StaticInput | StaticSums | None) -> StaticInput | StaticSums:
+    def exact_input(self, exact: Strategy, trained: StaticInput | StaticSums | None = None) -> StaticInput | StaticSums:
         """Layer 0's exact static input: `trained`, the training's own, where that is exact."""
         ...
 
@@ -68,7 +69,6 @@ class EdgeCut:
         self.adjacency = Adjacency(self.shard, model.aggregation, kernel, comm.device, system.degrees)
         self.ids = torch.as_tensor(shard.inner).to(comm.device)
         self.halo_ids = torch.as_tensor(self.shard.halo).to(comm.device)
-        self.exact: ExactForward | None = None
 
     def dropout(self, p, key):
         return HaloDropout(p, self.ids, self.halo_ids, key)
@@ -76,19 +76,23 @@ class EdgeCut:
     def training_input(self):
         return self._static(self.adjacency, self.system.input_halo(self.x))
 
-    def exact_forward(self):
-        plan, adjacency = self.plan, self.adjacency
-        if self.shard is not self.whole:
-            plan = halo_plan(self.whole, self.comm.device)
-        if self.shard is not self.whole or self.system.degrees != "global":
-            adjacency = Adjacency(self.whole, self.model.aggregation, self.kernel, self.comm.device)
-        self.exact = ExactForward(adjacency, self.comm, plan)
-        return self.exact
+    def exact_forward(self, purpose):
+        return ExactForward(self.exact_adjacency, self.comm, self.exact_plan, purpose)
 
-    def exact_input(self, trained):
+    def exact_input(self, exact, trained=None):
         if trained is not None and self.shard is self.whole and self.system.exact_input:
             return trained
-        return self._static(self.exact.adjacency, self.exact.halo(0, self.x).wait())
+        return self._static(exact.adjacency, exact.halo(0, self.x).wait())
+
+    @cached_property
+    def exact_plan(self) -> HaloPlan:
+        return self.plan if self.shard is self.whole else halo_plan(self.whole, self.comm.device)
+
+    @cached_property
+    def exact_adjacency(self) -> Adjacency:
+        if self.shard is self.whole and self.system.degrees == "global":
+            return self.adjacency
+        return Adjacency(self.whole, self.model.aggregation, self.kernel, self.comm.device)
 
     def _static(self, adjacency: Adjacency, x_halo: torch.Tensor) -> StaticInput:
         return StaticInput(adjacency, self.x, x_halo if adjacency.halo is not None else None, self.kernel,

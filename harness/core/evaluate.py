@@ -20,13 +20,13 @@ SPLITS = ("train", "val", "test")
 
 
 class ExactForward:
-    """The strategy of evaluation: every halo row fresh."""
+    """The strategy of evaluation, and of exact extra steps: every halo row fresh."""
 
-    def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan):
-        self.adjacency, self.comm, self.plan = adjacency, comm, plan
+    def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
+        self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
 
     def halo(self, layer, h):
-        return self.comm.exchange(self.plan, h, layer, "evaluate")
+        return self.comm.exchange(self.plan, h, layer, self.purpose)
 
     def propagate(self, layer, h, weight, dropout):
         return propagate(self.adjacency, h, self.halo(layer, h), weight, dropout)

@@ -108,18 +108,19 @@ def sum_replicas(comm: Comm, plan: HaloPlan, z: torch.Tensor, layer: int, direct
 
 class _Synchronise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, z, comm, plan, layer):
-        ctx.comm, ctx.plan, ctx.layer = comm, plan, layer
-        return sum_replicas(comm, plan, z, layer, "forward")
+    def forward(ctx, z, comm, plan, layer, purpose):
+        ctx.arguments = comm, plan, layer, purpose
+        return sum_replicas(comm, plan, z, layer, "forward", purpose)
 
     @staticmethod
     def backward(ctx, delta):
-        return sum_replicas(ctx.comm, ctx.plan, delta, ctx.layer, "backward"), None, None, None
+        comm, plan, layer, purpose = ctx.arguments
+        return sum_replicas(comm, plan, delta, layer, "backward", purpose), None, None, None, None
 
 
-def synchronise(comm: Comm, plan: HaloPlan, z: torch.Tensor, layer: int) -> torch.Tensor:
+def synchronise(comm: Comm, plan: HaloPlan, z: torch.Tensor, layer: int, purpose: str = "") -> torch.Tensor:
     """The exact answer: the sum over replicas of their parts z [r, F], and backwards that of their gradients."""
-    return _Synchronise.apply(z, comm, plan, layer)
+    return _Synchronise.apply(z, comm, plan, layer, purpose)
 
 
 class StaticSums:
@@ -158,13 +159,13 @@ def _times(x: torch.Tensor | SparseOperator, weight: torch.Tensor) -> torch.Tens
 
 
 class ExactSynchronised:
-    """The strategy of evaluation: every part fresh."""
+    """The strategy of evaluation, and of exact extra steps: every part fresh."""
 
-    def __init__(self, adjacency: ReplicaAdjacency, comm: Comm, plan: HaloPlan):
-        self.adjacency, self.comm, self.plan = adjacency, comm, plan
+    def __init__(self, adjacency: ReplicaAdjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
+        self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
 
     def propagate(self, layer, h, weight, dropout):
-        return synchronise(self.comm, self.plan, propagate_parts(self.adjacency, h, weight, dropout), layer)
+        return synchronise(self.comm, self.plan, propagate_parts(self.adjacency, h, weight, dropout), layer, self.purpose)
 
     def output(self, layer, z):
         return z
@@ -185,11 +186,11 @@ class VertexCut:
     def training_input(self):
         return self._static("features")
 
-    def exact_forward(self):
-        return ExactSynchronised(self.adjacency, self.comm, self.plan)
+    def exact_forward(self, purpose):
+        return ExactSynchronised(self.adjacency, self.comm, self.plan, purpose)
 
-    def exact_input(self, trained):
-        return trained if trained is not None else self._static("evaluate")
+    def exact_input(self, exact, trained=None):
+        return trained if trained is not None else self._static(exact.purpose)
 
     def _static(self, purpose: str) -> StaticSums:
         product = sum_replicas(self.comm, self.plan, self.adjacency.times(self.x), 0, "forward", purpose)

@@ -60,7 +60,8 @@ class Context:
     widths   [L + 1]: features, hidden layers, classes; layer l maps widths[l] to widths[l + 1]
     model    the worker's copy of the model; its parameters may be read and, between steps, written
     gradient gradient(rows, divisor) -> loss: one more forward and backward pass by this system over the given training rows, whose
-             summed loss is divided by `divisor`; gradients are left in the parameters. For systems with extra steps (LLCG).
+             summed loss is divided by `divisor`; gradients are left in the parameters. For systems with extra steps;
+             exact_gradient does the same through a fresh exchange of every halo row
     """
 
     shard: Shard | ReplicaShard
@@ -75,6 +76,7 @@ class Context:
     optimiser: torch.optim.Optimizer
     train_rows: torch.Tensor  # [t] int64 local rows of this worker's training vertices
     gradient: Callable[[torch.Tensor, float], torch.Tensor]
+    exact_gradient: Callable[[torch.Tensor, float], torch.Tensor]
 
     @property
     def num_layers(self) -> int:

@@ -41,10 +41,13 @@ class Trainer:
         widths = [self.x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
         self.model = Model(model, widths, seed).to(device)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=optimiser.lr, weight_decay=optimiser.weight_decay)
+        self.passes = 0  # forward passes of the running epoch
         self.static: StaticInput | StaticSums | None = None
+        self.exact_static: StaticInput | StaticSums | None = None  # of a system's extra, exact steps
         system.setup(Context(cut.shard, comm, cut.plan, cut.adjacency, widths, self.recorder, device, seed, self.model,
-                             self.optimiser, self.train_rows, self.gradient))
-        self.evaluator = Evaluator(cut.exact_forward(), comm, lambda: cut.exact_input(self.static), masks,
+                             self.optimiser, self.train_rows, self.gradient, self.exact_gradient))
+        exact = cut.exact_forward("evaluate")
+        self.evaluator = Evaluator(exact, comm, lambda: cut.exact_input(exact, self.static), masks,
                                    self.labels, model.layers)
 
     @property
@@ -54,11 +57,10 @@ class Trainer:
     def train_epoch(self, epoch: int) -> torch.Tensor:
         """One full-batch step. Returns this worker's share of the loss before the step; shares add up over workers."""
         self.recorder.begin_epoch(epoch)
+        self.passes = 0
         with self.recorder.train():
             self.system.before_epoch(epoch)
             self.recorder.segment("compute", "forward", 0)
-            if self.system.features == "once" and self.static is None:
-                self.static = self.cut.training_input()
             divisor = self.system.loss_divisor(len(self.train_rows), self.train_count)
             loss = self.gradient(self.train_rows, divisor) * (divisor / self.train_count)
             self.recorder.segment("compute", "combine")
@@ -70,9 +72,21 @@ class Trainer:
         return loss
 
     def gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
-        """One forward and backward pass: the summed loss of `rows` [t] over `divisor`, detached; gradients are left in the
-        parameters."""
-        logits = self.model(self.x, self.static, self.system, self._dropouts(self.recorder.epoch.epoch), self.recorder)
+        """One forward and backward pass by the system: the summed loss of `rows` [t] over `divisor`, detached; gradients are
+        left in the parameters."""
+        if self.system.features == "once" and self.static is None:
+            self.static = self.cut.training_input()
+        return self._gradient(rows, divisor, self.static, self.system)
+
+    def exact_gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
+        """As `gradient`, through a fresh and exact exchange of every halo row, whatever the system trains on."""
+        if self.exact_static is None:
+            self.exact_static = self.cut.exact_input(self.cut.exact_forward("features"))
+        return self._gradient(rows, divisor, self.exact_static, self.cut.exact_forward("halo"))
+
+    def _gradient(self, rows: torch.Tensor, divisor: float, static: StaticInput | StaticSums | None, strategy) -> torch.Tensor:
+        logits = self.model(self.x, static, strategy, self._dropouts(self.recorder.epoch.epoch), self.recorder)
+        self.passes += 1
         loss = local_loss(logits, self.labels, rows, divisor)
         self.optimiser.zero_grad()
         self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
@@ -89,7 +103,8 @@ class Trainer:
             return self.evaluator(self.model)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(), "system": self.system.state_dict()}
+        return {"model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(), "system": self.system.state_dict(),
+                "exact_static": self.exact_static is not None}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
@@ -98,12 +113,14 @@ class Trainer:
         if self.system.features == "once":
             # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
             self.static = self.cut.training_input()
+        if state["exact_static"]:
+            self.exact_static = self.cut.exact_input(self.cut.exact_forward("features"))
 
     def _dropouts(self, epoch: int) -> list[HaloDropout]:
-        return [self.cut.dropout(self.config.dropout if l else 0.0, dropout_key(self.seed, epoch, l))
+        return [self.cut.dropout(self.config.dropout if l else 0.0, dropout_key(self.seed, epoch, l, self.passes))
                 for l in range(len(self.model.layers))]
 
 
-def dropout_key(seed: int, epoch: int, layer: int) -> int:
-    """A 63-bit key, different for every (seed, epoch, layer) that can occur in practice."""
-    return ((seed & 0xFFFFFF) << 39) ^ ((epoch & 0xFFFFFFFF) << 7) ^ (layer & 0x7F)
+def dropout_key(seed: int, epoch: int, layer: int, step: int = 0) -> int:
+    """A 63-bit key, different for every (seed, epoch, layer, forward pass of the epoch) that can occur in practice."""
+    return ((seed & 0xFFFFFF) << 39) ^ ((epoch & 0xFFFFF) << 19) ^ ((step & 0xFFF) << 7) ^ (layer & 0x7F)
