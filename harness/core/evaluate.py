@@ -35,6 +35,18 @@ class ExactForward:
         return z
 
 
+class _Keeping(ExactForward):
+    """An exact forward pass that keeps what its layers take in."""
+
+    def __init__(self, strategy: ExactForward, kept: dict[int, torch.Tensor]):
+        super().__init__(strategy.adjacency, strategy.comm, strategy.plan, strategy.purpose)
+        self.kept = kept
+
+    def halo(self, layer, h):
+        self.kept[layer] = h
+        return super().halo(layer, h)
+
+
 class Evaluator:
     """Accuracy (single label) or micro-F1 (multi-label) of each split of the whole graph, the same on every worker.
 
@@ -54,6 +66,16 @@ class Evaluator:
         if self.input is None:
             self.input = self.make_input()
         return model(None, self.input, self.strategy, self.no_dropout)
+
+    def hidden(self, model: Model) -> dict[int, torch.Tensor]:
+        """{layer: H [n, F]} that the exact forward pass gives layers 1.. to aggregate."""
+        asked: dict[int, torch.Tensor] = {}
+        plain, self.strategy = self.strategy, _Keeping(self.strategy, asked)
+        try:
+            self.logits(model)
+        finally:
+            self.strategy = plain
+        return asked
 
     def __call__(self, model: Model) -> tuple[float, float, float]:
         logits = self.logits(model)

@@ -45,10 +45,12 @@ class Trainer:
         self.static: StaticInput | StaticSums | None = None
         self.exact_static: StaticInput | StaticSums | None = None  # of a system's extra, exact steps
         system.setup(Context(cut.shard, comm, cut.plan, cut.adjacency, widths, self.recorder, device, seed, self.model,
-                             self.optimiser, self.train_rows, self.gradient, self.exact_gradient))
+                             self.optimiser, self.train_rows, self.gradient, self.exact_gradient,
+                             self.exact_inputs))
         exact = cut.exact_forward("evaluate")
         self.evaluator = Evaluator(exact, comm, lambda: cut.exact_input(exact, self.static), masks,
                                    self.labels, model.layers)
+        self.began = False
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
@@ -58,6 +60,10 @@ class Trainer:
         """One full-batch step. Returns this worker's share of the loss before the step; shares add up over workers."""
         self.recorder.begin_epoch(epoch)
         self.passes = 0
+        if not self.began:
+            self.began = True
+            with self.recorder.clock("evaluate"):
+                self.system.before_training()
         with self.recorder.train():
             self.system.before_epoch(epoch)
             self.recorder.segment("compute", "forward", 0)
@@ -69,6 +75,8 @@ class Trainer:
             self.optimiser.step()
             self.system.after_epoch(epoch)
             synchronise(self.comm.device)
+        with self.recorder.clock("evaluate"):
+            self.system.observe(epoch)
         return loss
 
     def gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
@@ -78,20 +86,30 @@ class Trainer:
             self.static = self.cut.training_input()
         return self._gradient(rows, divisor, self.static, self.system)
 
-    def exact_gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
-        """As `gradient`, through a fresh and exact exchange of every halo row, whatever the system trains on."""
+    def exact_gradient(self, rows: torch.Tensor, divisor: float, masks: int | None = None) -> torch.Tensor:
+        """As `gradient`, through a fresh and exact exchange of every halo row, whatever the system trains on.
+
+        masks   number of the epoch's forward pass whose dropout masks are used again; None: new ones
+        """
         if self.exact_static is None:
             self.exact_static = self.cut.exact_input(self.cut.exact_forward("features"))
-        return self._gradient(rows, divisor, self.exact_static, self.cut.exact_forward("halo"))
+        return self._gradient(rows, divisor, self.exact_static, self.cut.exact_forward("halo"), masks)
 
-    def _gradient(self, rows: torch.Tensor, divisor: float, static: StaticInput | StaticSums | None, strategy) -> torch.Tensor:
-        logits = self.model(self.x, static, strategy, self._dropouts(self.recorder.epoch.epoch), self.recorder)
-        self.passes += 1
+    def _gradient(self, rows, divisor: float, static, strategy, masks: int | None = None) -> torch.Tensor:
+        step = self.passes if masks is None else masks
+        self.passes += masks is None
+        logits = self.model(self.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder)
         loss = local_loss(logits, self.labels, rows, divisor)
         self.optimiser.zero_grad()
         self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
         loss.backward()
         return loss.detach()
+
+    def exact_inputs(self) -> dict[int, torch.Tensor]:
+        """{layer: H [n, F]} that layers 1.. take in an exact forward pass with the current weights, without dropout."""
+        kept = self.evaluator.hidden(self.model)
+        self.evaluator.input = None  # made again from what training fetches and counts
+        return kept
 
     def global_loss(self, local: torch.Tensor) -> float:
         """The mean loss over the global training vertices, from every worker's share."""
@@ -99,7 +117,7 @@ class Trainer:
 
     def evaluate(self) -> tuple[float, float, float]:
         """Exact train, validation and test accuracy (micro-F1 for multi-label graphs) under the current weights."""
-        with self.recorder.clock("evaluate"):
+        with self.recorder.clock("evaluate"), self.system.evaluation_weights(self.recorder.epoch.epoch):
             return self.evaluator(self.model)
 
     def state_dict(self) -> dict[str, Any]:
@@ -110,14 +128,15 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.system.load_state_dict(state["system"])
+        self.began = True
         if self.system.features == "once":
             # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
             self.static = self.cut.training_input()
         if state["exact_static"]:
             self.exact_static = self.cut.exact_input(self.cut.exact_forward("features"))
 
-    def _dropouts(self, epoch: int) -> list[HaloDropout]:
-        return [self.cut.dropout(self.config.dropout if l else 0.0, dropout_key(self.seed, epoch, l, self.passes))
+    def _dropouts(self, epoch: int, step: int) -> list[HaloDropout]:
+        return [self.cut.dropout(self.config.dropout if l else 0.0, dropout_key(self.seed, epoch, l, step))
                 for l in range(len(self.model.layers))]
 
 
