@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 from harness import config as configs
 from harness.check import InputError
 from harness.config import Run
-from harness.core.system import RunFacts
+from harness.core.system import RunFacts, check_cut
 from harness.graph import sources
 from harness.partition.cache import Cache, shards_for
 from harness.process import RunFailed, be_child, forking
@@ -35,6 +35,7 @@ def prepare(run: Run) -> Path:
 
     Raises InputError where the data are bad, the system cannot do the run, or the folder's run was begun on other data.
     """
+    check_cut(run.system, run.partition.cut, f"partition={run.partition.method} is")
     folder, graph = _in_child(_shards, run)
     stats = writer.read_json(folder / "stats.json")
     facts = RunFacts(model=run.model.name, num_workers=run.settings.gpus, symmetric=stats["symmetric"],

@@ -19,8 +19,8 @@ def row_bytes(width: int, bits: int, dtype: torch.dtype) -> int:
     return -(-width * bits // 8) + 2 * dtype.itemsize
 
 
-def quantise(x: torch.Tensor, bits: int, noise: torch.Tensor | None = None) -> torch.Tensor:
-    """The wire form [k, row_bytes] uint8 of x [k, F]; `noise` [k, F] in [0, 1) rounds stochastically."""
+def quantise(x: torch.Tensor, bits: int, noise: torch.Tensor | float | None = None) -> torch.Tensor:
+    """The wire form [k, row_bytes] uint8 of x [k, F]; `noise` [k, F] in [0, 1) rounds stochastically, 0.5 rounds halves up."""
     assert bits in BITS
     top = (1 << bits) - 1
     if not x.numel():

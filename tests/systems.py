@@ -14,10 +14,14 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from harness.config import make_system
 from harness.graph.csr import from_edges
 from harness.graph.graph import Graph, validate
 from harness.partition.assign import assign
 from harness.partition.build import build_shards
+from harness.partition.build_replicas import build_replicas
+from harness.partition.config import EDGE_METHODS
+from harness.partition.vertexcut import EdgeAssignment, assign_edges
 from tests import jobs, variants
 
 CONF = Path(__file__).resolve().parent.parent / "conf" / "system"
@@ -39,12 +43,25 @@ PARTITIONS = [(1, "block"), (2, "metis"), (3, "random"), (4, "block"), (4, "meti
 
 def models_of(name: str) -> list[str]:
     """The models a system supports."""
-    return getattr(importlib.import_module(f"tests.variants.{name.split('/')[0]}"), "MODELS", ["gcn", "sage"])
+    return getattr(_variants(name), "MODELS", ["gcn", "sage"])
+
+
+def partitions_of(name: str) -> list[tuple[int, str]]:
+    """Workers and partition methods over which a system's exact knob is tried."""
+    methods = getattr(_variants(name), "METHODS", None)
+    if methods is None:
+        return PARTITIONS
+    return [(parts, methods[at % len(methods)]) for at, (parts, _) in enumerate(PARTITIONS)]
+
+
+def _variants(name: str):
+    return importlib.import_module(f"tests.variants.{name.split('/')[0]}")
 
 
 def block(name: str, **knobs) -> dict:
     """The config block of a system, from its yaml, with knobs changed."""
     values = yaml.safe_load((CONF / f"{name}.yaml").read_text())
+    values.pop("defaults", None)  # Hydra's
     assert set(knobs) <= set(values), f"{name} has no knob {set(knobs) - set(values)}"
     return {**values, **knobs}
 
@@ -74,7 +91,7 @@ class Outcome:
     weights: list[dict[str, np.ndarray]]
     scores: list[tuple[float, float, float]]
     workers: list[dict]
-    assignment: np.ndarray
+    assignment: np.ndarray | EdgeAssignment
     widths: list[int]
 
     def sent(self, epoch: int) -> dict[tuple[int, str, str], tuple[int, int]]:
@@ -87,11 +104,17 @@ class Outcome:
         return total
 
 
-def run(pool, graph: Graph, system: dict, parts: int, method: str = "random", settings: Settings | None = None,
-        assignment: np.ndarray | None = None) -> Outcome:
+def run(pool, graph: Graph, system: dict, parts: int, method: str | None = None, settings: Settings | None = None,
+        assignment: np.ndarray | EdgeAssignment | None = None) -> Outcome:
+    """Train on `assignment`, or on a partition by `method`: by default one of the kind that the system trains on."""
     s = settings or Settings()
-    assignment = assign(graph, method, parts, s.seed) if assignment is None else assignment
-    shards = list(build_shards(graph, assignment.astype(np.int32), parts))
+    method = method or {"edge": "random", "vertex": "ebv"}[make_system(system).cut]
+    if assignment is None:
+        assignment = (assign_edges if method in EDGE_METHODS else assign)(graph, method, parts, s.seed)
+    if isinstance(assignment, EdgeAssignment):
+        shards = list(build_replicas(graph, assignment))
+    else:
+        shards = list(build_shards(graph, assignment.astype(np.int32), parts))
     answers = pool.run(jobs.train, parts, system, s.model, s.optimiser, s.seed, s.epochs, s.dtype, s.stop_at, per_worker=shards)
     first = answers[0]
     for other in answers[1:]:

@@ -1,7 +1,8 @@
 """What the kind of partition means for a training run: the trainer asks one small object and knows neither kind.
 
 A *cut* is a worker's part of the partition made ready: who sends what to whom, the propagation matrix, the static input of
-layer 0, whose rows dropout is drawn for, and the exact forward pass of evaluation. `EdgeCut` is here.
+layer 0, whose rows dropout is drawn for, and the exact forward pass of evaluation. `EdgeCut` is here, `VertexCut` in
+`harness.core.replicas`.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ from harness.core.inputs import StaticInput
 from harness.core.kernels import Kernel
 from harness.core.models import Strategy
 from harness.core.propagate import HaloDropout
-from harness.core.system import System
-from harness.partition.shard import Shard
+from harness.core.replicas import ReplicaAdjacency, StaticSums, VertexCut
+from harness.core.system import System, check_cut
+from harness.partition.shard import ReplicaShard, Shard
 
 
 class Cut(Protocol):
     """shard, plan and adjacency are what the system is given; the rest is the trainer's."""
 
-    shard: Shard
+    shard: Shard | ReplicaShard
     plan: HaloPlan
-    adjacency: Adjacency
+    adjacency: Adjacency | ReplicaAdjacency
 
     def dropout(self, p: float, key: int) -> HaloDropout:
         """One layer's dropout, drawn by global vertex id."""
         ...
 
-    def training_input(self) -> StaticInput:
+    def training_input(self) -> StaticInput | StaticSums:
         """What `features="once"` keeps of layer 0, as the system sees it; fetched and counted when this is called."""
         ...
 
@@ -42,9 +44,16 @@ class Cut(Protocol):
         """The strategy of evaluation and of exact extra steps: everything remote fresh, over the whole graph."""
         ...
 
-    def exact_input(self, exact: Strategy, trained: StaticInput | None = None) -> StaticInput:
+    def exact_input(self, exact: Strategy, trained: StaticInput | StaticSums | None = None) -> StaticInput | StaticSums:
         """Layer 0's exact static input: `trained`, the training's own, where that is exact."""
         ...
+
+
+def make_cut(shard: Shard | ReplicaShard, comm: Comm, system: System, model: ModelConfig, kernel: Kernel,
+             x: torch.Tensor) -> Cut:
+    """The cut of `shard`; x [rows, f0] its features on the device. InputError where the system trains on the other kind."""
+    check_cut(system, shard.cut, f'the shards of worker {shard.rank} are those of')
+    return {"edge": EdgeCut, "vertex": VertexCut}[shard.cut](shard, comm, system, model, kernel, x)
 
 
 class EdgeCut:

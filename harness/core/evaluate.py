@@ -81,17 +81,18 @@ class Evaluator:
         logits = self.logits(model)
         counts: list[float] = []
         for mask in self.masks:
-            counts += self._counts(logits[mask], self.labels[mask])
+            counts += score_counts(logits[mask], self.labels[mask])
         totals = self.comm.total(counts)
         return tuple(right / max(possible, 1.0) for right, possible in zip(totals[0::2], totals[1::2]))
 
-    def _counts(self, logits: torch.Tensor, labels: torch.Tensor) -> list[float]:
-        """Numerator and denominator of the score, which add up over workers."""
-        if labels.ndim == 1:
-            return [float((logits.argmax(1) == labels).sum()), float(len(labels))]
-        predicted, true = logits > 0, labels > 0
-        # Micro-F1 = 2 TP / (2 TP + FP + FN) = 2 TP / (predicted + true).
-        return [2.0 * float((predicted & true).sum()), float(predicted.sum() + true.sum())]
+
+def score_counts(logits: torch.Tensor, labels: torch.Tensor) -> list[float]:
+    """Numerator and denominator of the score of logits [t, C], which add up over workers."""
+    if labels.ndim == 1:
+        return [float((logits.argmax(1) == labels).sum()), float(len(labels))]
+    predicted, true = logits > 0, labels > 0
+    # Micro-F1 = 2 TP / (2 TP + FP + FN) = 2 TP / (predicted + true).
+    return [2.0 * float((predicted & true).sum()), float(predicted.sum() + true.sum())]
 
 
 def local_loss(logits: torch.Tensor, labels: torch.Tensor, train: torch.Tensor, divisor: float) -> torch.Tensor:

@@ -3,6 +3,7 @@
 The core owns graph, layers, loss, optimiser, weight all-reduce and clock. A system answers what its paper answers:
 
     halo(layer, h)       what remote rows does layer `layer` use now?   (differentiable: the backward pass is part of it)
+    synchronize(layer, z)   over a vertex-cut instead: what sum over replicas does each worker use now?   (likewise)
     before_epoch / after_epoch   what changes between epochs?
     combine(parameters)  how are parameters combined?
 
@@ -18,12 +19,13 @@ from typing import Any, ClassVar, Protocol
 
 import torch
 
-from harness.check import choice
+from harness.check import InputError, choice
 from harness.comm.comm import Comm, HaloPlan
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency
 from harness.core.propagate import HaloDropout, propagate
-from harness.partition.shard import Shard
+from harness.core.replicas import ReplicaAdjacency, propagate_parts
+from harness.partition.shard import ReplicaShard, Shard
 
 
 class Pending(Protocol):
@@ -66,10 +68,10 @@ class Context:
              weights and no dropout; outside the train clock only
     """
 
-    shard: Shard
+    shard: Shard | ReplicaShard
     comm: Comm
     plan: HaloPlan
-    adjacency: Adjacency
+    adjacency: Adjacency | ReplicaAdjacency
     widths: list[int]
     recorder: Recorder
     device: torch.device
@@ -87,8 +89,9 @@ class Context:
 
 
 class System:
-    """Base of every communication strategy over an edge-cut partition."""
+    """Base of every communication strategy over an edge-cut partition; over a vertex-cut it is `ReplicaSystem`."""
 
+    cut: ClassVar[str] = "edge"  # the kind of partition it trains on
     degrees: ClassVar[str] = "global"  # "local": cut edges are dropped and degrees counted inside each worker
     features: str = "once"  # "refetch": layer 0's remote rows are asked for every epoch; "once": fetched once, static
     asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `evaluation_weights`
@@ -172,6 +175,43 @@ class System:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what `state_dict` gave."""
+
+
+class ReplicaSystem(System):
+    """Base of every communication strategy over a vertex-cut partition.
+
+    `shard` is then a `ReplicaShard`, and a halo plan's halo are the mirrors. Rows [r, F] are those of all replicas, masters first.
+    """
+
+    cut: ClassVar[str] = "vertex"
+
+    def supports(self, run: RunFacts) -> str | None:
+        if run.model == "gat":
+            return (f"model=gat normalises over all of a vertex's edges, and {type(self).__name__.lower()} adds up parts that know only "
+                    "their worker's; give model=gcn or model=sage")
+        return None
+
+    def synchronize(self, layer: int, z: torch.Tensor) -> torch.Tensor:
+        """What stands for the sum over replicas of their parts z [r, f_out] of A H W; its backward does so for delta."""
+        raise NotImplementedError
+
+    def propagate(self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout) -> torch.Tensor:
+        """The synchronised A H W  [r, f_out]."""
+        return self.synchronize(layer, propagate_parts(self.adjacency, h, weight, dropout))
+
+
+MENDS = {"edge": "partition=metis", "vertex": "partition=ebv"}
+
+
+def check_cut(system: System, cut: str, what: str) -> None:
+    """InputError where `what` ("partition=metis is", ...) is a cut of another kind than `system` trains on."""
+    if system.cut != cut:
+        raise InputError(f"{what} {_article(cut)}-cut and {type(system).__name__.lower()} trains on {_article(system.cut)}-cut: "
+                         f"give {MENDS[system.cut]}")
+
+
+def _article(cut: str) -> str:
+    return f"an {cut}" if cut == "edge" else f"a {cut}"
 
 
 def check_features(features: str) -> None:

@@ -9,14 +9,15 @@ import torch
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, synchronise
 from harness.core.config import ModelConfig, OptimiserConfig
-from harness.core.cuts import Cut, EdgeCut
+from harness.core.cuts import make_cut
 from harness.core.evaluate import Evaluator, local_loss
 from harness.core.inputs import StaticInput
 from harness.core.kernels import make_kernel
 from harness.core.models import Model
 from harness.core.propagate import HaloDropout
+from harness.core.replicas import StaticSums
 from harness.core.system import Context, System
-from harness.partition.shard import Shard
+from harness.partition.shard import ReplicaShard, Shard
 
 
 class Trainer:
@@ -25,7 +26,7 @@ class Trainer:
     kernel   name of the sparse kernel, see `harness.core.kernels.make_kernel`
     """
 
-    def __init__(self, shard: Shard, comm: Comm, system: System, model: ModelConfig, optimiser: OptimiserConfig, *,
+    def __init__(self, shard: Shard | ReplicaShard, comm: Comm, system: System, model: ModelConfig, optimiser: OptimiserConfig, *,
                  seed: int, kernel: str = "auto"):
         device = comm.device
         self.shard, self.comm, self.system, self.seed, self.config = shard, comm, system, seed, model
@@ -36,14 +37,13 @@ class Trainer:
         self.labels = labels.to(self.x.dtype) if labels.ndim == 2 else labels.long()
         masks = [torch.as_tensor(mask).to(device).nonzero().squeeze(1) for mask in (shard.train, shard.val, shard.test)]
         self.train_rows, self.train_count = masks[0], int(shard.split_counts[0])
-        self.cut: Cut = EdgeCut(shard, comm, system, model, self.kernel, self.x)
+        cut = self.cut = make_cut(shard, comm, system, model, self.kernel, self.x)
         widths = [self.x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
         self.model = Model(model, widths, seed).to(device)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=optimiser.lr, weight_decay=optimiser.weight_decay)
         self.passes = 0  # forward passes of the running epoch
-        self.static: StaticInput | None = None
-        self.exact_static: StaticInput | None = None  # of a system's extra, exact steps
-        cut = self.cut
+        self.static: StaticInput | StaticSums | None = None
+        self.exact_static: StaticInput | StaticSums | None = None  # of a system's extra, exact steps
         system.setup(Context(cut.shard, comm, cut.plan, cut.adjacency, widths, self.recorder, device, seed, self.model,
                              self.optimiser, self.train_rows, self.gradient, self.exact_gradient,
                              self.exact_inputs))
@@ -95,7 +95,7 @@ class Trainer:
             self.exact_static = self.cut.exact_input(self.cut.exact_forward("features"))
         return self._gradient(rows, divisor, self.exact_static, self.cut.exact_forward("halo"), masks)
 
-    def _gradient(self, rows, divisor: float, static: StaticInput | None, strategy, masks: int | None = None) -> torch.Tensor:
+    def _gradient(self, rows, divisor: float, static, strategy, masks: int | None = None) -> torch.Tensor:
         step = self.passes if masks is None else masks
         self.passes += masks is None
         logits = self.model(self.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder)

@@ -21,8 +21,10 @@ from harness.graph.graph import Graph
 from harness.partition import io
 from harness.partition.assign import assign
 from harness.partition.build import build_shards
+from harness.partition.build_replicas import build_replicas
 from harness.partition.config import PartitionConfig
-from harness.partition.stats import Statistics
+from harness.partition.stats import Statistics, facts
+from harness.partition.vertexcut import assign_edges, statistics
 
 FORMAT = 2  # of shards and graphs on disk: a new one leaves old entries untouched and unused
 
@@ -84,22 +86,38 @@ def shards_for(
     load_graph   called only where neither the shards nor the graph are there
     seed         the run's, for a partition that names none
     """
+    spec = {"graph": graph_spec, "parts": parts, **partition.decides(parts, seed)}
     seed = seed if partition.seed is None else partition.seed
-    spec = {"graph": graph_spec, "method": partition.method, "parts": parts}
-    if partition.method != "block" and parts > 1:
-        spec["seed"] = seed
 
     def make_graph(folder: Path) -> None:
         io.save_graph(load_graph(), folder / "graph.safetensors")
 
     def make_shards(folder: Path) -> None:
         graph = io.load_graph(cache.get_or_make("graphs", graph_spec, make_graph) / "graph.safetensors")
-        assignment = assign(graph, partition.method, parts, seed)
-        statistics = Statistics()
-        for shard in build_shards(graph, assignment, parts):
-            io.save(shard, folder)
-            statistics.add(shard)
-        text = json.dumps({**statistics.result(), "method": partition.method, "seed": seed}, indent=1)
+        make = _cut_edges if partition.cut == "vertex" else _cut_vertices
+        result = make(graph, partition, parts, seed, folder)
+        text = json.dumps({**result, "method": partition.method, "seed": seed}, indent=1)
         (folder / "stats.json").write_text(text)
 
     return cache.get_or_make("shards", spec, make_shards)
+
+
+def _cut_vertices(graph: Graph, partition: PartitionConfig, parts: int, seed: int, folder: Path) -> dict[str, Any]:
+    """Save the shards of an edge-cut; returns its statistics."""
+    counted = Statistics()
+    for shard in build_shards(graph, assign(graph, partition.method, parts, seed), parts):
+        io.save(shard, folder)
+        counted.add(shard)
+    return counted.result()
+
+
+def _cut_edges(graph: Graph, partition: PartitionConfig, parts: int, seed: int, folder: Path) -> dict[str, Any]:
+    """Save the shards of a vertex-cut; returns its statistics."""
+    edges = assign_edges(graph, partition.method, parts, seed, partition.gamma, partition.hosts, partition.tau)
+    entries = 0
+    for shard in build_replicas(graph, edges, partition.masters):
+        io.save(shard, folder)
+        entries += shard.edges.num_entries
+    counted = statistics(edges, partition.masters)
+    # "edges" counts both directions, here as for an edge-cut; a worker's are undirected.
+    return {**facts(shard), **counted, "worker_edges": counted["edges"], "edges": entries, "hosts": partition.hosts}

@@ -4,22 +4,55 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.check import at_least, choice
+from harness.check import at_least, choice, more_than, within
 
-METHODS = ("metis", "random", "block")
+METHODS = ("metis", "random", "block")  # edge-cuts: vertices have an owner
+EDGE_METHODS = ("ebv", "hep", "dne")  # vertex-cuts: edges have an owner
+MASTER_RULES = ("hash", "host")
 
 
 @dataclass
 class PartitionConfig:
-    """method: "metis" (fewest cut edges), "random" or "block" (contiguous ids), the last two balanced to one vertex.
+    """method: "metis" (fewest cut edges), "random" or "block" (contiguous ids), the last two balanced to one vertex; these are
+    edge-cuts. "ebv", "hep" and "dne" are vertex-cuts (`harness.partition.vertexcut`), and the keys after `seed` are theirs.
 
-    seed   null takes the run's seed
+    seed     null takes the run's seed
+    gamma    ebv: weight of replicas on new hosts against replicas on new workers
+    hosts    hosts the workers are spread over, as many consecutive workers on each
+    tau      hep: vertices of more than tau mean degrees are not expanded
+    masters  which replica is the master: "hash" of the id over all of them, "host": over those on the host with most
     """
 
     method: str = "metis"
     seed: int | None = None
+    gamma: float = 0.1
+    hosts: int = 1
+    tau: float = 10.0
+    masters: str = "hash"
 
     def __post_init__(self) -> None:
-        choice("method", self.method, METHODS)
+        choice("method", self.method, (*METHODS, *EDGE_METHODS))
         if self.seed is not None:
             at_least("seed", self.seed, 0)
+        within("gamma", self.gamma, 0, 1)
+        at_least("hosts", self.hosts, 1)
+        more_than("tau", self.tau, 0)
+        choice("masters", self.masters, MASTER_RULES)
+
+    @property
+    def cut(self) -> str:
+        """The kind of partition: "edge" or "vertex"."""
+        return "vertex" if self.method in EDGE_METHODS else "edge"
+
+    def decides(self, parts: int, seed: int) -> dict[str, object]:
+        """The keys that determine a partition into `parts` under the run's `seed`, as plain values."""
+        keys: dict[str, object] = {"method": self.method}
+        if self.cut == "vertex":
+            keys |= {"hosts": self.hosts, "masters": self.masters}
+        if self.method == "ebv":
+            keys["gamma"] = self.gamma
+        if self.method == "hep":
+            keys["tau"] = self.tau
+        if self.method not in ("block", "ebv") and parts > 1:
+            keys["seed"] = seed if self.seed is None else self.seed
+        return keys

@@ -16,13 +16,16 @@ from safetensors.numpy import save_file
 
 from harness.check import InputError
 from harness.graph.graph import Graph
-from harness.partition.shard import Csr, Shard
+from harness.partition.shard import Csr, ReplicaShard, Shard
 
-def save(shard: Shard, folder: Path) -> Path:
+SHARDS = {kind.cut: kind for kind in (Shard, ReplicaShard)}
+
+
+def save(shard: Shard | ReplicaShard, folder: Path) -> Path:
     """Write worker `shard.rank`'s file into `folder`; InputError where it cannot be written."""
     arrays: dict[str, np.ndarray] = {}
-    scalars: dict[str, object] = {}
-    for field in dataclasses.fields(Shard):
+    scalars: dict[str, object] = {"cut": shard.cut}
+    for field in dataclasses.fields(shard):
         value = getattr(shard, field.name)
         if isinstance(value, Csr):
             arrays[f"{field.name}.indptr"], arrays[f"{field.name}.indices"] = value.indptr, value.indices
@@ -36,15 +39,18 @@ def save(shard: Shard, folder: Path) -> Path:
     return path
 
 
-def load(folder: Path, rank: int) -> Shard:
+def load(folder: Path, rank: int) -> Shard | ReplicaShard:
     """Map one worker's file, copy-on-write; InputError where it is missing or damaged.
 
     Nothing is read but the header: a page of an array comes from the disk when it is first touched.
     """
     path = _path(folder, rank)
     arrays, scalars = _read(path)
+    kind = SHARDS.get(scalars.pop("cut", Shard.cut))  # files of edge-cuts written by earlier versions do not say
+    if kind is None:
+        raise _damaged(path, "it is of no known cut")
     values: dict[str, object] = {}
-    for field in dataclasses.fields(Shard):
+    for field in dataclasses.fields(kind):
         name = field.name
         if f"{name}.indptr" in arrays:
             parts = arrays.get(f"{name}.indptr"), arrays.get(f"{name}.indices"), scalars.get(f"{name}.num_columns")
@@ -57,7 +63,7 @@ def load(folder: Path, rank: int) -> Shard:
         raise _damaged(path, f"it holds no {missing[0]}")
     if values["rank"] != rank:
         raise _damaged(path, f"it is worker {values['rank']}'s")
-    return Shard(**values)
+    return kind(**values)
 
 
 def save_graph(graph: Graph, path: Path) -> None:

@@ -1,12 +1,14 @@
-"""What one worker holds of an edge-cut partition: its inner vertices, their edges, and who must send it what.
+"""What one worker holds of a partition: `Shard` of an edge-cut, `ReplicaShard` of a vertex-cut.
 
 Notation: P workers; n inner and m halo vertices of this worker. The *halo* is the set of remote vertices with an edge
-into an inner vertex. Local columns are numbered inside their block: inner 0..n-1, halo 0..m-1.
+into an inner vertex. Local columns are numbered inside their block: inner 0..n-1, halo 0..m-1. Of a vertex-cut: n masters and
+m mirrors, r = n + m replicas.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,6 +37,8 @@ class Shard:
     Every array is indexed by local inner row unless its name says otherwise. Self-loops are dropped from every block:
     the propagation operator adds each vertex to itself where its normalisation asks for it.
     """
+
+    cut: ClassVar[str] = "edge"
 
     rank: int
     graph_name: str
@@ -85,3 +89,56 @@ class Shard:
     @property
     def num_halo(self) -> int:
         return len(self.halo)
+
+
+@dataclass
+class ReplicaShard:
+    """Worker `rank`'s part of a graph whose edges have owners: a replica of every vertex that one of its edges touches.
+
+    A vertex's *master* is one of its replicas; the others are *mirrors*. Masters come first, then mirrors. Both directions of an
+    undirected edge are on one worker. Self-loops are in no block: they belong to the master.
+    """
+
+    cut: ClassVar[str] = "vertex"
+
+    rank: int
+    graph_name: str
+    sizes: np.ndarray  # [P] int64: masters of every worker; they add up to V
+    num_classes: int
+    symmetric: bool  # of the whole graph; then `edges` is symmetric too
+
+    vertices: np.ndarray  # [r] int32 global ids: masters ascending, then mirrors by their master's worker, ascending inside one
+    features: np.ndarray  # [r, F] float32
+    labels: np.ndarray  # [n] int32 (-1: none) or [n, C] uint8, of masters
+    train: np.ndarray  # [n] bool
+    val: np.ndarray  # [n] bool
+    test: np.ndarray  # [n] bool
+    degrees: np.ndarray  # [r] int32 global in-degrees without self-loops
+    split_counts: np.ndarray  # [3] int64: train, val, test vertices of the whole graph
+
+    mirror_counts: np.ndarray  # [P] int64: mirrors here whose master is on each worker (0 for this one)
+    mirror_rows: np.ndarray  # [m] int32: the row of each mirror's master, at the master's worker
+    copy_rows: np.ndarray  # [s] int32: the local master of every mirror elsewhere, by the mirror's worker, in that worker's order
+    copy_counts: np.ndarray  # [P] int64: mirrors that each worker holds of masters here
+
+    edges: Csr  # [r, r]: the worker's own edges as in-edges of its replicas
+
+    @property
+    def num_workers(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def num_vertices(self) -> int:
+        return int(self.sizes.sum())
+
+    @property
+    def num_masters(self) -> int:
+        return len(self.labels)
+
+    @property
+    def num_mirrors(self) -> int:
+        return len(self.vertices) - self.num_masters
+
+    @property
+    def num_replicas(self) -> int:
+        return len(self.vertices)

@@ -1,4 +1,4 @@
-"""Statistics of an edge-cut partition, gathered shard by shard."""
+"""Statistics of an edge-cut partition, gathered shard by shard. Those of a vertex-cut are in `vertexcut.statistics`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from harness.partition.shard import Shard
+from harness.partition.shard import ReplicaShard, Shard
+
+
+def facts(shard: Shard | ReplicaShard) -> dict[str, Any]:
+    """What any shard knows of the whole graph, as plain JSON values."""
+    return {
+        "graph": shard.graph_name,
+        "vertices": shard.num_vertices,
+        "workers": shard.num_workers,
+        "features": int(shard.features.shape[1]),
+        "classes": shard.num_classes,
+        "symmetric": bool(shard.symmetric),
+        "multilabel": shard.labels.ndim == 2,
+        "train": int(shard.split_counts[0]),
+    }
 
 
 class Statistics:
@@ -28,16 +42,7 @@ class Statistics:
 
     def add(self, shard: Shard) -> None:
         # Plain figures only: a shard kept here would stay in memory while the next one is built.
-        self.whole = {
-            "graph": shard.graph_name,
-            "vertices": shard.num_vertices,
-            "workers": shard.num_workers,
-            "features": int(shard.features.shape[1]),
-            "classes": shard.num_classes,
-            "symmetric": bool(shard.symmetric),
-            "multilabel": shard.labels.ndim == 2,
-            "train": int(shard.split_counts[0]),
-        }
+        self.whole = facts(shard)
         if self.ratio is None:
             self.ratio = np.zeros(shard.num_vertices, np.int32)
         self.ratio[shard.halo] += 1  # a vertex stands once in a halo

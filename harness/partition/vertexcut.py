@@ -17,9 +17,7 @@ from harness.check import InputError, choice, more_than, within
 from harness.graph.csr import from_csr
 from harness.graph.graph import Graph
 from harness.partition import dne, ebv, hep
-
-EDGE_METHODS = ("ebv", "hep", "dne")
-MASTER_RULES = ("hash", "host")
+from harness.partition.config import EDGE_METHODS, MASTER_RULES
 
 
 @dataclass

@@ -1,0 +1,197 @@
+"""Training over a vertex-cut: every worker aggregates its own edges for all its replicas, and the parts are synchronised.
+
+    Zp_i = A_i H_i W          A_i [r, r] the worker's own edges, the self-loop of a vertex at its master only
+    Z = synchronise(Zp)       a replica's row: the sum of all replicas' parts; H_i = sigma(Z_i + b) is then the same everywhere
+
+Backwards the same holds of delta = dL/dZ: a replica's own part is what its local edges (and, at the master, the loss) ask for, and
+the sum is what goes on to H and W. Summing over replicas is its own adjoint. (CDFGNN, section 3 and eqs. 1-4.)
+
+Parameters that act on a vertex by itself (bias, GraphSAGE's root, layer norm) are applied by every replica, each with the part of
+the gradient that reaches it, so that their gradients too add up over workers.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from harness.comm.comm import Comm, HaloPlan
+from harness.comm.rows import scatter_add_rows
+from harness.core.adjacency import scales
+from harness.core.config import ModelConfig
+from harness.core.inputs import sparse_rows
+from harness.core.kernels import Kernel, SparseOperator, spmm
+from harness.core.propagate import HaloDropout
+from harness.partition.shard import ReplicaShard
+
+
+class ReplicaAdjacency:
+    """A_i: the worker's own edges over all its replicas, and the masters' self-loops."""
+
+    num_halo = 0  # nothing is aggregated from elsewhere
+
+    def __init__(self, shard: ReplicaShard, normalisation: str, kernel: Kernel, device: torch.device):
+        self.num_inner, self.num_masters = shard.num_replicas, shard.num_masters
+        row, column = scales(shard.degrees, normalisation)
+        self.edges = SparseOperator(shard.edges, row, column, symmetric=shard.symmetric, kernel=kernel, device=device)
+        self.loops: torch.Tensor | None = None  # [n, 1] the diagonal of A at the masters
+        if normalisation != "mean":
+            loops = row if column is None else row * column
+            self.loops = torch.as_tensor(loops[: shard.num_masters, None]).to(device)
+
+    def times(self, x: torch.Tensor) -> torch.Tensor:
+        """A_i x  [r, F], differentiable."""
+        return _Aggregate.apply(x, self)
+
+    def transform_first(self, f_in: int, f_out: int) -> bool:
+        """Whether A (X W) is cheaper than (A X) W."""
+        return f_in > f_out
+
+    @property
+    def num_entries(self) -> int:
+        return self.edges.num_entries + (self.num_masters if self.loops is not None else 0)
+
+    def flops(self, width: int) -> int:
+        """Of one application to rows of `width`."""
+        return self.edges.flops(width) + (2 * self.num_masters * width if self.loops is not None else 0)
+
+
+class _Aggregate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, adjacency):
+        ctx.adjacency = adjacency
+        return _with_loops(adjacency, adjacency.edges.forward(x), x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return _with_loops(ctx.adjacency, ctx.adjacency.edges.adjoint(g), g), None
+
+
+def _with_loops(adjacency: ReplicaAdjacency, z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    if adjacency.loops is not None:
+        z[: adjacency.num_masters].addcmul_(x[: adjacency.num_masters], adjacency.loops.to(x.dtype))
+    return z
+
+
+def propagate_parts(adjacency: ReplicaAdjacency, h: torch.Tensor, weight: torch.Tensor, drop: HaloDropout) -> torch.Tensor:
+    """A_i h W  [r, f_out]: what the worker's own edges contribute to each of its replicas."""
+    x = drop.inner(h)
+    return adjacency.times(x @ weight) if adjacency.transform_first(*weight.shape) else adjacency.times(x) @ weight
+
+
+def replica_plan(shard: ReplicaShard, device: torch.device) -> HaloPlan:
+    """Mirrors are to their masters what a halo is to its owners: the exchange of a halo plan scatters, its return gathers."""
+    return HaloPlan(torch.as_tensor(shard.copy_rows).long().to(device), shard.copy_counts.tolist(), shard.mirror_counts.tolist())
+
+
+def sum_replicas(comm: Comm, plan: HaloPlan, z: torch.Tensor, layer: int, direction: str, purpose: str = "") -> torch.Tensor:
+    """Every replica's row of `z` [r, F] replaced by the sum over its vertex's replicas: gathered by the master, scattered back.
+
+    Counted under "gather" and "scatter", or under `purpose`. No autograd.
+    """
+    masters = len(z) - plan.num_halo
+    recorder = comm.recorder
+    flight, parts = comm.start_exchange(z[masters:], plan.receive_counts, plan.send_counts, layer, direction, purpose or "gather")
+    with recorder.inside("other", "pack", layer):
+        summed = z.clone(memory_format=torch.contiguous_format)
+    flight.wait()
+    with recorder.inside("other", "unpack", layer):
+        # Peers' groups come in rank order and each holds a row at most once: the order of sums is fixed.
+        scatter_add_rows(summed[:masters], plan.send_rows, parts)
+        sums = summed.index_select(0, plan.send_rows)
+    # A slot of its own: under one purpose both exchanges would share a buffer.
+    flight, copies = comm.start_exchange(sums, plan.send_counts, plan.receive_counts, layer, direction, purpose or "scatter", slot=1)
+    flight.wait()
+    with recorder.inside("other", "unpack", layer):
+        summed[masters:] = copies
+    return summed
+
+
+class _Synchronise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, z, comm, plan, layer, purpose):
+        ctx.arguments = comm, plan, layer, purpose
+        return sum_replicas(comm, plan, z, layer, "forward", purpose)
+
+    @staticmethod
+    def backward(ctx, delta):
+        comm, plan, layer, purpose = ctx.arguments
+        return sum_replicas(comm, plan, delta, layer, "backward", purpose), None, None, None, None
+
+
+def synchronise(comm: Comm, plan: HaloPlan, z: torch.Tensor, layer: int, purpose: str = "") -> torch.Tensor:
+    """The exact answer: the sum over replicas of their parts z [r, F], and backwards that of their gradients."""
+    return _Synchronise.apply(z, comm, plan, layer, purpose)
+
+
+class StaticSums:
+    """X and the synchronised A X of all replicas, kept: neither Z of layer 0 nor, since the product is whole on every replica, its
+    delta then needs synchronising: sum_i (A X)_i^T delta_i is the gradient with each worker's own part of delta.
+
+    x        [r, f0] features of the replicas
+    product  [r, f0] A X; both are kept sparse where few entries are not 0
+    """
+
+    def __init__(self, x: torch.Tensor, product: torch.Tensor, kernel: Kernel):
+        self.x, self.product = _compact(x, kernel), _compact(product, kernel)
+
+    def times(self, weight: torch.Tensor) -> torch.Tensor:
+        """A X W  [r, f_out], differentiable in W."""
+        return _times(self.product, weight)
+
+    def own_times(self, weight: torch.Tensor) -> torch.Tensor:
+        """X W  [r, f_out], differentiable in W."""
+        return _times(self.x, weight)
+
+    def flops(self, f_out: int) -> int:
+        """Of one `times`."""
+        return self.product.flops(f_out) if isinstance(self.product, SparseOperator) else 2 * self.product.numel() * f_out
+
+
+def _compact(x: torch.Tensor, kernel: Kernel) -> torch.Tensor | SparseOperator:
+    # The sparse form reads its operands at random where the dense one streams: it has to save more than half.
+    # The kernel holds values in single precision.
+    sparse = x.device.type == "cpu" and x.dtype == torch.float32 and len(x) > 0 and 2 * int(torch.count_nonzero(x)) < x.numel()
+    return sparse_rows(x, kernel) if sparse else x
+
+
+def _times(x: torch.Tensor | SparseOperator, weight: torch.Tensor) -> torch.Tensor:
+    return spmm(x, weight) if isinstance(x, SparseOperator) else x @ weight
+
+
+class ExactSynchronised:
+    """The strategy of evaluation, and of exact extra steps: every part fresh."""
+
+    def __init__(self, adjacency: ReplicaAdjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
+        self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
+
+    def propagate(self, layer, h, weight, dropout):
+        return synchronise(self.comm, self.plan, propagate_parts(self.adjacency, h, weight, dropout), layer, self.purpose)
+
+    def output(self, layer, z):
+        return z
+
+
+class VertexCut:
+    """Edges have an owner; a vertex has a replica wherever it has an edge. See `harness.core.cuts.Cut`."""
+
+    def __init__(self, shard: ReplicaShard, comm: Comm, system, model: ModelConfig, kernel: Kernel, x: torch.Tensor):
+        self.shard, self.comm, self.kernel, self.x = shard, comm, kernel, x
+        self.plan = replica_plan(shard, comm.device)
+        self.adjacency = ReplicaAdjacency(shard, model.aggregation, kernel, comm.device)
+        self.ids = torch.as_tensor(shard.vertices).to(comm.device)
+
+    def dropout(self, p, key):
+        return HaloDropout(p, self.ids, self.ids[:0], key)
+
+    def training_input(self):
+        return self._static("features")
+
+    def exact_forward(self, purpose):
+        return ExactSynchronised(self.adjacency, self.comm, self.plan, purpose)
+
+    def exact_input(self, exact, trained=None):
+        return trained if trained is not None else self._static(exact.purpose)
+
+    def _static(self, purpose: str) -> StaticSums:
+        product = sum_replicas(self.comm, self.plan, self.adjacency.times(self.x), 0, "forward", purpose)
+        return StaticSums(self.x, product, self.kernel)

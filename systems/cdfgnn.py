@@ -1,0 +1,256 @@
+"""CDFGNN: Zhang, Jiang, You, "CDFGNN: a Systematic Design of Cache-based Distributed Full-Batch Graph Neural Network Training
+with Communication Reduction", 2024.
+
+Implements Algorithm 1 (the core's vertex-cut propagation around `synchronize`), Algorithm 2 (the adaptive vertex cache, here for Z
+and for delta), the threshold rule (6) with (7), and the quantisation of (22) and (23). Its partitioner, eq. (24), is partition=ebv.
+
+Notation: z_i worker i's part of a vertex's row of Z = A H W (or of delta = dL/dZ); zt_i the part as last used (the mirrors' and the
+master's z~_i), zt the master's sum of them (z~_.); k masters that have mirrors and m mirrors of a worker; eps the threshold.
+
+Decisions
+- eq. (6) moves eps against its own prose: `rule=prose` shrinks it where the training accuracy falls below its mean - mu1 and relaxes
+  it above mean + mu2, which fits Fig. 7; `literal` does as printed. Both clamp eps to [nu2, nu1].
+- xi = 0.01, mu1 = 0.001, mu2 = 0.02, nu1 = 0.3, nu2 = 0.001, lambda1 = 1.05, lambda2 = 0.9, eps starts at 0.01; the mean starts at the
+  first accuracy; compare, then update (7). The accuracy is that of the epoch's own logits, the workers' counts summed (16 bytes each).
+- quantisation: 2^B - 1 in (22) and (23); a row of equal entries is restored exactly; `bits` B = 8. A message is its row's id (4 bytes), B F bits
+  and the two constants.
+- Algorithm 2's product form, strict; caches start at 0, so the first epoch sends every row that is not 0.
+- drift: zt_i becomes zt_i + the dequantised difference, so that zt = sum_i zt_i at every step. A master's own part is not quantised.
+- scatter: the dequantised sum is what all replicas compute with, the master too, which keeps an exact accumulator; `diff` sends the
+  difference to what they have, `fp32` is not quantised.
+- weight gradients are not quantised (section 5). Loss on masters; self-loop at the master; global degrees; (3) and (4) by autograd.
+- `cache=false`: every part, whole, every epoch, without ids; with `quantise=false` too this is the paper's Baseline and exact.
+- bias, and GraphSAGE's root, are applied by every replica after the synchronisation, with its own part of their gradient.
+- features refetch: layer 0 is synchronised like the others; once: A X is synchronised exactly in the first epoch and kept, and
+  layer 0 then needs neither direction.
+Departures: a vertex without mirrors is always fresh (Algorithm 2 would use its cached row too): only remote values may be stale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from harness.check import InputError, at_least, choice, within
+from harness.comm.rows import scatter_add_rows
+from harness.core.evaluate import score_counts
+from harness.core.system import ReplicaSystem, check_features
+from systems import quantise as linear
+
+
+@dataclass
+class Cdfgnn(ReplicaSystem):
+    """The knobs.
+
+    cache     keep rows and send only those that changed by more than eps; false: send all
+    quantise  messages to `bits` bits
+    scatter   what a master sends back: the quantised sum ("value"), the quantised difference ("diff"), the sum ("fp32")
+    rule      "prose" or "literal"
+    epsilon   eps at the start; xi, mu1, mu2, nu1, nu2, lambda1, lambda2 as in eq. (6), momentum 0.8 of eq. (7)
+    features  "refetch" or "once"
+    """
+
+    cache: bool = True
+    quantise: bool = True
+    bits: int = 8
+    scatter: str = "value"
+    rule: str = "prose"
+    epsilon: float = 0.01
+    xi: float = 0.01
+    mu1: float = 0.001
+    mu2: float = 0.02
+    nu1: float = 0.3
+    nu2: float = 0.001
+    lambda1: float = 1.05
+    lambda2: float = 0.9
+    momentum: float = 0.8
+    features: str = "refetch"
+
+    def __post_init__(self):
+        choice("bits", self.bits, linear.BITS)
+        choice("scatter", self.scatter, ("value", "diff", "fp32"))
+        choice("rule", self.rule, ("prose", "literal"))
+        check_features(self.features)
+        for name in ("xi", "mu1", "mu2", "nu2"):
+            at_least(name, getattr(self, name), 0)
+        if self.nu1 < self.nu2:
+            raise InputError(f"nu1={self.nu1} is less than nu2={self.nu2}: give the upper bound of epsilon as nu1")
+        within("epsilon", self.epsilon, self.nu2, self.nu1)
+        at_least("lambda1", self.lambda1, 1)
+        within("lambda2", self.lambda2, 0, 1)
+        within("momentum", self.momentum, 0, 1)
+
+    def setup(self, context):
+        super().setup(context)
+        plan, masters = self.plan, self.shard.num_masters
+        # Masters that have mirrors, and for every copy elsewhere the place of its master among them.
+        self.shared, self.place = torch.unique(plan.send_rows, return_inverse=True)
+        self.masters = masters
+        self.gather = Selection(self.comm, plan.receive_counts, plan.send_counts, "gather", self.device)
+        self.scattering = Selection(self.comm, plan.send_counts, plan.receive_counts, "scatter", self.device)
+        self.labels = torch.as_tensor(self.shard.labels).to(self.device)[context.train_rows]
+        self.train_rows = context.train_rows
+        # State: the caches by direction and layer, eps and the mean accuracy.
+        self.eps, self.mean_accuracy = self.epsilon, None
+        first = 1 if self.features == "once" else 0
+        self.rows = {f"{direction} {l}": self.empty_rows(self.widths[l + 1])
+                     for direction in ("forward", "backward") for l in range(first, self.num_layers)}
+
+    def empty_rows(self, width: int) -> dict[str, torch.Tensor]:
+        """The caches of one layer and direction: zt_i of the shared masters and of the mirrors, the masters' sums zt, and the rows
+        that replicas compute with."""
+        k, m = len(self.shared), self.plan.num_halo
+        sizes = {"master": k, "mirror": m, "sum": k, "master_used": k, "mirror_used": m}
+        return {name: torch.zeros(size, width, device=self.device) for name, size in sizes.items()}
+
+    # -- Algorithm 2, for Z forwards and for delta backwards --------------------------------------------------------
+
+    def synchronize(self, layer, z):
+        return _Synchronise.apply(z, self, layer)
+
+    def update(self, layer: int, direction: str, z: torch.Tensor) -> torch.Tensor:
+        """The rows [r, F] that stand for the sums over replicas of the parts z [r, F]."""
+        recorder, rows = self.recorder, self.rows[f"{direction} {layer}"]
+        with recorder.inside("other", "cache", layer):
+            if not self.cache:
+                for each in rows.values():
+                    each.zero_()
+            parts, own = z[self.masters :], z.index_select(0, self.shared)
+            # Lines 2-6: mirrors whose part has changed send the difference to their master.
+            sent = self.changed(parts, rows["mirror"])
+            wire = self.pack(parts[sent] - rows["mirror"][sent], self.quantise)
+            rows["mirror"][sent] += self.unpack(wire, z, self.quantise)
+        # Line 7.
+        arrived, wire = self.gather.exchange(sent, wire, layer, direction, ids=self.cache)
+        with recorder.inside("other", "cache", layer):
+            # Lines 8-10: masters add the differences.
+            active = torch.zeros(len(self.shared), dtype=torch.bool, device=self.device)
+            at = self.place[arrived]
+            scatter_add_rows(rows["sum"], at, self.unpack(wire, z, self.quantise))
+            active[at] = True
+            # Lines 11-15: and that of their own part.
+            mine = self.changed(own, rows["master"])
+            difference = own[mine] - rows["master"][mine]
+            rows["sum"][mine] += difference
+            rows["master"][mine] += difference
+            active[mine] = True
+            # Lines 16-18: what is active goes to the mirrors.
+            chosen = active.nonzero().squeeze(1)
+            message = rows["sum"][chosen]
+            if self.scatter == "diff":
+                message = message - rows["master_used"][chosen]
+            coded = self.quantise and self.scatter != "fp32"
+            wire = self.pack(message, coded)
+            self.use(rows["master_used"], chosen, self.unpack(wire, z, coded))
+            number = torch.zeros(len(self.shared), dtype=torch.int64, device=self.device)
+            number[chosen] = torch.arange(len(chosen), device=self.device)
+            copies = active[self.place].nonzero().squeeze(1)
+            wire = wire[number[self.place[copies]]]
+        arrived, wire = self.scattering.exchange(copies, wire, layer, direction, ids=self.cache)
+        with recorder.inside("other", "cache", layer):
+            self.use(rows["mirror_used"], arrived, self.unpack(wire, z, coded))
+            combined = z.clone(memory_format=torch.contiguous_format)
+            combined[self.shared] = rows["master_used"]
+            combined[self.masters :] = rows["mirror_used"]
+        recorder.metric(f"sent_{direction}", len(sent) + len(copies), layer)
+        recorder.metric(f"possible_{direction}", len(parts) + len(self.place), layer)
+        return combined
+
+    def changed(self, z: torch.Tensor, cached: torch.Tensor) -> torch.Tensor:
+        """The rows where ||z - zt||_inf > eps ||zt||_inf; all without a cache."""
+        if not self.cache:
+            return torch.arange(len(z), device=self.device)
+        return ((z - cached).abs_().amax(1) > self.eps * cached.abs().amax(1)).nonzero().squeeze(1)
+
+    def use(self, rows: torch.Tensor, at: torch.Tensor, message: torch.Tensor) -> None:
+        rows[at] = rows[at] + message if self.scatter == "diff" else message
+
+    # -- messages: eqs. (22) and (23) -------------------------------------------------------------------------------
+
+    def pack(self, rows: torch.Tensor, coded: bool) -> torch.Tensor:
+        """The bytes [rows, ...] that travel for rows [rows, F]."""
+        return linear.quantise(rows, self.bits, 0.5) if coded else rows.contiguous().view(torch.uint8)
+
+    def unpack(self, wire: torch.Tensor, like: torch.Tensor, coded: bool) -> torch.Tensor:
+        if coded:
+            return linear.dequantise(wire, like.shape[1], self.bits, like.dtype)
+        return wire.clone(memory_format=torch.contiguous_format).view(like.dtype)
+
+    # -- the threshold: eqs. (6) and (7) ----------------------------------------------------------------------------
+
+    def output(self, layer, z):
+        if layer == self.num_layers - 1:
+            self.counts = score_counts(z.detach()[self.train_rows], self.labels)
+        return z
+
+    def after_epoch(self, epoch):
+        self.recorder.metric("epsilon", self.eps)
+        if self.cache:
+            counts = torch.tensor(self.counts, dtype=torch.float64, device=self.device)
+            self.comm.all_reduce(counts, purpose="accuracy")
+            right, possible = counts.tolist()
+            accuracy = right / max(possible, 1.0)
+            self.recorder.metric("train_accuracy", accuracy)
+            self.adapt(accuracy)
+
+    def adapt(self, accuracy: float) -> None:
+        """The eps of the next epoch."""
+        if self.mean_accuracy is None:
+            self.mean_accuracy = accuracy
+        relaxed, shrunk = min(self.lambda1 * self.eps, self.eps + self.xi), max(self.lambda2 * self.eps, self.eps - self.xi)
+        after_drop, after_rise = (shrunk, relaxed) if self.rule == "prose" else (relaxed, shrunk)
+        if accuracy < self.mean_accuracy - self.mu1:
+            self.eps = after_drop
+        elif accuracy > self.mean_accuracy + self.mu2:
+            self.eps = after_rise
+        self.eps = min(max(self.eps, self.nu2), self.nu1)
+        self.mean_accuracy = self.momentum * self.mean_accuracy + (1 - self.momentum) * accuracy
+
+    def state_dict(self):
+        return {"rows": self.rows if self.cache else {}, "eps": self.eps, "mean_accuracy": self.mean_accuracy}
+
+    def load_state_dict(self, state):
+        self.rows, self.eps, self.mean_accuracy = state["rows"] or self.rows, state["eps"], state["mean_accuracy"]
+
+
+class _Synchronise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, z, system, layer):
+        ctx.system, ctx.layer = system, layer
+        return system.update(layer, "forward", z)
+
+    @staticmethod
+    def backward(ctx, delta):
+        return ctx.system.update(ctx.layer, "backward", delta), None, None
+
+
+class Selection:
+    """An exchange of some of the rows that two ends have agreed on: what is sent says which it is.
+
+    out, into   rows for, and from, each worker, were all sent
+    """
+
+    def __init__(self, comm, out: list[int], into: list[int], purpose: str, device: torch.device):
+        self.comm, self.out, self.into, self.purpose = comm, out, into, purpose
+        workers = torch.arange(len(out), device=device)
+        self.peer = workers.repeat_interleave(torch.tensor(out, device=device))  # of every row that could be sent
+        self.out_start = torch.tensor([0, *out], device=device).cumsum(0)[:-1]
+        self.in_start = torch.tensor([0, *into], device=device).cumsum(0)[:-1]
+
+    def exchange(self, rows: torch.Tensor, wire: torch.Tensor, layer: int, direction: str, ids: bool):
+        """Send wire [k, bytes], the rows [k] ascending of all that could be sent. Returns the rows that arrive, among all that
+        could, and their bytes. Without `ids` all are sent, and nothing but the rows travels."""
+        comm = self.comm
+        if not ids:
+            flight, received = comm.start_exchange(wire, self.out, self.into, layer, direction, self.purpose)
+            flight.wait()
+            return torch.arange(len(received), device=rows.device), received
+        peer = self.peer[rows]
+        send = torch.bincount(peer, minlength=comm.size).tolist()
+        receive = comm.exchange_counts(send, layer, direction, "counts")
+        id = (rows - self.out_start[peer]).to(torch.int32)[:, None].view(torch.uint8)
+        flight, received = comm.start_exchange(torch.cat([id, wire], 1), send, receive, layer, direction, self.purpose)
+        flight.wait()
+        id = received[:, :4].clone(memory_format=torch.contiguous_format).view(torch.int32)[:, 0].long()
+        return id + self.in_start.repeat_interleave(torch.tensor(receive, device=rows.device)), received[:, 4:]

@@ -1,0 +1,300 @@
+"""CDFGNN: its invariant, its messages and their bytes, its threshold; and the core's exact training over a vertex-cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from harness import config as configs
+from harness import prepare
+from harness.__main__ import CONF
+from harness.check import InputError
+from harness.config import make_system
+from harness.core.replicas import synchronise
+from harness.core.system import ReplicaSystem
+from harness.partition.vertexcut import assign_edges, statistics
+from systems.quantise import row_bytes
+from tests import jobs, systems
+from tests.oracles import bytes as count
+from tests.oracles import dense
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+
+BASELINE = {"cache": False, "quantise": False}
+
+
+# The core's exact answer
+
+
+@dataclass
+class Plain(ReplicaSystem):
+    features: str = "refetch"
+
+    def synchronize(self, layer, z):
+        return synchronise(self.comm, self.plan, z, layer)
+
+
+@pytest.mark.parametrize("features", ["refetch", "once"])
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
+def test_the_exact_form_is_full_batch_training(pool, model, directed, features):
+    graph = random_graph(3, vertices=23, directed=directed)
+    settings = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.0})
+    block = {"_target_": "tests.test_cdfgnn.Plain", "features": features}
+    for parts, method in [(1, "ebv"), (2, "hep"), (3, "dne"), (4, "ebv")]:
+        outcome = systems.run(pool, graph, block, parts, method, settings)
+        history = dense.train(graph, outcome.weights[0], model=model, epochs=settings.epochs, **settings.optimiser)
+        systems.assert_trained_alike(outcome, history)
+        np.testing.assert_allclose(outcome.scores[-1], [history.scores[split] for split in ("train", "val", "test")])
+
+
+@pytest.mark.parametrize("system", [{"_target_": "tests.test_cdfgnn.Plain"}, systems.block("cdfgnn", **BASELINE)], ids=["core", "baseline"])
+def test_multilabel_and_row_normalisation(pool, system):
+    graph = random_graph(10, vertices=24, multilabel=True)
+    settings = Settings(model={"name": "gcn", "layers": 2, "hidden": 9, "dropout": 0.0, "normalisation": "row"})
+    outcome = systems.run(pool, graph, system, 3, settings=settings)
+    history = dense.train(graph, outcome.weights[0], epochs=5, normalisation="row", **settings.optimiser)
+    systems.assert_trained_alike(outcome, history)
+    np.testing.assert_allclose(outcome.scores[-1], [history.scores[split] for split in ("train", "val", "test")])
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+def test_dropout_and_layer_norm_are_the_same_for_any_cut(pool, model):
+    graph = random_graph(2, vertices=40)
+    how = Settings(model={"name": model, "layers": 3, "hidden": 5, "dropout": 0.4, "norm": "layer"}, epochs=4)
+    one = systems.run(pool, graph, systems.block("vanilla"), 1, "block", how)
+    for parts, method in [(2, "hep"), (4, "ebv")]:
+        many = systems.run(pool, graph, systems.block("cdfgnn", **BASELINE), parts, method, how)
+        np.testing.assert_allclose(many.losses, one.losses, rtol=1e-9)
+
+
+def test_a_worker_without_edges_or_masters_trains(pool):
+    """Two edges over four workers: some hold nothing but what a hash gave them."""
+    graph = random_graph(1, vertices=14).replace(indptr=np.array([0, 1, 3, 4] + [4] * 11, np.int32),
+                                                 indices=np.array([1, 0, 2, 1], np.int32), symmetric=True)
+    assert 0 in statistics(assign_edges(graph, "ebv", 4, 0))["edges"]
+    outcome = systems.run(pool, graph, systems.block("cdfgnn", **BASELINE), 4)
+    systems.assert_trained_alike(outcome, dense.train(graph, outcome.weights[0], epochs=5, **Settings().optimiser))
+    systems.run(pool, graph, systems.block("cdfgnn"), 4)
+
+
+# The invariant
+
+
+def caches(comm, block, epochs, shard) -> list[dict]:
+    """After every epoch: the caches, the vertices they belong to, and Z and delta as the layers used them."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        trainer = jobs.make_trainer(comm, block, {"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.3},
+                                    {"lr": 0.05, "weight_decay": 0.0}, 3, shard)
+        system, seen = trainer.system, []
+        ids = torch.as_tensor(shard.vertices)
+        for epoch in range(epochs):
+            trainer.train_epoch(epoch)
+            rows = {key: {name: value.numpy().copy() for name, value in each.items()} for key, each in system.rows.items()}
+            seen.append({"rows": rows, "shared": ids[system.shared].numpy(), "mirrors": ids[shard.num_masters :].numpy()})
+        return seen
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("knobs", [
+    {}, {"bits": 2}, {"scatter": "diff", "bits": 4}, {"scatter": "fp32", "epsilon": 0.2}, {"quantise": False}, {"cache": False},
+    {"features": "once", "rule": "literal"},
+], ids=str)
+def test_a_masters_sum_is_that_of_all_parts_and_replicas_agree(pool, knobs):
+    graph = random_graph(5, vertices=30)
+    shards = list(systems.build_replicas(graph, assign_edges(graph, "ebv", 4, 0)))
+    workers = pool.run(caches, 4, systems.block("cdfgnn", **knobs), 6, per_worker=shards)
+    first = 1 if knobs.get("features") == "once" else 0
+    for epoch in range(6):
+        keys = workers[0][epoch]["rows"].keys()
+        assert keys == {f"{direction} {l}" for direction in ("forward", "backward") for l in range(first, 3)}
+        for key in keys:
+            width = workers[0][epoch]["rows"][key]["sum"].shape[1]
+            parts, sums, used = np.zeros((30, width)), np.zeros((30, width)), np.full((30, width), np.nan)
+            for worker in (w[epoch] for w in workers):
+                rows = worker["rows"][key]
+                parts[worker["shared"]] += rows["master"]
+                np.add.at(parts, worker["mirrors"], rows["mirror"])
+                sums[worker["shared"]] = rows["sum"]
+                used[worker["shared"]] = rows["master_used"]
+            np.testing.assert_allclose(sums, parts, atol=1e-12, err_msg="zt = sum_i zt_i")
+            for worker in (w[epoch] for w in workers):
+                assert np.array_equal(used[worker["mirrors"]], worker["rows"][key]["mirror_used"]), "replicas compute with one row"
+            if knobs.get("quantise", True) and knobs.get("scatter") != "fp32" and key == "forward 1":
+                at = np.unique(np.concatenate([w[epoch]["mirrors"] for w in workers]))
+                assert not np.allclose(used[at], sums[at], atol=1e-12), "nothing was quantised: the case tests nothing"
+
+
+# Messages and bytes
+
+
+def messages(outcome, epoch: int, name: str) -> dict[tuple[int, str], int]:
+    """(layer, direction) -> all workers' `name`_direction."""
+    total: dict[tuple[int, str], int] = {}
+    for worker in outcome.workers:
+        for (layer, metric), value in worker["metrics"][epoch].items():
+            if metric.startswith(name + "_"):
+                key = layer, metric.removeprefix(name + "_")
+                total[key] = total.get(key, 0) + int(value)
+    return total
+
+
+@pytest.mark.parametrize("bits, quantised, scatter", [(8, True, "value"), (4, True, "fp32"), (2, True, "diff"), (8, False, "value")])
+def test_without_a_cache_bytes_are_the_closed_form(pool, bits, quantised, scatter):
+    graph = random_graph(12, vertices=40)
+    settings = Settings(model={"name": "gcn", "layers": 3, "hidden": 7, "dropout": 0.0}, dtype="float32", epochs=2)
+    knobs = {"cache": False, "quantise": quantised, "bits": bits, "scatter": scatter}
+    outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
+    mirrors = sum(statistics(outcome.assignment)["replicas"]) - 40
+    for epoch in range(2):
+        sent = outcome.sent(epoch)
+        assert sent.pop((-1, "backward", "weights"))[1] == count.all_reduce(sum(w.size for w in outcome.weights[0].values()), 4)
+        for layer, width in enumerate(outcome.widths[1:]):
+            coded, plain = row_bytes(width, bits, torch.float32), 4 * width
+            for direction in ("forward", "backward"):
+                assert sent.pop((layer, direction, "gather")) == (mirrors, mirrors * (coded if quantised else plain))
+                each = coded if quantised and scatter != "fp32" else plain
+                assert sent.pop((layer, direction, "scatter")) == (mirrors, mirrors * each)
+                assert messages(outcome, epoch, "sent")[layer, direction] == 2 * mirrors
+        assert not sent, "nothing else travels"
+
+
+@pytest.mark.parametrize("quantised", [True, False])
+def test_with_a_cache_bytes_follow_the_messages(pool, quantised):
+    graph = random_graph(12, vertices=40)
+    settings = Settings(model={"name": "gcn", "layers": 2, "hidden": 7, "dropout": 0.0}, dtype="float32", epochs=12)
+    knobs = {"quantise": quantised, "bits": 4, "epsilon": 0.1}
+    outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
+    mirrors = sum(statistics(outcome.assignment)["replicas"]) - 40
+    shares = []
+    for epoch in range(12):
+        sent, told, possible = outcome.sent(epoch), messages(outcome, epoch, "sent"), messages(outcome, epoch, "possible")
+        assert set(possible.values()) == {2 * mirrors}
+        for layer, width in enumerate(outcome.widths[1:]):
+            row = 4 + (row_bytes(width, 4, torch.float32) if quantised else 4 * width)  # its id travels with a row
+            for direction in ("forward", "backward"):
+                gathered, scattered = (sent.get((layer, direction, phase), (0, 0)) for phase in ("gather", "scatter"))
+                assert gathered[0] + scattered[0] == told[layer, direction]
+                assert gathered[1] == gathered[0] * row and scattered[1] == scattered[0] * row
+                # Every worker tells every other, before each of the two phases, how many rows to expect.
+                assert sent[layer, direction, "counts"][1] == 2 * 4 * 3 * 8
+        assert sent[-1, "backward", "accuracy"][1] == 2 * 3 * 2 * 8
+        shares.append(sum(told.values()) / sum(possible.values()))
+    assert all(sent == 2 * mirrors for (_, way), sent in messages(outcome, 0, "sent").items() if way == "forward"), "caches start empty"
+    assert min(shares) < 0.5 * shares[0], "the cache saves messages"
+    # The loss is on masters only: a mirror's own part of delta in the last layer is 0, and 0 is not sent.
+    assert all((1, "backward", "gather") not in outcome.sent(epoch) for epoch in range(12))
+
+
+def test_features_once_leaves_layer_0_silent(pool):
+    graph = random_graph(12, vertices=40)
+    outcome = systems.run(pool, graph, systems.block("cdfgnn", features="once"), 4, settings=Settings(dtype="float32"))
+    mirrors = sum(statistics(outcome.assignment)["replicas"]) - 40
+    f0 = outcome.widths[0]
+    assert outcome.sent(0)[0, "forward", "features"] == (2 * mirrors, 2 * mirrors * 4 * f0)
+    assert not any(layer == 0 for epoch in range(1, 5) for layer, _, _ in outcome.sent(epoch))
+
+
+def test_a_looser_threshold_sends_less_and_a_fixed_one_stays(pool):
+    graph = random_graph(12, vertices=40)
+    sent = []
+    for epsilon in (0.0, 0.05, 0.5):
+        knobs = {"epsilon": epsilon, "nu1": epsilon, "nu2": epsilon, "quantise": False}
+        outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 3, settings=Settings(epochs=10))
+        assert all(worker["metrics"][9][-1, "epsilon"] == epsilon for worker in outcome.workers)
+        sent.append(sum(sum(messages(outcome, epoch, "sent").values()) for epoch in range(10)))
+    assert sent[0] > 1.2 * sent[1] > 1.4 * sent[2]
+
+
+# The threshold
+
+
+def thresholds(accuracies, **knobs) -> list[float]:
+    """eps of the epochs after each accuracy."""
+    system = make_system({**systems.block("cdfgnn"), **knobs})
+    system.eps, system.mean_accuracy, seen = system.epsilon, None, []
+    for accuracy in accuracies:
+        system.adapt(accuracy)
+        seen.append(system.eps)
+    return seen
+
+
+def test_the_threshold_follows_the_prose_or_the_print():
+    # The mean is 0.5, 0.5, 0.52, 0.456, 0.4648: first compared, then updated.
+    accuracies = [0.5, 0.5, 0.6, 0.2, 0.5]
+    np.testing.assert_allclose(thresholds(accuracies), [0.01, 0.01, 0.0105, 0.00945, 0.0099225])
+    np.testing.assert_allclose(thresholds(accuracies, rule="literal"), [0.01, 0.01, 0.009, 0.00945, 0.008505])
+    # Steps are at most xi, and the bounds hold.
+    np.testing.assert_allclose(thresholds([0.5, 0.6], epsilon=0.25, xi=0.005), [0.25, 0.255])
+    np.testing.assert_allclose(thresholds([0.5, 0.4], epsilon=0.25, xi=0.005), [0.25, 0.245])
+    np.testing.assert_allclose(thresholds([0.5, 0.6], epsilon=0.299), [0.299, 0.3])
+    np.testing.assert_allclose(thresholds([0.5, 0.4], epsilon=0.00105), [0.00105, 0.001])
+
+
+@given(st.lists(st.floats(0, 1), max_size=30), st.sampled_from(["prose", "literal"]))
+def test_the_threshold_stays_within_its_bounds(accuracies, rule):
+    assert all(0.002 <= eps <= 0.05 for eps in thresholds(accuracies, rule=rule, nu1=0.05, nu2=0.002))
+
+
+def test_the_accuracy_is_that_of_the_whole_training_set(pool):
+    graph = random_graph(4, vertices=24)
+    outcome = systems.run(pool, graph, systems.block("cdfgnn", nu2=0.0, nu1=0.0, epsilon=0.0, quantise=False), 3)
+    for epoch in range(5):
+        a = dense.gcn_operator(dense.adjacency(graph), "symmetric")
+        logits = dense.forward(a, graph.features.astype(float), outcome.weights[epoch], "gcn")[1][-1]
+        want = dense.score(logits, graph.labels, graph.train)
+        assert all(worker["metrics"][epoch][-1, "train_accuracy"] == pytest.approx(want) for worker in outcome.workers)
+
+
+# What is refused, and what is composed
+
+
+@pytest.mark.parametrize("knobs, sentence", [
+    ({"bits": 3}, 'system.bits="3" is not known; known: 16, 2, 4, 8'),
+    ({"scatter": "values"}, 'system.scatter="values" is not known; did you mean "value"?'),
+    ({"rule": "prosa"}, 'system.rule="prosa" is not known; did you mean "prose"?'),
+    ({"features": "twice"}, 'system.features="twice" is not known; known: once, refetch'),
+    ({"epsilon": 0.5}, "system.epsilon=0.5 is out of range: give 0.001 to 0.3"),
+    ({"nu1": 0.0001}, "system.nu1=0.0001 is less than nu2=0.001: give the upper bound of epsilon as nu1"),
+    ({"lambda1": 0.9}, "system.lambda1=0.9 is too small: give 1 or more"),
+    ({"lambda2": 1.1}, "system.lambda2=1.1 is out of range: give 0 to 1"),
+    ({"momentum": -0.1}, "system.momentum=-0.1 is out of range: give 0 to 1"),
+    ({"mu2": -1}, "system.mu2=-1.0 is too small: give 0 or more"),
+])
+def test_bad_knobs_are_one_sentence(knobs, sentence):
+    with pytest.raises(InputError) as caught:
+        make_system(systems.block("cdfgnn", **knobs))
+    assert str(caught.value) == sentence
+
+
+def composed(*arguments: str) -> configs.Run:
+    with initialize_config_dir(CONF, version_base="1.3"):
+        return configs.check(compose("config", overrides=list(arguments)))
+
+
+def test_the_partition_needs_no_word_and_a_wrong_one_is_refused(tmp_path):
+    assert composed("system=cdfgnn").partition.method == "ebv"
+    assert composed("system=cdfgnn", "partition=hep", "partition.tau=3").partition.tau == 3
+    assert composed("system=vanilla").partition.method == "metis"
+    places = [f"results={tmp_path}", f"cache={tmp_path}"]
+    for arguments, sentence in [
+        (("system=cdfgnn", "partition=metis"), "partition=metis is an edge-cut and cdfgnn trains on a vertex-cut: give partition=ebv"),
+        (("system=vanilla", "partition=dne"), "partition=dne is a vertex-cut and vanilla trains on an edge-cut: give partition=metis"),
+    ]:
+        with pytest.raises(InputError) as caught:
+            prepare.prepare(composed(*arguments, *places))
+        assert str(caught.value) == sentence
+
+
+def test_attention_is_refused_with_the_reason():
+    facts = prepare.RunFacts(model="gat", num_workers=2, symmetric=True, multilabel=False)
+    assert "give model=gcn or model=sage" in make_system(systems.block("cdfgnn")).supports(facts)
