@@ -212,8 +212,7 @@ class Comm:
               finish: Callable[[], None] | None = None) -> InFlight:
         if self.size == 1:
             return InFlight(self, [], name, layer, "", None)
-        self._sequence += 1
-        id = f"{self.recorder.epoch.epoch}:{self._sequence}"
+        id = self.next_id()
         for peer, (rows, size) in sends.items():
             self.recorder.count(layer, direction, purpose, peer, rows, size)
         peers = tuple(p for p, (_, size) in sends.items() if size)
@@ -231,6 +230,11 @@ class Comm:
         """Wait for everything still in flight: nobody may leave a group while a peer waits for its rows."""
         for flight in list(self._under_way.values()):
             flight.wait()
+
+    def next_id(self) -> str:
+        """The id of the next operation, which every worker gives it in the same place of its own sequence."""
+        self._sequence += 1
+        return f"{self.recorder.epoch.epoch}:{self._sequence}"
 
     def buffer(self, key: tuple, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | None = None):
         """A buffer kept from epoch to epoch: fresh memory for every transfer costs more than the transfer."""
