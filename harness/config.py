@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.check import InputError, at_least, choice, did_you_mean, typed
+from harness.cluster.config import Cluster
 from harness.core.config import EvaluateConfig, ModelConfig, OptimiserConfig
 from harness.core.kernels import KERNELS
 from harness.core.system import System
@@ -22,7 +23,7 @@ from harness.graph.config import DatasetConfig
 from harness.partition.config import PartitionConfig
 
 BLOCKS = {"dataset": DatasetConfig, "partition": PartitionConfig, "model": ModelConfig, "optimiser": OptimiserConfig,
-          "evaluate": EvaluateConfig}
+          "evaluate": EvaluateConfig, "cluster": Cluster}
 # Keys that say where and how to run, not what: two runs that differ only here are the same run.
 PLACE_KEYS = ("data_dir", "results", "cache", "device", "threads", "checkpoint_every", "fresh", "launch", "progress", "run_dir")
 
@@ -82,6 +83,7 @@ class Run:
     model: ModelConfig
     optimiser: OptimiserConfig
     evaluate: EvaluateConfig
+    cluster: Cluster
     system: System
     composed: dict[str, Any] = field(repr=False)
 
@@ -136,6 +138,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
         settings = typed(RunConfig, {**top, "progress": str(top.get("progress", "auto"))}, "config")
     except InputError as error:
         raise InputError(str(error).removeprefix("config.")) from None
+    blocks["cluster"].check_workers(settings.gpus)
     return Run(settings=settings, system=make_system(_block(config, "system")), composed=config, **blocks)
 
 

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from harness.check import InputError, choice
+from harness.cluster.config import Cluster
 from harness.comm.comm import Comm, HaloPlan
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency
@@ -95,6 +96,7 @@ class System:
     degrees: ClassVar[str] = "global"  # "local": cut edges are dropped and degrees counted inside each worker
     features: str = "once"  # "refetch": layer 0's remote rows are asked for every epoch; "once": fetched once, static
     asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `evaluation_weights`
+    cluster: ClassVar[Cluster] = Cluster()  # what the run's workers run on: set by the trainer before all else
     exact_input: ClassVar[bool] = True  # whether the static input product equals the exact one (evaluation reuses it)
 
     def supports(self, run: RunFacts) -> str | None:
@@ -106,6 +108,10 @@ class System:
             return (f"model=gat has no propagation matrix, and {type(self).__name__.lower()} defines its own product with one; "
                     "give model=gcn or model=sage")
         return None
+
+    def needs_devices(self) -> bool:
+        """Whether it reads `cluster.devices`: they are then there, one a worker, measured where the run's cluster names none."""
+        return False
 
     def restrict(self, shard: Shard, comm: Comm) -> Shard:
         """The shard to train on: the worker's own, or one with halo vertices and their edges taken away (RAPA), agreed between

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, synchronise
 from harness.core.config import ModelConfig, OptimiserConfig
@@ -24,11 +25,13 @@ class Trainer:
     """One worker's training run: shard, model, optimiser and system, epoch by epoch.
 
     kernel   name of the sparse kernel, see `harness.core.kernels.make_kernel`
+    cluster  what the workers run on, one device a worker; None: alike, of which nothing is known
     """
 
     def __init__(self, shard: Shard | ReplicaShard, comm: Comm, system: System, model: ModelConfig, optimiser: OptimiserConfig, *,
-                 seed: int, kernel: str = "auto"):
+                 seed: int, kernel: str = "auto", cluster: Cluster | None = None):
         device = comm.device
+        system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
         self.shard, self.comm, self.system, self.seed, self.config = shard, comm, system, seed, model
         self.recorder: Recorder = comm.recorder
         self.kernel = make_kernel(kernel, device)

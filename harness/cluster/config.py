@@ -1,0 +1,126 @@
+"""The typed schema of the block `cluster`: devices, one a worker, and the links between them; the values stand in `conf/cluster/`.
+
+What a source does not give stays null, and whoever needs it says so in one sentence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from harness.check import InputError, at_least, more_than
+
+GIB = 1024**3
+TIMES = ("mm_s", "spmm_s", "h2d_s", "d2h_s", "idt_s")
+
+
+@dataclass
+class Device:
+    """One worker's device. Times are of one pass over a square float32 matrix of the cluster's `matrix` rows.
+
+    kind, id        the model, and which of its kind
+    host            0-based
+    memory_gb       GiB of device memory; memory_gbytes_per_s its bandwidth
+    fp32_tflops     peak of single precision
+    mm_s, spmm_s    dense and sparse matrix products
+    h2d_s, d2h_s, idt_s   copies host to device, device to host, inside the device
+    """
+
+    kind: str = "device"
+    id: int | None = None
+    host: int = 0
+    memory_gb: float | None = None
+    memory_gbytes_per_s: float | None = None
+    fp32_tflops: float | None = None
+    mm_s: float | None = None
+    spmm_s: float | None = None
+    h2d_s: float | None = None
+    d2h_s: float | None = None
+    idt_s: float | None = None
+
+    def __post_init__(self) -> None:
+        at_least("host", self.host, 0)
+        for name in ("memory_gb", "memory_gbytes_per_s", "fp32_tflops", *TIMES):
+            if getattr(self, name) is not None:
+                more_than(name, getattr(self, name), 0)
+
+
+@dataclass
+class Link:
+    """A way between devices, in one direction.
+
+    medium        its name
+    gbytes_per_s  10^9 bytes a second from one device to another; broadcast_gbytes_per_s the same in a broadcast
+    latency_us    microseconds before the first byte
+    """
+
+    medium: str | None = None
+    gbytes_per_s: float | None = None
+    broadcast_gbytes_per_s: float | None = None
+    latency_us: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("gbytes_per_s", "broadcast_gbytes_per_s"):
+            if getattr(self, name) is not None:
+                more_than(name, getattr(self, name), 0)
+        if self.latency_us is not None:
+            at_least("latency_us", self.latency_us, 0)
+
+
+@dataclass
+class Cluster:
+    """Devices in rank order and what joins them.
+
+    name     of the testbed; "measured": the devices are those of the run, measured when it starts
+    devices  one a worker; a run with fewer workers takes the first
+    matrix   rows of the matrix that the devices' times are of
+    inside   between two devices of one host; bridge: what all devices of a host share; between: from host to host
+    host_memory_gb, host_cores   of one host
+    """
+
+    name: str = "measured"
+    devices: list[Device] = field(default_factory=list)
+    matrix: int | None = None
+    inside: Link = field(default_factory=Link)
+    bridge: Link = field(default_factory=Link)
+    between: Link = field(default_factory=Link)
+    host_memory_gb: float | None = None
+    host_cores: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.matrix is not None:
+            at_least("matrix", self.matrix, 1)
+        if self.host_memory_gb is not None:
+            more_than("host_memory_gb", self.host_memory_gb, 0)
+        hosts = sorted({device.host for device in self.devices})
+        if hosts != list(range(len(hosts))):
+            raise InputError(f"devices name the hosts {hosts}: number hosts from 0 without a gap")
+
+    @property
+    def measured(self) -> bool:
+        """Whether the devices are the run's own: none is named."""
+        return not self.devices
+
+    def check_workers(self, workers: int) -> None:
+        """InputError where a run has more workers than the cluster has devices."""
+        if self.devices and workers > len(self.devices):
+            raise InputError(f"gpus={workers} is more than cluster={self.name} has devices ({len(self.devices)}); "
+                             f"give gpus={len(self.devices)} or fewer, or cluster=measured")
+
+    def with_devices(self, devices: Sequence[Device]) -> Cluster:
+        return dataclasses.replace(self, devices=list(devices))
+
+
+def relative(devices: Sequence[Device], name: str) -> list[float]:
+    """A time of every device over the slowest's, in (0, 1]; all 1 where no device states it.
+
+    Raises InputError where some devices state it and others do not.
+    """
+    times = [getattr(device, name) for device in devices]
+    if all(time is None for time in times):
+        return [1.0] * len(times)
+    if any(time is None for time in times):
+        lacking = devices[times.index(None)]
+        raise InputError(f"cluster.devices lacks {name} of {lacking.kind}: give it for every device or for none")
+    return [time / max(times) for time in times]

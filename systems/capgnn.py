@@ -1,0 +1,269 @@
+"""CaPGNN: Song, Zhang, Li, Wang et al., "CaPGNN: Optimizing Parallel Graph Neural Network Training with Joint Caching and
+Resource-Aware Graph Partitioning"; cited from the papers' folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from harness.check import at_least, choice
+from harness.comm.comm import InFlight
+from harness.comm.rows import scatter_add_rows
+from harness.comm.shared import SharedRows
+from harness.core.system import System, check_features
+from systems.jaca import POLICIES, Fetch, Halos, Tiers, capacities, direct_fetch
+
+
+@dataclass
+class Capgnn(System):
+    """The knobs."""
+
+    jaca: bool = True
+    policy: str = "jaca"
+    capacity: int | None = None
+    local_capacity: int | None = None
+    global_capacity: int | None = None
+    top_k: int = -1
+    reserved_device_mb: float = 1024
+    reserved_host_mb: float = 1024
+    refresh: int = 10
+    gradients: str = "fresh"
+    features: str = "refetch"
+    rapa: bool = False
+    pipeline: bool = False
+
+    def __post_init__(self):
+        choice("policy", self.policy, POLICIES)
+        for name in ("capacity", "local_capacity", "global_capacity"):
+            if getattr(self, name) is not None:
+                at_least(name, getattr(self, name), 0)
+        at_least("top_k", self.top_k, -1)
+        at_least("reserved_device_mb", self.reserved_device_mb, 0)
+        at_least("reserved_host_mb", self.reserved_host_mb, 0)
+        at_least("refresh", self.refresh, 1)
+        choice("gradients", self.gradients, ("fresh", "exact"))
+        check_features(self.features)
+
+    def setup(self, context):
+        super().setup(context)
+        self.epoch, self.tiers, self.ahead = 0, None, {}
+        self.all_rows = direct_fetch(self.plan, self.device)
+        if not self.jaca:
+            return
+        first = 1 if self.features == "once" else 0
+        widths = {l: self.widths[l] for l in range(first, self.num_layers)}
+        self.halos = Halos(self.shard, self.comm)
+        local, shared = self.sizes(list(widths.values()))
+        self.tiers = Tiers(self.halos, self.shard, self.comm, self.plan, self.policy, local, shared, self.top_k)
+        # State: the rows of the own tier and of the global one, and the epochs in which they were computed.
+        rows = self.tiers.local.capacity
+        self.store = {l: torch.zeros(rows, width, dtype=torch.get_default_dtype(), device=self.device) for l, width in widths.items()}
+        self.born = {l: torch.zeros(rows, dtype=torch.int64) for l in widths}
+        self.shared_rows = SharedRows(self.comm, self.tiers.shared.capacity, widths)
+        self.shared_born = {l: torch.zeros(self.tiers.shared.capacity, dtype=torch.int64) for l in widths}
+        self.staged: dict[int, torch.Tensor] = {}
+
+    def sizes(self, widths: list[int]) -> tuple[list[int], int]:
+        """Vertices that each worker's tier and the global tier hold: as given, or by Algorithm 1."""
+        local, shared = capacities(self.halos, self.cluster, widths, self.top_k, self.reserved_device_mb, self.reserved_host_mb)
+        given = self.local_capacity if self.local_capacity is not None else self.capacity
+        local = local if given is None else [given] * self.comm.size
+        given = self.global_capacity if self.global_capacity is not None else self.capacity
+        return local, shared if given is None else given
+
+    # -- an epoch -------------------------------------------------------------------------------------------------
+
+    def before_epoch(self, epoch):
+        self.epoch = epoch
+        if self.tiers is None:
+            return
+        if epoch == 0:
+            self.halos.count(self.comm)
+        self.tiers.advance()
+        self.recorder.metric("local_capacity", self.tiers.local.capacity)
+        self.recorder.metric("global_capacity", self.tiers.shared.capacity)
+
+    def halo(self, layer, h):
+        return CachedHalo(self, layer, h)
+
+    def request(self, layer: int, h: torch.Tensor) -> Request:
+        """Ask for layer `layer`'s halo: send what others ask for, put into the global tier what is new in it."""
+        if self.tiers is None:
+            fetch = self.all_rows
+        else:
+            # Raw features never grow old: they are fetched once.
+            expired = self.epoch % self.refresh == 0 if layer else self.epoch == 0
+            fetch = self.tiers.fetch(expired)
+            self.report(layer, fetch)
+        request = Request(layer, self.epoch, h.shape[1], fetch)
+        if fetch.direct.anyone:
+            plan = fetch.direct.plan
+            with self.recorder.inside("other", "pack", layer):
+                packed = h.index_select(0, plan.send_rows)
+            request.flight, request.arrived = self.comm.start_exchange(
+                packed, plan.send_counts, plan.receive_counts, layer, "forward", "halo", self.epoch % 2)
+            request.sent = packed
+        if fetch.announced:
+            self.shared_rows.put(layer, fetch.publish_slots, h.index_select(0, fetch.publish_rows))
+            request.announcement = self.announce(layer)
+            self.shared_born[layer][self.tiers.shared_found[self.tiers.shared_found >= 0]] = self.epoch
+        if self.tiers is not None and len(self.tiers.taken):
+            self.staged[layer] = h.index_select(0, self.tiers.taken_in()[0])
+        return request
+
+    def announce(self, layer: int) -> InFlight:
+        """Tell every peer, in one byte, that this worker's rows are in host memory."""
+        ones = [int(p != self.comm.rank) for p in range(self.comm.size)]
+        byte = torch.ones(len(self.comm.peers), 1, dtype=torch.uint8, device=self.device)
+        return self.comm.start_exchange(byte, ones, ones, layer, "forward", "flags")[0]
+
+    def report(self, layer: int, fetch: Fetch) -> None:
+        lookups = self.plan.num_halo
+        figures = {"lookups": lookups, "local_hits": fetch.local_hits, "global_hits": fetch.global_hits, "refreshed": fetch.refreshed,
+                   "misses": lookups - fetch.local_hits - fetch.global_hits - fetch.refreshed}
+        for name, value in figures.items():
+            self.recorder.metric(name, value, layer)
+
+    def read_global(self, request: Request) -> None:
+        """Take the rows that come from the global tier, once their owners have put them there."""
+        fetch = request.fetch
+        if request.announcement is not None:
+            request.announcement.wait()
+        if self.tiers is not None and request.shared is None:
+            request.shared = self.shared_rows.get(request.layer, fetch.shared_slots, fetch.shared_counts)
+            if request.layer:
+                request.shared_born = self.shared_born[request.layer][fetch.shared_slots]
+
+    def collect(self, request: Request) -> torch.Tensor:
+        """The halo [m, F] that was asked for, and what of it stays in the own tier."""
+        if request.rows is not None:
+            return request.rows
+        fetch, layer = request.fetch, request.layer
+        if request.flight is not None:
+            request.flight.wait()
+        self.read_global(request)
+        if self.tiers is None:
+            request.rows = request.arrived
+            return request.rows
+        with self.recorder.inside("other", "unpack", layer):
+            dtype = torch.get_default_dtype()
+            rows = torch.empty(self.plan.num_halo, request.width, dtype=dtype, device=self.device)
+            born = torch.full((self.plan.num_halo,), request.epoch)
+            store, stored = self.store[layer], self.born[layer]
+            rows.index_copy_(0, fetch.local_places, store.index_select(0, fetch.local_slots))
+            born[fetch.local_places.cpu()] = stored[fetch.local_slots.cpu()]
+            if request.arrived is not None:
+                rows.index_copy_(0, fetch.direct.places, request.arrived)
+            rows.index_copy_(0, fetch.shared_places, request.shared)
+            if layer:
+                born[fetch.shared_places.cpu()] = request.shared_born
+            store.index_copy_(0, fetch.keep_slots, rows.index_select(0, fetch.keep_places))
+            stored[fetch.keep_slots.cpu()] = born[fetch.keep_places.cpu()]
+        if layer:
+            self.recorder.metric("staleness", self.epoch - int(born.min()) if len(born) else 0, layer)
+        request.rows, request.flight, request.sent = rows, None, None
+        return rows
+
+    def after_epoch(self, epoch):
+        if self.tiers is None or not len(self.tiers.taken):
+            return
+        # All have read what the slots held: nobody's step ends before everybody's backward pass has begun.
+        _, slots, changed = self.tiers.taken_in()
+        for layer, rows in self.staged.items():
+            self.shared_rows.put(layer, slots, rows)
+            self.shared_born[layer][changed] = epoch
+        self.staged = {}
+
+    # -- backward pass --------------------------------------------------------------------------------------------
+
+    def gradient_part(self, request: Request):
+        return self.all_rows.gradient if self.gradients == "exact" else request.fetch.gradient
+
+    # -- state ----------------------------------------------------------------------------------------------------
+
+    def state_dict(self):
+        if self.tiers is None:
+            return {}
+        own = self.tiers.own_slots()
+        return {"tiers": self.tiers.state_dict(), "store": self.store, "born": self.born, "shared_born": self.shared_born,
+                "shared": {l: rows[own] for l, rows in self.shared_rows.rows.items()}}
+
+    def load_state_dict(self, state):
+        if self.tiers is None:
+            return
+        self.tiers.load_state_dict(state["tiers"])
+        self.store, self.born, self.shared_born = state["store"], state["born"], state["shared_born"]
+        own = self.tiers.own_slots()
+        for l, rows in state["shared"].items():
+            self.shared_rows.rows[l][own] = rows
+        self.comm.barrier()
+
+
+@dataclass
+class Request:
+    """A layer's halo as asked for in an epoch; what is under way, and once collected its `rows` [m, F]."""
+
+    layer: int
+    epoch: int
+    width: int
+    fetch: Fetch
+    flight: InFlight | None = None
+    sent: torch.Tensor | None = None
+    arrived: torch.Tensor | None = None
+    announcement: InFlight | None = None
+    shared: torch.Tensor | None = None
+    shared_born: torch.Tensor | None = None
+    rows: torch.Tensor | None = field(default=None, repr=False)
+
+
+class CachedHalo:
+    """Two autograd nodes around the local work, as in `Comm.exchange`: gradients of rows that were fetched fresh are sent in
+    `_Use`'s backward and added up in `_Ask`'s."""
+
+    def __init__(self, system: Capgnn, layer: int, h: torch.Tensor):
+        self.system, self.layer = system, layer
+        self.token = _Ask.apply(h, self)
+
+    def wait(self) -> torch.Tensor:
+        return _Use.apply(self.token, self)
+
+
+class _Ask(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h, pending):
+        ctx.pending, ctx.rows = pending, len(h)
+        pending.request = pending.system.request(pending.layer, h.detach())
+        return h.new_empty(pending.system.plan.num_halo, h.shape[1])
+
+    @staticmethod
+    def backward(ctx, token):
+        pending, system = ctx.pending, ctx.pending.system
+        g = token.new_zeros(ctx.rows, token.shape[1])
+        if pending.returning is not None:
+            flight, returned, _ = pending.returning
+            flight.wait()
+            with system.recorder.inside("other", "unpack", pending.layer):
+                scatter_add_rows(g, pending.part.plan.send_rows, returned)
+        return g, None
+
+
+class _Use(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, token, pending):
+        ctx.pending = pending
+        return pending.system.collect(pending.request).view_as(token)
+
+    @staticmethod
+    def backward(ctx, g):
+        pending, system = ctx.pending, ctx.pending.system
+        pending.part = system.gradient_part(pending.request)
+        pending.returning = None
+        if pending.part.anyone:
+            with system.recorder.inside("other", "pack", pending.layer):
+                rows = g.index_select(0, pending.part.places)
+            plan = pending.part.plan
+            pending.returning = (*system.comm.start_exchange(
+                rows, plan.receive_counts, plan.send_counts, pending.layer, "backward", "halo"), rows)
+        return g, None

@@ -1,0 +1,234 @@
+"""Who holds which halo row: the two tiers of CaPGNN's joint cache (section 4.2), and what each worker must therefore fetch.
+
+A lookup goes to the worker's own tier, then to the global tier in host memory, then to the row's owner. All workers know all halo
+sets, so that each knows what every other one asks it for: under `jaca` no vertex id travels after the start.
+
+Notation: m halo vertices of a worker; a *place* is a position in its halo; a *key* a position in the union of all halos;
+R(v) the overlap ratio (eq. 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from harness.cluster.config import Cluster
+from harness.comm.comm import Comm, HaloPlan
+from harness.partition.shard import Shard
+from systems.rowcache import NONE, Queue, Selection
+
+POLICIES = ("jaca", "fifo", "lru")
+MIB = 1024**2
+
+
+class Halos:
+    """Every worker's halo set, told once.
+
+    ids      by worker: [m_p] global ids in halo order;  counts [P, P]: of p's halo, how many are q's
+    union    [u] vertices in any halo, ascending;  ratio [u] R(v);  owner [u]
+    keys     by worker: [m_p] the key of every place
+    """
+
+    def __init__(self, shard: Shard, comm: Comm):
+        self.rank = comm.rank
+        tell = lambda array: [t.cpu().numpy().copy() for t in  # noqa: E731
+                              comm.all_gather(torch.from_numpy(array).to(comm.device), -1, "ids")]
+        self.ids, self.counts = tell(shard.halo), np.stack(tell(shard.halo_counts))
+        everything = np.concatenate(self.ids)
+        self.union, first, self.ratio = np.unique(everything, return_index=True, return_counts=True)
+        workers = np.arange(comm.size)
+        self.owners = [np.repeat(workers, counts) for counts in self.counts]
+        self.owner = np.concatenate(self.owners)[first]
+        self.keys = [np.searchsorted(self.union, ids) for ids in self.ids]
+
+    def mine(self, p: int, of_places: np.ndarray) -> np.ndarray:
+        """The part of worker p's places that this worker owns, of an array [m_p]."""
+        start = int(self.counts[p, : self.rank].sum())
+        return of_places[start : start + int(self.counts[p, self.rank])]
+
+    def count(self, comm: Comm) -> None:
+        """Count in the running epoch what it cost to tell everybody."""
+        own = self.ids[self.rank]
+        for p in comm.peers:
+            comm.recorder.count(-1, "forward", "ids", p, len(own), own.nbytes + self.counts[self.rank].nbytes)
+
+    def best(self, p: int, k: int) -> np.ndarray:
+        """H_p of Algorithm 1: the places [c] with the k highest R(v) of each owner (-1: all), highest R(v) first, ties by id."""
+        ratio, ids = self.ratio[self.keys[p]], self.ids[p]
+        chosen = np.arange(len(ids))
+        if k >= 0:
+            by_owner = np.lexsort((ids, -ratio, self.owners[p]))
+            start = np.concatenate([[0], np.cumsum(self.counts[p])])[:-1]
+            rank_inside = np.arange(len(ids)) - start[self.owners[p][by_owner]]
+            chosen = by_owner[rank_inside < k]
+        return chosen[np.lexsort((ids[chosen], -ratio[chosen]))]
+
+    def best_of_all(self, k: int) -> np.ndarray:
+        """H_CPU: the keys [c] that are in any H_p, in the same order."""
+        keys = np.unique(np.concatenate([self.keys[p][self.best(p, k)] for p in range(len(self.ids))]))
+        return keys[np.lexsort((self.union[keys], -self.ratio[keys]))]
+
+
+def fitting(memory_gb: float | None, reserved_mb: float, widths: Sequence[int]) -> float:
+    """Vertices whose rows of all cached layers fit: floor((M 1024 - M_res) 1024^2 / sum_k 4 f_k), as printed in Algorithm 1."""
+    if memory_gb is None or not sum(widths):
+        return float("inf")
+    return max(0, int((memory_gb * 1024 - reserved_mb) * MIB // (4 * sum(widths))))
+
+
+def capacities(halos: Halos, cluster: Cluster, widths: Sequence[int], top_k: int, reserved_device_mb: float,
+               reserved_host_mb: float) -> tuple[list[int], int]:
+    """Algorithm 1: C_GPU of every worker and C_CPU, in vertices. widths: of the rows that are cached, by layer."""
+    workers = range(len(halos.ids))
+    local = [min(fitting(cluster.devices[p].memory_gb, reserved_device_mb, widths), len(halos.best(p, top_k))) for p in workers]
+    return local, min(fitting(cluster.host_memory_gb, reserved_host_mb, widths), len(halos.best_of_all(top_k)))
+
+
+@dataclass
+class Part:
+    """Some places of every worker's halo, exchanged directly.
+
+    plan    who sends which rows to whom;  places [k] where they belong in the own halo
+    anyone  whether any worker has a place in it
+    """
+
+    plan: HaloPlan
+    places: torch.Tensor
+    anyone: bool
+
+
+@dataclass
+class Fetch:
+    """Where each place's row comes from: of local slots, of global slots, or directly from its owner.
+
+    gradient   the places whose rows are computed in this epoch
+    publish    own rows to put into global slots, before anyone gets them; `announced`: whether anyone has any
+    keep       places whose rows go to local slots
+    """
+
+    direct: Part
+    gradient: Part
+    local_places: torch.Tensor
+    local_slots: torch.Tensor
+    shared_places: torch.Tensor
+    shared_slots: torch.Tensor
+    shared_counts: list[int]
+    publish_rows: torch.Tensor
+    publish_slots: torch.Tensor
+    announced: bool
+    keep_places: torch.Tensor
+    keep_slots: torch.Tensor
+    local_hits: int
+    global_hits: int
+    refreshed: int
+
+
+class Tiers:
+    """The tiers' contents by key and place. `local`, this worker's; `shared`, everybody's, the same on all.
+
+    Under `jaca` both hold the vertices of highest R(v), of the own halo and of all halos, for good. Under `fifo` and `lru` the own
+    tier takes in every row that is looked up, in halo order, and the global tier what was in neither, worker by worker: rows get
+    there through a queue, so that in an epoch all find what it held at the start.
+    """
+
+    def __init__(self, halos: Halos, shard: Shard, comm: Comm, plan: HaloPlan, policy: str, local: list[int], shared: int, top_k: int):
+        self.halos, self.comm, self.plan, self.policy = halos, comm, plan, policy
+        self.local_row = np.searchsorted(shard.inner, halos.union)  # of keys that this worker owns
+        self.segments = [rows.cpu().numpy() for rows in plan.send_rows.split(plan.send_counts)]
+        me, places = comm.rank, [len(ids) for ids in halos.ids]
+        if policy == "jaca":
+            tiers = [Selection(m, c, halos.best(p, top_k)) for p, (m, c) in enumerate(zip(places, local))]
+            self.local, self.shared = tiers[me], Selection(len(halos.union), shared, halos.best_of_all(top_k))
+            self.held = [tier.slots != NONE for tier in tiers]
+            self.found, self.shared_found = self.local.slots, self.shared.slots
+        else:
+            self.local, self.shared = Queue(places[me], local[me], policy), Queue(len(halos.union), shared, policy)
+        self.taken = np.empty(0, np.int64)  # keys that the global tier takes in at the end of the epoch
+        self.fetches: dict[bool, Fetch] = {}
+
+    def advance(self) -> None:
+        """The lookups of a new epoch."""
+        if not self.local.replaces:
+            return
+        me, keys = self.comm.rank, self.halos.keys
+        self.fetches = {}
+        self.found = self.local.access(np.arange(len(keys[me])))
+        absent = torch.from_numpy(np.flatnonzero(self.found == NONE).astype(np.int32)).to(self.comm.device)
+        # Also what tells everybody that the rows taken in after the last epoch are in host memory.
+        told = [t.cpu().numpy() for t in self.comm.all_gather(absent, -1, "ids")]
+        self.held = [np.isin(np.arange(len(keys[p])), places, invert=True) for p, places in enumerate(told)]
+        self.shared_found = self.shared.slots.copy()
+        asked = [keys[p][places] for p, places in enumerate(told)]
+        for looked_up in asked:
+            self.shared.touch(looked_up)
+        missed = [looked_up[self.shared_found[looked_up] == NONE] for looked_up in asked]
+        for queued in missed:
+            self.shared.access(queued)
+        missed = np.unique(np.concatenate(missed))
+        self.taken = missed[self.shared.slots[missed] != NONE]
+
+    def fetch(self, expired: bool) -> Fetch:
+        """What to do in this epoch for a layer; `expired`: nothing held may be used, and all that is held is fetched anew."""
+        if expired not in self.fetches:
+            self.fetches[expired] = self._fetch(expired)
+        return self.fetches[expired]
+
+    def _fetch(self, expired: bool) -> Fetch:
+        halos, me = self.halos, self.comm.rank
+        in_shared = [self.shared_found[keys] != NONE for keys in halos.keys]
+        used = in_shared if expired else [a | b for a, b in zip(in_shared, self.held)]
+        direct = self._part([~mask for mask in used])
+        gradient = self._part([np.ones_like(mask) for mask in used]) if expired else direct
+        local = np.empty(0, np.int64) if expired else np.flatnonzero(self.held[me])
+        shared = np.flatnonzero(in_shared[me] if expired else in_shared[me] & ~self.held[me])
+        mine = np.flatnonzero((self.shared_found != NONE) & (halos.owner == me)) if expired else np.empty(0, np.int64)
+        # Held at the end, and not by then holding what it should.
+        keep = np.flatnonzero((self.local.slots != NONE) & (expired | (self.found == NONE)))
+        either = in_shared[me] | self.held[me]
+        return Fetch(
+            direct, gradient, self._tensor(local), self._tensor(self.found[local]),
+            self._tensor(shared), torch.from_numpy(self.shared_found[halos.keys[me][shared]]),
+            np.bincount(halos.owners[me][shared], minlength=self.comm.size).tolist(),
+            self._tensor(self.local_row[mine]), torch.from_numpy(self.shared_found[mine]),
+            expired and bool((self.shared_found != NONE).any()), self._tensor(keep), self._tensor(self.local.slots[keep]),
+            local_hits=len(local), global_hits=0 if expired else len(shared), refreshed=int(either.sum()) if expired else 0,
+        )
+
+    def _part(self, masks: list[np.ndarray]) -> Part:
+        """The places [m_p] bool of every worker p, as an exchange."""
+        halos, me = self.halos, self.comm.rank
+        rows = [segment[halos.mine(p, masks[p])] if p != me else segment for p, segment in enumerate(self.segments)]
+        receive = np.bincount(halos.owners[me][masks[me]], minlength=self.comm.size)
+        plan = HaloPlan(self._tensor(np.concatenate(rows)), [len(r) for r in rows], receive.tolist())
+        return Part(plan, self._tensor(np.flatnonzero(masks[me])), any(mask.any() for mask in masks))
+
+    def taken_in(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Own rows that the global tier takes in at the end of the epoch, their slots, and all slots that change then."""
+        mine = self.taken[self.halos.owner[self.taken] == self.comm.rank]
+        slots = self.shared.slots
+        return self._tensor(self.local_row[mine]), torch.from_numpy(slots[mine]), torch.from_numpy(slots[self.taken])
+
+    def own_slots(self) -> torch.Tensor:
+        """The global slots that hold rows of this worker's."""
+        return torch.from_numpy(self.shared.slots[(self.shared.slots != NONE) & (self.halos.owner == self.comm.rank)])
+
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array, np.int64)).to(self.comm.device)
+
+    def state_dict(self) -> dict:
+        return {"local": self.local.state_dict(), "shared": self.shared.state_dict()}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.local.load_state_dict(state["local"])
+        self.shared.load_state_dict(state["shared"])
+
+
+def direct_fetch(plan: HaloPlan, device: torch.device) -> Fetch:
+    """No tiers: every row from its owner, in every epoch."""
+    none, host = torch.empty(0, dtype=torch.int64, device=device), torch.empty(0, dtype=torch.int64)
+    part = Part(plan, torch.arange(plan.num_halo, device=device), True)
+    counts = [0] * len(plan.send_counts)
+    return Fetch(part, part, none, none, none, host, counts, none, host, False, none, none, 0, 0, 0)
