@@ -33,7 +33,7 @@ import torch
 
 from harness.check import InputError, at_least, choice
 from harness.core.system import System, check_features
-from systems.representations import Representations
+from systems.representations import Representations, check_store
 from systems.straggler import Straggler
 
 
@@ -92,23 +92,13 @@ class Digest(System):
             self.share = 1.0
         self.representations = Representations(context, self.store, slots=2)
 
-    def start_store(self):
+    def before_training(self):
         """The store before round 1: H^(l) of an exact forward pass with the first weights."""
-        for layer, h in self.context.exact_inputs().items():
-            self.representations.push(layer, h, stamp=0)
-        self.representations.pushed()
-        self.comm.barrier()
-        if not self.pulls(1):
-            for layer in range(1, self.num_layers):
+        if self.start == "exact":
+            self.representations.begin(self.context.exact_inputs(), self.shard.num_inner)
+            for layer in () if self.pulls(1) else range(1, self.num_layers):
                 self.representations.pull(layer, [0] * self.comm.size)
                 self.representations.wait(layer)
-        hidden = sum(self.widths[1:-1]) * torch.get_default_dtype().itemsize
-        exchanged = sum(self.plan.send_counts) + (self.shard.num_inner if self.comm.size > 1 else 0)
-        self.recorder.metric("start_bytes", exchanged * hidden)
-
-    def before_training(self):
-        if self.start == "exact":
-            self.start_store()
 
     # -- Algorithm 1, in the order of a round -----------------------------------------------------------------------------
 
@@ -206,11 +196,6 @@ def set_weights(parameters: list[torch.nn.Parameter], values: list[torch.Tensor]
     with torch.no_grad():
         for parameter, value in zip(parameters, values):
             parameter.copy_(value)
-
-
-def check_store(store: str) -> None:
-    if store != "shared" and not store.startswith(("redis://", "rediss://", "unix://")):
-        raise InputError(f'store="{store}" is not known; give shared, or redis://HOST:PORT')
 
 
 def check_form(form: str, norm: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from harness.check import InputError
 from harness.comm.store import Operation, Store
 from harness.core.system import Context
 
@@ -21,7 +22,7 @@ class Representations:
     """
 
     def __init__(self, context: Context, address: str, slots: int):
-        self.recorder = context.recorder
+        self.recorder, self.comm, self.sends = context.recorder, context.comm, sum(context.plan.send_counts)
         widths = dict(enumerate(context.widths[1:-1], 1))
         m = context.plan.num_halo
         self.rows = {layer: torch.zeros(m, width, device=context.device) for layer, width in widths.items()}
@@ -29,6 +30,19 @@ class Representations:
         self.store = Store(address, context.comm, context.shard, widths, slots) if context.comm.size > 1 and widths else None
         self.pushing: list[Operation] = []
         self.pulling: dict[int, Operation] = {}
+
+    def begin(self, inputs: dict[int, torch.Tensor], inner: int) -> None:
+        """The store before round 1: the rows of `inputs` {layer: H [inner, F]}, as of round 0. Collective, outside the clock; what the
+        exact forward pass and the pushes sent is the metric `start_bytes`."""
+        if self.store is None:
+            return
+        for layer, h in inputs.items():
+            self.push(layer, h, stamp=0)
+        self.pushed()
+        self.comm.barrier()
+        width_bytes = sum(h.shape[1] * h.element_size() for h in inputs.values())
+        self.recorder.metric("start_bytes", (self.sends + inner) * width_bytes)
+        self.recorder.metric("store_bytes", self.store.nbytes)
 
     def push(self, layer: int, h: torch.Tensor, stamp: int) -> None:
         """Start handing h [n, F], computed in round `stamp`, to the store."""
@@ -86,3 +100,8 @@ class _Pending:
 
     def wait(self) -> torch.Tensor:
         return self.representations.wait(self.layer)
+
+
+def check_store(store: str) -> None:
+    if store != "shared" and not store.startswith(("redis://", "rediss://", "unix://")):
+        raise InputError(f'store="{store}" is not known; give shared, or redis://HOST:PORT')

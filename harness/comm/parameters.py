@@ -1,0 +1,118 @@
+"""A worker's end of the parameter server: updates sent, weights received, all of it counted.
+
+Worker 0 starts the server as a process of its own (`harness.comm.server`), which ends with it. Counted, peer -1: purpose `delta`,
+the update; `weights`, what comes back; `stamps`, 8 bytes of version each way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from harness.check import InputError
+from harness.comm import server
+from harness.comm.comm import Comm
+from harness.comm.service import STORE, ServiceLost
+
+
+class Parameters:
+    """One worker's connection. Setting up is collective, and on one host.
+
+    order, scale   see `harness.comm.server.ParameterServer`
+
+    Raises InputError where a worker is on another host; every operation raises ServiceLost when the server goes away.
+    """
+
+    def __init__(self, comm: Comm, weights: torch.Tensor, order: str, scale: float):
+        self.comm, self.dtype = comm, np.dtype(str(weights.dtype).removeprefix("torch."))
+        token = int(comm.total([random.SystemRandom().getrandbits(48) if comm.rank == 0 else 0])[0])
+        folder = Path(tempfile.gettempdir()) / f"halobench-{token:012x}"
+        self.process = self._start(folder, order, scale) if comm.rank == 0 else None
+        self.pid = int(comm.total([self.process.pid if self.process is not None else 0])[0])
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.close = weakref.finalize(self, _close, self.socket, self.process)
+        try:
+            self.socket.connect(str(folder / "socket"))
+        except FileNotFoundError:
+            raise InputError("the parameter server reaches the workers of one host only; start all workers on one host") from None
+        comm.barrier()
+        if comm.rank == 0:  # everybody is connected: the name has served
+            (folder / "socket").unlink()
+            folder.rmdir()
+            self.load(weights, 0)
+        comm.barrier()
+
+    def _start(self, folder: Path, order: str, scale: float) -> subprocess.Popen:
+        folder.mkdir(mode=0o700)
+        root = str(Path(server.__file__).resolve().parents[2])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "harness.comm.server", str(folder / "socket"), str(self.comm.size), order, repr(scale), self.dtype.name],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"})  # fmt: skip
+        if process.stdout.readline() != b"ready\n":
+            raise ServiceLost(f"the parameter server could not be started (exit code {process.wait()})")
+        return process
+
+    def update(self, delta: torch.Tensor, epoch: int, base: int) -> tuple[torch.Tensor, int, int]:
+        """Hand over delta [w], computed from version `base`; returns (weights [w] with it, their version, the delay: how many updates
+        the server had added since `base`)."""
+        recorder, size = self.comm.recorder, delta.numel() * delta.element_size()
+        for direction, purpose in (("backward", "delta"), ("forward", "weights")):
+            recorder.count(-1, direction, purpose, STORE, 0, size)
+            recorder.count(-1, direction, "stamps", STORE, 0, 8)
+        span = recorder.posted("update", -1, 2 * size + 16, (), self.comm.next_id(), True)
+        with recorder.inside("wait", "update", id=span.id if span is not None else "", blocking=True):
+            version, delay, weights = self._ask(server.UPDATE, epoch, base, delta)
+            if span is not None:
+                span.end = time.monotonic()
+        return weights, version, int(delay)
+
+    def snapshot(self, epoch: int) -> tuple[torch.Tensor, float]:
+        """The weights [w] after (epoch + 1) P updates, and when that was, in seconds. Waits for the updates. To be asked for by every
+        worker once, in ascending order; not every epoch has to be."""
+        _, when, weights = self._ask(server.SNAPSHOT, epoch)
+        return weights, when
+
+    def load(self, weights: torch.Tensor, version: int) -> None:
+        self._ask(server.LOAD, version=version, body=weights)
+
+    def read(self) -> tuple[torch.Tensor, int]:
+        """The weights [w] now, and how many updates they hold."""
+        version, _, weights = self._ask(server.READ)
+        return weights, version
+
+    def _ask(self, op: bytes, epoch: int = 0, version: int = 0, body: torch.Tensor | None = None):
+        content = body.detach().cpu().contiguous().numpy().tobytes() if body is not None else b""
+        try:
+            self.socket.sendall(server.REQUEST.pack(op, self.comm.rank, epoch, version, len(content)) + content)
+            header = server.receive(self.socket, server.ANSWER.size)
+            if header is None:
+                raise ConnectionError("it hung up")
+            version, number, size = server.ANSWER.unpack(header)
+            answer = server.receive(self.socket, size)
+            if answer is None:
+                raise ConnectionError("it hung up")
+        except OSError as error:
+            raise ServiceLost(f"the parameter server (process {self.pid}) went away in epoch {epoch} ({error}); the same command goes on "
+                              "from the last checkpoint") from error
+        weights = torch.from_numpy(np.frombuffer(bytearray(answer), self.dtype)) if size else torch.empty(0)
+        return version, number, weights.to(self.comm.device)
+
+
+def _close(connection: socket.socket, process: subprocess.Popen | None) -> None:
+    connection.close()
+    if process is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        process.stdout.close()
+        process.wait()

@@ -1,0 +1,179 @@
+"""DIGEST-A: the asynchronous form of DIGEST (Chai, Bai, Cheng, Zhao, "Distributed Graph Neural Network Training with Periodic
+Stale Representation Synchronization", 2022; sections 3.2 and 4.3, appendix A.4).
+
+Implements Algorithm 1 without the loop over global rounds: worker m, by itself,
+
+    downloads W^(t) from the parameter server, and every N rounds of its own pulls Ht_out (lines 4-6)
+    computes eq. 5 forward, its own loss and gradient, and a local step (lines 7-8, 12), and every N rounds pushes H_in (lines 9-10)
+    uploads its update; the server adds it when it arrives, W <- W + scale (W_m - W^(t))   (line 13, moved inside)
+
+Notation: as in systems/digest.py; k a worker's own round, counted from 1; the delay tau of an update is how many updates the server
+had added since the worker downloaded (Theorem 3 bounds it).
+
+Decisions
+- the server applies a worker's delta when it arrives, no barrier; its delay is logged; `scale=1/M` divides by the workers.
+- an upload is answered with the weights, the worker's next download. Adam's moments stay local, so delta is a local Adam step.
+- every worker runs the same number of rounds: fast ones end early. Epoch e is evaluated on the server's weights after
+  (e + 1) M updates, after the workers have met; `server_s` says when the server had them. Its loss is the sum of the workers' own, each
+  at the weights that worker had.
+- a pull takes what every owner pushed last (`stamps`, 8 bytes an owner, say which round that was).
+- workers meet at checkpoints and at the end only: with a straggler give checkpoint_every=0 to measure time.
+- order=rotation: the server adds worker 0's update, then 1's, ..., M - 1's, and again, and a pull sees exactly the pushes of the
+  updates that its worker's weights hold. Nothing then depends on timing, so a run repeats and resumes bit for bit (tests use it).
+- features, start, loss, form: as in systems/digest.py. One layer more of slots in the store than there are rounds apart.
+Departures: the server is a process on worker 0's host, reached by a Unix socket; one host only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from harness.check import at_least, choice
+from harness.comm.parameters import Parameters
+from harness.core.system import System, check_features
+from systems.representations import Representations, check_store
+from systems.straggler import Straggler
+
+
+@dataclass
+class DigestA(System):
+    """The knobs.
+
+    interval  N, own rounds from one push to the next
+    store     "shared", or redis://HOST:PORT
+    start     "exact" or "zeros": what the store holds before round 1
+    loss      "partition" or "global" mean
+    scale     of an update: "1" or "1/M"
+    order     in which the server adds updates: "arrival" or "rotation"
+    features  "once" or "refetch"
+    straggler, delay, delay_spread, slowdown   see systems/straggler.py
+    """
+
+    interval: int = 10
+    store: str = "shared"
+    start: str = "exact"
+    loss: str = "partition"
+    scale: str = "1"
+    order: str = "arrival"
+    features: str = "once"
+    straggler: int = -1
+    delay: float = 0.0
+    delay_spread: float = 0.0
+    slowdown: float = 1.0
+
+    asynchronous: ClassVar[bool] = True
+
+    def __post_init__(self):
+        at_least("interval", self.interval, 1)
+        check_store(self.store)
+        choice("start", self.start, ("exact", "zeros"))
+        choice("loss", self.loss, ("partition", "global"))
+        choice("scale", self.scale, ("1", "1/M"))
+        choice("order", self.order, ("arrival", "rotation"))
+        check_features(self.features)
+        self.slow = Straggler(self.straggler, self.delay, self.delay_spread, self.slowdown)
+
+    def setup(self, context):
+        super().setup(context)
+        self.context, self.round = context, 0
+        self.slow.check(self.comm.size)
+        # In rotation, a worker may be reading the push of two rounds ago while its owner makes the next one.
+        self.representations = Representations(context, self.store, slots=3)
+        self.weights, self.version = self.flat(), 0  # as downloaded, and how many updates they hold
+        scale = 1.0 if self.scale == "1" else 1.0 / self.comm.size
+        self.server = Parameters(self.comm, self.weights, self.order, scale)
+        self.evaluated: tuple[int, torch.Tensor] | None = None
+
+    def before_training(self):
+        inputs = self.context.exact_inputs()
+        if self.start == "zeros":
+            inputs = {layer: torch.zeros_like(h) for layer, h in inputs.items()}
+        self.representations.begin(inputs, self.shard.num_inner)
+
+    # -- a worker's round ------------------------------------------------------------------------------------------
+
+    def before_epoch(self, epoch):
+        self.round = epoch + 1
+        self.slow.begin()
+        self.pulling = (self.round - 1) % self.interval == 0
+        self.prefetch(1)
+
+    def wanted(self) -> list[int | None]:
+        """The round of each owner's push that a pull takes; None for its last."""
+        if self.order == "arrival":
+            return [None] * self.comm.size
+        # The weights of this round hold the updates up to this worker's own of round k - 1.
+        done = [self.round - 1 if owner <= self.comm.rank else self.round - 2 for owner in range(self.comm.size)]
+        return [max(k, 0) // self.interval * self.interval for k in done]
+
+    def prefetch(self, layer: int) -> None:
+        if self.pulling:
+            self.representations.pull(layer, self.wanted())
+
+    def halo(self, layer, h):
+        if layer == 0:
+            return self.comm.exchange(self.plan, h, 0, "features")
+        if self.round % self.interval == 0:
+            self.representations.push(layer, h, self.round)
+        self.prefetch(layer + 1)
+        return self.representations.pending(layer)
+
+    def loss_divisor(self, local, total):
+        return total if self.loss == "global" else max(local, 1)
+
+    def combine(self, parameters):
+        self.slow.hold(self.comm.rank, self.seed, self.round, self.recorder)
+        self.representations.report(self.round)
+        self.representations.pushed()
+
+    def after_epoch(self, epoch):
+        delta = self.flat() - self.weights
+        self.weights, self.version, delay = self.server.update(delta, epoch, self.version)
+        self.put(self.weights)
+        self.recorder.metric("delay", delay)
+
+    # -- the server's weights ------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def evaluation_weights(self, epoch):
+        if epoch < 0:
+            yield
+            return
+        if self.evaluated is None or self.evaluated[0] != epoch:
+            weights, when = self.server.snapshot(epoch)
+            self.evaluated = (epoch, weights)
+            self.recorder.metric("server_s", when)
+        self.put(self.evaluated[1])
+        try:
+            yield
+        finally:
+            self.put(self.weights)
+
+    def flat(self) -> torch.Tensor:
+        return torch.cat([p.detach().reshape(-1) for p in self.context.model.parameters()])
+
+    @torch.no_grad()
+    def put(self, weights: torch.Tensor) -> None:
+        parameters = list(self.context.model.parameters())
+        for parameter, part in zip(parameters, weights.split([p.numel() for p in parameters])):
+            parameter.copy_(part.view_as(parameter))
+
+    def state_dict(self):
+        weights, version = self.server.read()
+        return {"representations": self.representations.state_dict(), "server": weights, "updates": version,
+                "weights": self.weights, "version": self.version}
+
+    def load_state_dict(self, state):
+        self.representations.load_state_dict(state["representations"])
+        self.weights, self.version = state["weights"], state["version"]
+        if self.comm.rank == 0:
+            self.server.load(state["server"], state["updates"])
+        self.comm.barrier()
+
+    def close(self):
+        self.server.close()
+        self.representations.close()
