@@ -29,8 +29,9 @@ def _collect(table: str) -> list:
 
 
 MODULES = [importlib.import_module(f"tests.variants.{m.name}") for m in pkgutil.iter_modules(variants.__path__)]
-EXACT: dict[str, list[dict] | None] = {name: knobs for _, table in _collect("EXACT") for name, knobs in table.items()}
-EXACT_VARIANTS = [(name, knobs) for name, settings in EXACT.items() for knobs in settings or []]
+EXACT: dict[str, list[dict] | dict | None] = {name: knobs for _, table in _collect("EXACT") for name, knobs in table.items()}
+EXACT_VARIANTS = [(name, knobs) for name, settings in EXACT.items() if isinstance(settings, list) for knobs in settings]
+SINGLE_VARIANTS = [(name, knobs or {}) for name, knobs in EXACT.items() if not isinstance(knobs, list)]
 STALE_VARIANTS = [variant for _, table in _collect("STALE") for variant in table]
 CONTROL_VARIANTS = [variant for _, table in _collect("CONTROL") for variant in table]
 PARTITIONS = [(1, "block"), (2, "metis"), (3, "random"), (4, "block"), (4, "metis"), (4, "random")]
@@ -63,6 +64,7 @@ class Settings:
     seed: int = 3
     dtype: str = "float64"
     stop_at: int | None = None
+    cluster: dict | None = None  # None: devices that are all alike
 
 
 @dataclass
@@ -91,7 +93,7 @@ def run(pool, graph: Graph, system: dict, parts: int, method: str = "random", se
     s = settings or Settings()
     assignment = assign(graph, method, parts, s.seed) if assignment is None else assignment
     shards = list(build_shards(graph, assignment.astype(np.int32), parts))
-    answers = pool.run(jobs.train, parts, system, s.model, s.optimiser, s.seed, s.epochs, s.dtype, s.stop_at, per_worker=shards)
+    answers = pool.run(jobs.train, parts, system, s.model, s.optimiser, s.seed, s.epochs, s.dtype, s.stop_at, s.cluster, per_worker=shards)
     first = answers[0]
     for other in answers[1:]:
         assert other["losses"] == first["losses"] and other["scores"] == first["scores"]

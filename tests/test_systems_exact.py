@@ -33,12 +33,12 @@ def test_exact_knob_is_full_batch_training(pool, variant, model, directed):
         systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
 
 
-@pytest.mark.parametrize("name", [name for name, knobs in EXACT.items() if knobs is None])
+@pytest.mark.parametrize("variant", systems.SINGLE_VARIANTS, ids=label)
 @pytest.mark.parametrize("model", ["gcn", "sage"])
-def test_a_single_worker_has_nothing_remote_to_miss(pool, name, model):
+def test_a_single_worker_has_nothing_remote_to_miss(pool, variant, model):
     graph = random_graph(8, vertices=20)
     settings = Settings(model={"name": model, "layers": 2, "hidden": 4, "dropout": 0.0})
-    outcome = systems.run(pool, graph, systems.block(name), 1, "block", settings)
+    outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), 1, "block", settings)
     systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
 
 

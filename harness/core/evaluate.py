@@ -13,20 +13,20 @@ from torch.nn import functional as F
 from harness.comm.comm import Comm, HaloPlan
 from harness.core.adjacency import Adjacency
 from harness.core.inputs import StaticInput
-from harness.core.models import Model
+from harness.core.models import Model, Strategy
 from harness.core.propagate import HaloDropout, propagate
 
 SPLITS = ("train", "val", "test")
 
 
 class ExactForward:
-    """The strategy of evaluation: every halo row fresh."""
+    """The strategy of evaluation, and of exact extra steps: every halo row fresh."""
 
-    def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan):
-        self.adjacency, self.comm, self.plan = adjacency, comm, plan
+    def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
+        self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
 
     def halo(self, layer, h):
-        return self.comm.exchange(self.plan, h, layer, "evaluate")
+        return self.comm.exchange(self.plan, h, layer, self.purpose)
 
     def propagate(self, layer, h, weight, dropout):
         return propagate(self.adjacency, h, self.halo(layer, h), weight, dropout)
@@ -35,15 +35,27 @@ class ExactForward:
         return z
 
 
+class _Keeping(ExactForward):
+    """An exact forward pass that keeps what its layers take in."""
+
+    def __init__(self, strategy: ExactForward, kept: dict[int, torch.Tensor]):
+        super().__init__(strategy.adjacency, strategy.comm, strategy.plan, strategy.purpose)
+        self.kept = kept
+
+    def halo(self, layer, h):
+        self.kept[layer] = h
+        return super().halo(layer, h)
+
+
 class Evaluator:
     """Accuracy (single label) or micro-F1 (multi-label) of each split of the whole graph, the same on every worker.
 
     make_input   builds the exact StaticInput; called at the first evaluation only
     """
 
-    def __init__(self, strategy: ExactForward, make_input: Callable[[], StaticInput], masks: list[torch.Tensor],
+    def __init__(self, strategy: Strategy, comm: Comm, make_input: Callable[[], StaticInput], masks: list[torch.Tensor],
                  labels: torch.Tensor, num_layers: int):
-        self.strategy, self.make_input, self.masks, self.labels = strategy, make_input, masks, labels
+        self.strategy, self.comm, self.make_input, self.masks, self.labels = strategy, comm, make_input, masks, labels
         self.input: StaticInput | None = None
         no_ids = torch.empty(0, dtype=torch.int32)
         self.no_dropout = [HaloDropout(0.0, no_ids, no_ids, 0)] * num_layers
@@ -55,12 +67,22 @@ class Evaluator:
             self.input = self.make_input()
         return model(None, self.input, self.strategy, self.no_dropout)
 
+    def hidden(self, model: Model) -> dict[int, torch.Tensor]:
+        """{layer: H [n, F]} that the exact forward pass gives layers 1.. to aggregate."""
+        asked: dict[int, torch.Tensor] = {}
+        plain, self.strategy = self.strategy, _Keeping(self.strategy, asked)
+        try:
+            self.logits(model)
+        finally:
+            self.strategy = plain
+        return asked
+
     def __call__(self, model: Model) -> tuple[float, float, float]:
         logits = self.logits(model)
         counts: list[float] = []
         for mask in self.masks:
             counts += self._counts(logits[mask], self.labels[mask])
-        totals = self.strategy.comm.total(counts)
+        totals = self.comm.total(counts)
         return tuple(right / max(possible, 1.0) for right, possible in zip(totals[0::2], totals[1::2]))
 
     def _counts(self, logits: torch.Tensor, labels: torch.Tensor) -> list[float]:

@@ -17,11 +17,10 @@ class StaticInput:
 
     x          [n, f0] float32, the worker's own rows
     x_halo     [m, f0] float32, or None where the adjacency has no halo
-    f_out      width of the first layer's output, by which the cheaper form is chosen
     rows_only  for an attention layer, whose weights change every epoch: X and X_halo are kept, A X is not made
     """
 
-    def __init__(self, adjacency: Adjacency, x: torch.Tensor, x_halo: torch.Tensor | None, f_out: int, kernel: Kernel,
+    def __init__(self, adjacency: Adjacency, x: torch.Tensor, x_halo: torch.Tensor | None, kernel: Kernel,
                  rows_only: bool = False):
         self.adjacency = adjacency
         rows = x.shape[0] + (0 if x_halo is None else x_halo.shape[0])

@@ -11,7 +11,8 @@ A system is a dataclass: its fields are its knobs, the values stand in `conf/sys
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -59,7 +60,11 @@ class Context:
     widths   [L + 1]: features, hidden layers, classes; layer l maps widths[l] to widths[l + 1]
     model    the worker's copy of the model; its parameters may be read and, between steps, written
     gradient gradient(rows, divisor) -> loss: one more forward and backward pass by this system over the given training rows, whose
-             summed loss is divided by `divisor`; gradients are left in the parameters. For systems with extra steps (LLCG).
+             summed loss is divided by `divisor`; gradients are left in the parameters. For systems with extra steps;
+             exact_gradient(rows, divisor, masks=None) does the same through a fresh exchange of every halo row,
+             with the dropout masks of the epoch's forward pass number `masks` where given
+    exact_inputs   exact_inputs() -> {layer: H [n, F]}: what hidden layers 1.. would take in an exact forward pass with the current
+             weights and no dropout; outside the train clock only
     """
 
     shard: Shard
@@ -74,6 +79,8 @@ class Context:
     optimiser: torch.optim.Optimizer
     train_rows: torch.Tensor  # [t] int64 local rows of this worker's training vertices
     gradient: Callable[[torch.Tensor, float], torch.Tensor]
+    exact_gradient: Callable[..., torch.Tensor]
+    exact_inputs: Callable[[], dict[int, torch.Tensor]]
 
     @property
     def num_layers(self) -> int:
@@ -86,6 +93,7 @@ class System:
     degrees: ClassVar[str] = "global"  # "local": cut edges are dropped and degrees counted inside each worker
     features: str = "once"  # "refetch": layer 0's remote rows are asked for every epoch; "once": fetched once, static
     cluster: ClassVar[Cluster] = Cluster()  # what the run's workers run on: set by the trainer before all else
+    asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `evaluation_weights`
     exact_input: ClassVar[bool] = True  # whether the static input product equals the exact one (evaluation reuses it)
 
     def supports(self, run: RunFacts) -> str | None:
@@ -134,6 +142,9 @@ class System:
         shares that add up to the global mean."""
         return total
 
+    def before_training(self) -> None:
+        """Called once before epoch 0, outside the train clock: nothing is counted. A resumed run does not call it."""
+
     def before_epoch(self, epoch: int) -> None:
         """Called inside the train clock, before the forward pass."""
 
@@ -147,6 +158,19 @@ class System:
         self.comm.all_reduce(flat, purpose="weights")
         for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients])):
             gradient.copy_(part.view_as(gradient))
+
+    def observe(self, epoch: int) -> None:
+        """Called after each epoch, outside the train clock: measurements that no run pays for. Epochs' metrics are still open."""
+
+    @contextlib.contextmanager
+    def evaluation_weights(self, epoch: int) -> Iterator[None]:
+        """While this is open the model holds the weights that epoch `epoch` is evaluated with, the same on every worker. For systems
+        whose workers' own weights differ; outside the train clock. Of an asynchronous system an epoch may be evaluated after
+        later ones have run."""
+        yield
+
+    def close(self) -> None:
+        """Called once after the last epoch: give back what the operating system or a server holds."""
 
     def state_dict(self) -> dict[str, Any]:
         """Everything a resumed run needs to go on bit for bit: tensors, numbers, strings and containers of them."""

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from harness.cluster.config import Cluster, Device
-from harness.comm.comm import Comm, HaloPlan
+from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, synchronise
-from harness.core.adjacency import Adjacency
 from harness.core.config import ModelConfig, OptimiserConfig
-from harness.core.evaluate import Evaluator, ExactForward, local_loss
+from harness.core.cuts import Cut, EdgeCut
+from harness.core.evaluate import Evaluator, local_loss
 from harness.core.inputs import StaticInput
 from harness.core.kernels import make_kernel
 from harness.core.models import Model
@@ -39,21 +39,21 @@ class Trainer:
         self.labels = labels.to(self.x.dtype) if labels.ndim == 2 else labels.long()
         masks = [torch.as_tensor(mask).to(device).nonzero().squeeze(1) for mask in (shard.train, shard.val, shard.test)]
         self.train_rows, self.train_count = masks[0], int(shard.split_counts[0])
-        self.plan = halo_plan(shard, device)
-        kept = system.restrict(shard, comm)
-        kept_plan = self.plan if kept is shard else halo_plan(kept, device)
-        self.adjacency = Adjacency(kept, model.aggregation, self.kernel, device, system.degrees)
+        self.cut: Cut = EdgeCut(shard, comm, system, model, self.kernel, self.x)
         widths = [self.x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
         self.model = Model(model, widths, seed).to(device)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=optimiser.lr, weight_decay=optimiser.weight_decay)
-        self.inner_ids = torch.as_tensor(shard.inner).to(device)
-        self.halo_ids = torch.as_tensor(kept.halo).to(device)
+        self.passes = 0  # forward passes of the running epoch
         self.static: StaticInput | None = None
-        self.whole = kept is shard
-        system.setup(Context(kept, comm, kept_plan, self.adjacency, widths, self.recorder, device, seed, self.model,
-                             self.optimiser, self.train_rows, self.gradient))
-        self.evaluator = Evaluator(ExactForward(self._exact_adjacency(), comm, self.plan), self._exact_input, masks,
+        self.exact_static: StaticInput | None = None  # of a system's extra, exact steps
+        cut = self.cut
+        system.setup(Context(cut.shard, comm, cut.plan, cut.adjacency, widths, self.recorder, device, seed, self.model,
+                             self.optimiser, self.train_rows, self.gradient, self.exact_gradient,
+                             self.exact_inputs))
+        exact = cut.exact_forward("evaluate")
+        self.evaluator = Evaluator(exact, comm, lambda: cut.exact_input(exact, self.static), masks,
                                    self.labels, model.layers)
+        self.began = False
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
@@ -62,11 +62,14 @@ class Trainer:
     def train_epoch(self, epoch: int) -> torch.Tensor:
         """One full-batch step. Returns this worker's share of the loss before the step; shares add up over workers."""
         self.recorder.begin_epoch(epoch)
+        self.passes = 0
+        if not self.began:
+            self.began = True
+            with self.recorder.clock("evaluate"):
+                self.system.before_training()
         with self.recorder.train():
             self.system.before_epoch(epoch)
             self.recorder.segment("compute", "forward", 0)
-            if self.system.features == "once" and self.static is None:
-                self.static = self._static(self.adjacency, self.system.input_halo(self.x))
             divisor = self.system.loss_divisor(len(self.train_rows), self.train_count)
             loss = self.gradient(self.train_rows, divisor) * (divisor / self.train_count)
             self.recorder.segment("compute", "combine")
@@ -75,17 +78,41 @@ class Trainer:
             self.optimiser.step()
             self.system.after_epoch(epoch)
             synchronise(self.comm.device)
+        with self.recorder.clock("evaluate"):
+            self.system.observe(epoch)
         return loss
 
     def gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
-        """One forward and backward pass: the summed loss of `rows` [t] over `divisor`, detached; gradients are left in the
-        parameters."""
-        logits = self.model(self.x, self.static, self.system, self._dropouts(self.recorder.epoch.epoch), self.recorder)
+        """One forward and backward pass by the system: the summed loss of `rows` [t] over `divisor`, detached; gradients are
+        left in the parameters."""
+        if self.system.features == "once" and self.static is None:
+            self.static = self.cut.training_input()
+        return self._gradient(rows, divisor, self.static, self.system)
+
+    def exact_gradient(self, rows: torch.Tensor, divisor: float, masks: int | None = None) -> torch.Tensor:
+        """As `gradient`, through a fresh and exact exchange of every halo row, whatever the system trains on.
+
+        masks   number of the epoch's forward pass whose dropout masks are used again; None: new ones
+        """
+        if self.exact_static is None:
+            self.exact_static = self.cut.exact_input(self.cut.exact_forward("features"))
+        return self._gradient(rows, divisor, self.exact_static, self.cut.exact_forward("halo"), masks)
+
+    def _gradient(self, rows, divisor: float, static: StaticInput | None, strategy, masks: int | None = None) -> torch.Tensor:
+        step = self.passes if masks is None else masks
+        self.passes += masks is None
+        logits = self.model(self.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder)
         loss = local_loss(logits, self.labels, rows, divisor)
         self.optimiser.zero_grad()
         self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
         loss.backward()
         return loss.detach()
+
+    def exact_inputs(self) -> dict[int, torch.Tensor]:
+        """{layer: H [n, F]} that layers 1.. take in an exact forward pass with the current weights, without dropout."""
+        kept = self.evaluator.hidden(self.model)
+        self.evaluator.input = None  # made again from what training fetches and counts
+        return kept
 
     def global_loss(self, local: torch.Tensor) -> float:
         """The mean loss over the global training vertices, from every worker's share."""
@@ -93,47 +120,29 @@ class Trainer:
 
     def evaluate(self) -> tuple[float, float, float]:
         """Exact train, validation and test accuracy (micro-F1 for multi-label graphs) under the current weights."""
-        with self.recorder.clock("evaluate"):
+        with self.recorder.clock("evaluate"), self.system.evaluation_weights(self.recorder.epoch.epoch):
             return self.evaluator(self.model)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(), "system": self.system.state_dict()}
+        return {"model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(), "system": self.system.state_dict(),
+                "exact_static": self.exact_static is not None}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.system.load_state_dict(state["system"])
+        self.began = True
         if self.system.features == "once":
             # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
-            self.static = self._static(self.adjacency, self.system.input_halo(self.x))
+            self.static = self.cut.training_input()
+        if state["exact_static"]:
+            self.exact_static = self.cut.exact_input(self.cut.exact_forward("features"))
 
-    def _static(self, adjacency: Adjacency, x_halo: torch.Tensor | None) -> StaticInput:
-        f_out = self.model.layers[0].weight.shape[1]
-        return StaticInput(adjacency, self.x, x_halo if adjacency.halo is not None else None, f_out, self.kernel,
-                           rows_only=self.config.name == "gat")
-
-    def _dropouts(self, epoch: int) -> list[HaloDropout]:
-        return [
-            HaloDropout(self.config.dropout if l else 0.0, self.inner_ids, self.halo_ids, dropout_key(self.seed, epoch, l))
-            for l in range(len(self.model.layers))
-        ]
-
-    def _exact_adjacency(self) -> Adjacency:
-        if self.whole and self.system.degrees == "global":
-            return self.adjacency
-        return Adjacency(self.shard, self.config.aggregation, self.kernel, self.comm.device)
-
-    def _exact_input(self) -> StaticInput:
-        if self.static is not None and self.whole and self.system.exact_input:
-            return self.static
-        x_halo = self.comm.exchange(self.plan, self.x, 0, "evaluate").wait()
-        return self._static(self.evaluator.strategy.adjacency, x_halo)
+    def _dropouts(self, epoch: int, step: int) -> list[HaloDropout]:
+        return [self.cut.dropout(self.config.dropout if l else 0.0, dropout_key(self.seed, epoch, l, step))
+                for l in range(len(self.model.layers))]
 
 
-def halo_plan(shard: Shard, device: torch.device) -> HaloPlan:
-    return HaloPlan(torch.as_tensor(shard.send_rows).long().to(device), shard.send_counts.tolist(), shard.halo_counts.tolist())
-
-
-def dropout_key(seed: int, epoch: int, layer: int) -> int:
-    """A 63-bit key, different for every (seed, epoch, layer) that can occur in practice."""
-    return ((seed & 0xFFFFFF) << 39) ^ ((epoch & 0xFFFFFFFF) << 7) ^ (layer & 0x7F)
+def dropout_key(seed: int, epoch: int, layer: int, step: int = 0) -> int:
+    """A 63-bit key, different for every (seed, epoch, layer, forward pass of the epoch) that can occur in practice."""
+    return ((seed & 0xFFFFFF) << 39) ^ ((epoch & 0xFFFFF) << 19) ^ ((step & 0xFFF) << 7) ^ (layer & 0x7F)

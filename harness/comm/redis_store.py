@@ -1,0 +1,175 @@
+"""The representation store's Redis backend: a real server, on this host or another.
+
+A worker's slice of a layer is one string a block of rows and slot, `KEY:slot:block`, and a hash of stamps, `KEY`. A push replaces
+the blocks and the stamp in one transaction. A pull is one script an owner, run by the server: it picks the slot by its stamp,
+gathers the wanted rows by an index that was left there once, and returns nothing but those rows. The index travels outside
+the train clock, at setup; every later command is a few dozen bytes beside its rows.
+
+Keys begin with the run's own number and expire after a day, so that a run that was killed leaves nothing for good.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import redis
+
+from harness.check import InputError
+from harness.comm.comm import Comm
+from harness.comm.store import EMPTY, Layout, ServiceLost
+
+BLOCK_BYTES = 64 << 20  # Redis takes strings up to 512 MB
+TIMEOUT = 60.0  # seconds without an answer
+EXPIRY = 86_400  # seconds
+
+# KEYS: the slice, the index. ARGV: wanted stamp or "newest", bytes a row, blocks. Returns the stamp, then the rows by block.
+GATHER = """
+local stamps, slot, best = redis.call('HGETALL', KEYS[1]), nil, nil
+for i = 1, #stamps, 2 do
+  local stamp = tonumber(stamps[i + 1])
+  if ARGV[1] == stamps[i + 1] or (ARGV[1] == 'newest' and (best == nil or stamp > best)) then
+    slot, best = stamps[i], stamp
+  end
+end
+if slot == nil then return false end
+local width, out = tonumber(ARGV[2]), {stamps and tostring(best)}
+for block = 0, tonumber(ARGV[3]) - 1 do
+  local index = redis.call('GET', KEYS[2] .. ':' .. block)
+  if not index then return false end
+  local rows, parts = '', {}
+  if #index > 0 then rows = redis.call('GET', KEYS[1] .. ':' .. slot .. ':' .. block) end
+  if not rows then return false end
+  for i = 1, #index / 4 do
+    local at = struct.unpack('<I4', index, 4 * i - 3) * width
+    parts[i] = string.sub(rows, at + 1, at + width)
+  end
+  out[#out + 1] = table.concat(parts)
+end
+return out
+"""
+
+
+class Redis:
+    """address: redis://[:PASSWORD@]HOST:PORT[/DB] or unix:///SOCKET. InputError where no server answers there."""
+
+    def __init__(self, address: str, layout: Layout, comm: Comm, token: int):
+        self.address, self.layout, self.prefix = address, layout, f"halobench:{token:012x}"
+        try:
+            self.server = redis.Redis.from_url(address, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT,
+                                               retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0))
+            self.server.ping()
+        except (redis.RedisError, ValueError, OSError) as error:
+            raise InputError(f"store={address} does not answer ({_reason(error)}); start redis-server there") from None
+        self.gather = self.server.register_script(GATHER)
+        self.leave_index()
+
+    def leave_index(self) -> None:
+        """Put the pull index on the server: for every layer and owner, the wanted rows of each block, counted inside it."""
+        with self._asking("setting up") as pipe:
+            for layer in self.layout.widths:
+                per_block = self.rows_per_block(layer)
+                for owner, rows in enumerate(self.layout.rows):
+                    cuts = np.searchsorted(rows, per_block * np.arange(1, self.num_blocks(layer, owner)))
+                    for block, part in enumerate(np.split(rows, cuts)):
+                        index = (part - block * per_block).astype("<u4").tobytes()
+                        pipe.set(f"{self.index_key(layer, owner)}:{block}", index, ex=EXPIRY)
+
+    def key(self, layer: int, owner: int) -> str:
+        return f"{self.prefix}:{layer}:{owner}"
+
+    def index_key(self, layer: int, owner: int) -> str:
+        return f"{self.prefix}:index:{self.layout.rank}:{layer}:{owner}"
+
+    def row_bytes(self, layer: int) -> int:
+        return self.layout.widths[layer] * self.layout.dtype.itemsize
+
+    def rows_per_block(self, layer: int) -> int:
+        return max(1, BLOCK_BYTES // self.row_bytes(layer))
+
+    def num_blocks(self, layer: int, owner: int) -> int:
+        return -(-self.layout.sizes[owner] // self.rows_per_block(layer))
+
+    def write(self, layer: int, slot: int, rows: np.ndarray, stamp: int) -> None:
+        key, per_block = self.key(layer, self.layout.rank), self.rows_per_block(layer)
+        with self._asking(f"a push of layer {layer}") as pipe:
+            for block, first in enumerate(range(0, len(rows), per_block)):
+                pipe.set(f"{key}:{slot}:{block}", np.ascontiguousarray(rows[first : first + per_block]).data, ex=EXPIRY)
+            pipe.hset(key, str(slot), str(stamp))
+            pipe.expire(key, EXPIRY)
+
+    def read(self, layer: int, owner: int, stamp: int | None, out: np.ndarray) -> int:
+        keys = [self.key(layer, owner), self.index_key(layer, owner)]
+        wanted = "newest" if stamp is None else str(stamp)
+        arguments = [wanted, self.row_bytes(layer), self.num_blocks(layer, owner)]
+        try:
+            answer = self.gather(keys=keys, args=arguments)
+        except (redis.RedisError, OSError) as error:
+            raise self._lost(f"a pull of layer {layer}", error) from error
+        if not answer:
+            raise ServiceLost(f"the store {self.address} no longer holds what worker {owner} pushed of layer {layer} (emptied, or out of "
+                              "memory?); the same command goes on from the last checkpoint")
+        at = 0
+        for part in answer[1:]:
+            rows = np.frombuffer(part, self.layout.dtype).reshape(-1, out.shape[1])
+            out[at : at + len(rows)] = rows
+            at += len(rows)
+        return int(answer[0])
+
+    def stamps(self, layer: int) -> list[int]:
+        try:
+            held = self.server.hgetall(self.key(layer, self.layout.rank))
+        except (redis.RedisError, OSError) as error:
+            raise self._lost("reading stamps", error) from error
+        return [int(held.get(str(slot).encode(), EMPTY)) for slot in range(self.layout.slots)]
+
+    def slice(self, layer: int, slot: int) -> np.ndarray:
+        key = f"{self.key(layer, self.layout.rank)}:{slot}"
+        with self._asking(f"reading layer {layer} back") as pipe:
+            for block in range(self.num_blocks(layer, self.layout.rank)):
+                pipe.get(f"{key}:{block}")
+            parts = pipe.execute()
+        if None in parts:
+            raise ServiceLost(f"the store {self.address} no longer holds layer {layer}; the same command goes on from the last checkpoint")
+        return np.frombuffer(b"".join(parts), self.layout.dtype).reshape(-1, self.layout.widths[layer])
+
+    def close(self) -> None:
+        """Take back this worker's keys; a server that is gone has taken them along."""
+        try:
+            mine = [key for pattern in (f"{self.prefix}:*:{self.layout.rank}", f"{self.prefix}:*:{self.layout.rank}:*:*",
+                                        f"{self.prefix}:index:{self.layout.rank}:*")
+                    for key in self.server.scan_iter(pattern, count=1000)]  # fmt: skip
+            if mine:
+                self.server.delete(*mine)
+            self.server.close()
+        except (redis.RedisError, OSError):
+            pass
+
+    def _asking(self, what: str) -> _Transaction:
+        return _Transaction(self, what)
+
+    def _lost(self, what: str, error: Exception) -> ServiceLost:
+        return ServiceLost(f"the store {self.address} went away in {what} ({_reason(error)}); start it again, and the same command goes "
+                           "on from the last checkpoint")
+
+
+class _Transaction:
+    """Commands sent together, as one transaction, when the block ends; errors say what they were for."""
+
+    def __init__(self, backend: Redis, what: str):
+        self.backend, self.what = backend, what
+
+    def __enter__(self) -> redis.client.Pipeline:
+        self.pipe = self.backend.server.pipeline(transaction=True)
+        return self.pipe
+
+    def __exit__(self, kind, error, _trace) -> None:
+        try:
+            if error is None and len(self.pipe):
+                self.pipe.execute()
+        except (redis.RedisError, OSError) as broken:
+            raise self.backend._lost(self.what, broken) from broken
+        if isinstance(error, redis.RedisError | OSError):
+            raise self.backend._lost(self.what, error) from error
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,268 @@
+"""A representation store: workers push the rows of their own partition, and pull the rows of their halo, without meeting.
+
+    push(layer, rows, stamp)   this worker's rows [n, F] go to its slice of the layer, marked with a number
+    pull(layer, stamp)         the own halo's rows [m, F] in halo order, as every owner pushed them under `stamp`
+
+Both run on a background thread and return at once; `wait()` gives the result, or raises what went wrong there. Every
+partition has one writer, its owner. A slice keeps the last `slots` pushes, so that a worker which is ahead does not overwrite
+what a slower one still reads. Where the bytes live is the backend's affair: shared memory on one host, or Redis.
+
+Counted (purpose, by layer): `push`, the rows handed to the store, peer -1; `pull`, the rows taken from the store, by the
+worker that owns them; `stamps`, 8 bytes for each owner where the newest push is asked for and its number comes along.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import tempfile
+import time
+import weakref
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from harness.check import InputError
+from harness.comm.comm import Comm
+from harness.comm.recorder import Span
+from harness.partition.shard import Shard
+
+STORE = -1  # the peer of what is sent to a store or a server
+EMPTY = -(2**62)  # stamp of a slot that holds nothing, or is being written
+TORN_READS = 1000  # reads that a writer may overtake before something else must be wrong
+
+
+class ServiceLost(RuntimeError):
+    """A process that the run depends on, other than a worker, went away. The message is one sentence and says all."""
+
+
+class Backend(Protocol):
+    """Where slices live. Called from the store's thread; rows are numpy arrays of the layer's width and the model's type."""
+
+    address: str
+
+    def write(self, layer: int, slot: int, rows: np.ndarray, stamp: int) -> None:
+        """Put rows [n, F] into a slot of the own slice."""
+
+    def read(self, layer: int, owner: int, stamp: int | None, out: np.ndarray) -> int:
+        """Put the halo rows that `owner` holds into out [m_owner, F]; returns their stamp. None asks for the newest."""
+
+    def stamps(self, layer: int) -> list[int]:
+        """Of the own slice, by slot."""
+
+    def slice(self, layer: int, slot: int) -> np.ndarray:
+        """The own rows [n, F] in a slot."""
+
+    def close(self) -> None: ...
+
+
+class Operation:
+    """A push or pull under way; `wait()` once, from the training thread. A pull's `wait()` returns its rows."""
+
+    def __init__(self, store: Store, name: str, layer: int, future: Future, span: Span | None):
+        self.store, self.name, self.layer, self.future, self.span = store, name, layer, future, span
+        self.stamps: list[int] = []  # of a pull, once waited for: by owner, own rank left out
+
+    def wait(self) -> torch.Tensor | None:
+        id = self.span.id if self.span is not None else ""
+        with self.store.comm.recorder.inside("wait", self.name, self.layer, id=id):
+            result = self.future.result()
+        if result is None:
+            return None
+        rows, self.stamps = result
+        return rows.to(self.store.comm.device, non_blocking=True)
+
+
+class Store:
+    """One worker's access to the store.
+
+    address  "shared", or redis://HOST:PORT[/DB] or unix:///SOCKET
+    widths   {layer: F} of the layers that are stored
+    slots    pushes of a slice that are kept
+
+    Setting up is collective. Raises InputError where the address cannot serve these workers; operations raise ServiceLost when
+    the store goes away.
+    """
+
+    def __init__(self, address: str, comm: Comm, shard: Shard, widths: dict[int, int], slots: int = 2):
+        self.comm, self.widths, self.slots = comm, widths, slots
+        self.counts = shard.halo_counts.tolist()
+        self.bounds = np.concatenate([[0], np.cumsum(self.counts)]).tolist()
+        dtype = torch.get_default_dtype()
+        self.host = {layer: torch.zeros(sum(self.counts), width, dtype=dtype, pin_memory=comm.device.type == "cuda")
+                     for layer, width in widths.items()}
+        token = int(comm.total([random.SystemRandom().getrandbits(48) if comm.rank == 0 else 0])[0])
+        layout = Layout(comm.rank, shard.sizes.tolist(), np.split(shard.halo_rows, self.bounds[1:-1]), widths, slots,
+                        np.dtype(str(dtype).removeprefix("torch.")))
+        if address == "shared":
+            self.backend: Backend = SharedMemory(layout, comm, token)
+        else:
+            from harness.comm.redis_store import Redis  # the client is needed by those who ask for it only
+
+            self.backend = Redis(address, layout, comm, token)
+        self.pushes = dict.fromkeys(widths, 0)
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self.close = weakref.finalize(self, _close, self.thread, self.backend)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the representations of all workers, one slot a layer: (L - 1) dim |V| s  (DIGEST, eq. 7)."""
+        layout = self.backend.layout
+        return sum(layout.sizes) * sum(self.widths.values()) * layout.dtype.itemsize
+
+    def push(self, layer: int, rows: torch.Tensor, stamp: int) -> Operation:
+        """Start handing over rows [n, F], which must stay untouched until `wait()` has returned."""
+        slot = self.pushes[layer] % self.slots
+        self.pushes[layer] += 1
+        size = rows.numel() * rows.element_size()
+        self.comm.recorder.count(layer, "forward", "push", STORE, len(rows), size)
+        return self._start("push", layer, size, (), lambda: self.backend.write(layer, slot, rows.cpu().numpy(), stamp))
+
+    def pull(self, layer: int, stamp: int | None = None) -> Operation:
+        """Start fetching the halo's rows [m, F] as pushed under `stamp`, or every owner's newest where it is None. The rows live in
+        a buffer that the layer's next pull writes again."""
+        return self.pull_from(layer, [stamp] * len(self.counts))
+
+    def pull_from(self, layer: int, wanted: list[int | None]) -> Operation:
+        """As `pull`, a stamp for each owner."""
+        itemsize, width = self.host[layer].element_size(), self.widths[layer]
+        total = 0
+        for owner, count in enumerate(self.counts):
+            self.comm.recorder.count(layer, "forward", "pull", owner, count, count * width * itemsize)
+            stamp_bytes = 8 if count and wanted[owner] is None else 0
+            self.comm.recorder.count(layer, "forward", "stamps", owner, 0, stamp_bytes)
+            total += count * width * itemsize + stamp_bytes
+        owners = tuple(owner for owner, count in enumerate(self.counts) if count)
+        return self._start("pull", layer, total, owners, lambda: self._read(layer, wanted))
+
+    def _read(self, layer: int, wanted: list[int | None]) -> tuple[torch.Tensor, list[int]]:
+        out, stamps = self.host[layer].numpy(), []
+        for owner, count in enumerate(self.counts):
+            if count:
+                part = out[self.bounds[owner] : self.bounds[owner + 1]]
+                stamps.append(self.backend.read(layer, owner, wanted[owner], part))
+        return self.host[layer], stamps
+
+    def _start(self, name: str, layer: int, size: int, owners: tuple[int, ...], work) -> Operation:
+        span = self.comm.recorder.posted(name, layer, size, owners, self.comm.next_id(), False)
+
+        def timed():
+            try:
+                return work()
+            finally:
+                if span is not None:
+                    span.end = time.monotonic()
+
+        return Operation(self, name, layer, self.thread.submit(timed), span)
+
+    def contents(self) -> dict[int, dict[int, torch.Tensor]]:
+        """What this worker's slice holds: {layer: {stamp: rows [n, F]}}, oldest push first. Nothing may be under way."""
+        held = {}
+        for layer in self.widths:
+            stamps = self.backend.stamps(layer)
+            order = [(self.pushes[layer] + k) % self.slots for k in range(self.slots)]
+            held[layer] = {stamps[slot]: torch.from_numpy(self.backend.slice(layer, slot).copy())
+                           for slot in order if stamps[slot] != EMPTY}
+        return held
+
+    def restore(self, contents: dict[int, dict[int, torch.Tensor]]) -> None:
+        """Push again what `contents` gave, outside the train clock; the workers meet afterwards."""
+        for layer, held in contents.items():
+            for stamp, rows in held.items():
+                self.push(layer, rows, stamp).wait()
+        self.comm.barrier()
+
+
+def _close(thread: ThreadPoolExecutor, backend: Backend) -> None:
+    thread.shutdown()
+    backend.close()
+
+
+class Layout:
+    """What every backend needs to know: the own rank, the rows of each partition, and the precomputed pull index.
+
+    rows   by owner: [m_owner] int32 rows at the owner, ascending; widths {layer: F}
+    """
+
+    def __init__(self, rank: int, sizes: list[int], rows: list[np.ndarray], widths: dict[int, int], slots: int, dtype: np.dtype):
+        self.rank, self.sizes, self.rows, self.widths, self.slots, self.dtype = rank, sizes, rows, widths, slots, dtype
+
+
+class SharedMemory:
+    """One file in memory a worker, which it writes and all others map. Its name is gone as soon as everybody has it open, so
+    nothing is left behind however the workers end.
+
+    A slice begins with a stamp for each layer and slot. A writer empties the stamp, writes the rows, then sets the stamp; a reader
+    looks at the stamp before and after and begins again where they differ.
+    """
+
+    address = "shared"
+
+    def __init__(self, layout: Layout, comm: Comm, token: int):
+        self.layout = layout
+        folder = Path("/dev/shm") if os.path.isdir("/dev/shm") else Path(tempfile.gettempdir())
+        names = [folder / f"halobench-{token:012x}-{rank}" for rank in range(comm.size)]
+        own = names[comm.rank]
+        try:
+            with open(own, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.truncate(self._length(layout.sizes[comm.rank]))
+            comm.barrier()
+            maps = [self._map(name, self._length(size)) for name, size in zip(names, layout.sizes)]
+            comm.barrier()
+        except FileNotFoundError:
+            raise InputError("store=shared reaches the workers of one host only; give store=redis://HOST:PORT") from None
+        finally:
+            own.unlink(missing_ok=True)
+        self.marks = [np.frombuffer(m, np.int64, len(layout.widths) * layout.slots).reshape(-1, layout.slots) for m in maps]
+        self.parts = [self._parts(m, size) for m, size in zip(maps, layout.sizes)]
+        self.line = {layer: i for i, layer in enumerate(layout.widths)}
+        self.marks[comm.rank][:] = EMPTY
+
+    def _length(self, size: int) -> int:
+        layout = self.layout
+        return 8 * len(layout.widths) * layout.slots + layout.slots * size * sum(layout.widths.values()) * layout.dtype.itemsize + 1
+
+    @staticmethod
+    def _map(name: Path, length: int) -> mmap.mmap:
+        with open(name, "r+b") as file:
+            return mmap.mmap(file.fileno(), length)
+
+    def _parts(self, memory: mmap.mmap, size: int) -> dict[int, np.ndarray]:
+        """{layer: [slots, size, F]} of one worker."""
+        at, parts = 8 * len(self.layout.widths) * self.layout.slots, {}
+        for layer, width in self.layout.widths.items():
+            shape = (self.layout.slots, size, width)
+            parts[layer] = np.frombuffer(memory, self.layout.dtype, int(np.prod(shape)), at).reshape(shape)
+            at += parts[layer].nbytes
+        return parts
+
+    def write(self, layer: int, slot: int, rows: np.ndarray, stamp: int) -> None:
+        marks = self.marks[self.layout.rank][self.line[layer]]
+        marks[slot] = EMPTY
+        np.copyto(self.parts[self.layout.rank][layer][slot], rows)
+        marks[slot] = stamp
+
+    def read(self, layer: int, owner: int, stamp: int | None, out: np.ndarray) -> int:
+        marks, parts = self.marks[owner][self.line[layer]], self.parts[owner][layer]
+        for _ in range(TORN_READS):
+            before = marks.copy()
+            slot = int(before.argmax() if stamp is None else (before == stamp).argmax())
+            assert stamp is None or before[slot] == stamp, f"worker {owner} holds pushes {before} of layer {layer}, not {stamp}"
+            # mode="clip" reads straight into `out`; the index is in range by construction.
+            np.take(parts[slot], self.layout.rows[owner], axis=0, out=out, mode="clip")
+            if before[slot] != EMPTY and marks[slot] == before[slot]:
+                return int(before[slot])
+        raise RuntimeError(f"worker {owner} overwrote layer {layer} of the store {TORN_READS} times while it was read")
+
+    def stamps(self, layer: int) -> list[int]:
+        return self.marks[self.layout.rank][self.line[layer]].tolist()
+
+    def slice(self, layer: int, slot: int) -> np.ndarray:
+        return self.parts[self.layout.rank][layer][slot]
+
+    def close(self) -> None:
+        self.marks, self.parts = [], []  # the maps go with the last array over them

@@ -1,0 +1,222 @@
+"""DIGEST: Chai, Bai, Cheng, Zhao, "Distributed Graph Neural Network Training with Periodic Stale Representation
+Synchronization" (2022).
+
+Implements Algorithm 1 in its synchronous form, with the layer of eq. 5
+
+    H^(l+1)_in = sigma(P_in H^(l)_in W + P_out Ht^(l)_out W)
+
+Notation: r the round, counted from 1 (epoch r - 1); M workers; H^(l)_in the rows of the own partition, Ht^(l)_out the halo's, stale and
+constant; N the interval; the store keeps every vertex's row of the L - 1 hidden layers (eq. 7).
+
+Decisions
+- schedule: push at the end of round r when r % N == 0, pull at the start of round r + 1 (staleness 1 to N); `literal` pulls in round r
+  when r % N == 0 what was pushed in rounds before r with (r - 1) % N == 0, as printed (staleness N - 1 to 2N - 2, for N = 1: 1).
+- the store holds the hidden layers; the halo's features are fetched once (`features=refetch`: every round, exact).
+- start: the store begins with one exact forward, outside the clock, recorded as `start_bytes`; `zeros`: the halo is 0 until the
+  first pull. Under `literal` the start is also read outside the clock, since Algorithm 1 pulls nothing before round N.
+- form: eq. 5 with the whole graph's degrees, `sum`. Line 8's concatenation and line 11's l2 normalisation change the model itself (three
+  weights a layer that depend on the partition; another forward pass at evaluation), so `form` and `norm` refuse them.
+- line 12 updates a layer inside the forward pass: here one backward pass and one local step a round.
+- loss: the mean over the partition's training vertices; `global` divides by all workers' count.
+- AGG: the mean of the local weights, Adam moments stay local; `weighting=train` weighs by training vertices; `aggregate=gradients`
+  averages gradients before one common step (under `loss=global` it sums the shares, which is the global mean's gradient).
+- gradients to remote vertices: none, pulled rows are constants.
+- two slots a slice in the store: a worker that is a round ahead pushes beside what a slower one still pulls.
+Departures: the parameter server's aggregation is an all-reduce. `straggler` delays a worker on purpose (section 5.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from harness.check import InputError, at_least, choice
+from harness.core.system import System, check_features
+from systems.representations import Representations
+from systems.straggler import Straggler
+
+
+@dataclass
+class Digest(System):
+    """The knobs.
+
+    interval    N, rounds from one push to the next
+    schedule    "after": push at the end of a round, pull at the start of the next; "literal": as Algorithm 1 is printed
+    store       "shared", or redis://HOST:PORT
+    start       "exact" or "zeros": what the store holds before round 1
+    loss        "partition" or "global" mean
+    aggregate   "weights" after local steps, or "gradients" before a common one
+    weighting   "uniform" 1 / M, or "train": by training vertices
+    features    "once" or "refetch"
+    form, norm  only "sum" and "none"
+    gradient_error   report the distance to the exact gradient (Figure 10), untimed and uncounted
+    straggler, delay, delay_spread, slowdown   see systems/straggler.py
+    """
+
+    interval: int = 10
+    schedule: str = "after"
+    store: str = "shared"
+    start: str = "exact"
+    loss: str = "partition"
+    aggregate: str = "weights"
+    weighting: str = "uniform"
+    features: str = "once"
+    form: str = "sum"
+    norm: str = "none"
+    gradient_error: bool = False
+    straggler: int = -1
+    delay: float = 0.0
+    delay_spread: float = 0.0
+    slowdown: float = 1.0
+
+    def __post_init__(self):
+        at_least("interval", self.interval, 1)
+        choice("schedule", self.schedule, ("after", "literal"))
+        check_store(self.store)
+        choice("start", self.start, ("exact", "zeros"))
+        choice("loss", self.loss, ("partition", "global"))
+        choice("aggregate", self.aggregate, ("weights", "gradients"))
+        choice("weighting", self.weighting, ("uniform", "train"))
+        check_features(self.features)
+        check_form(self.form, self.norm)
+        self.slow = Straggler(self.straggler, self.delay, self.delay_spread, self.slowdown)
+
+    def setup(self, context):
+        super().setup(context)
+        self.context, self.round = context, 0
+        self.slow.check(self.comm.size)
+        local, total = len(context.train_rows), int(self.shard.split_counts[0])
+        self.share = local / total if self.weighting == "train" else 1 / self.comm.size
+        if self.aggregate == "gradients" and self.loss == "global":
+            self.share = 1.0
+        self.representations = Representations(context, self.store, slots=2)
+
+    def start_store(self):
+        """The store before round 1: H^(l) of an exact forward pass with the first weights."""
+        for layer, h in self.context.exact_inputs().items():
+            self.representations.push(layer, h, stamp=0)
+        self.representations.pushed()
+        self.comm.barrier()
+        if not self.pulls(1):
+            for layer in range(1, self.num_layers):
+                self.representations.pull(layer, [0] * self.comm.size)
+                self.representations.wait(layer)
+        hidden = sum(self.widths[1:-1]) * torch.get_default_dtype().itemsize
+        exchanged = sum(self.plan.send_counts) + (self.shard.num_inner if self.comm.size > 1 else 0)
+        self.recorder.metric("start_bytes", exchanged * hidden)
+
+    def before_training(self):
+        if self.start == "exact":
+            self.start_store()
+
+    # -- Algorithm 1, in the order of a round -----------------------------------------------------------------------------
+
+    def pulls(self, r: int) -> bool:
+        return r % self.interval == 0 if self.schedule == "literal" else (r - 1) % self.interval == 0
+
+    def pushes(self, r: int) -> bool:
+        return (r - 1) % self.interval == 0 if self.schedule == "literal" else r % self.interval == 0
+
+    def last_push(self, r: int) -> int:
+        """The last round before r that pushed; 0 for the start."""
+        if self.schedule == "literal":
+            return 1 + (r - 2) // self.interval * self.interval if r > 1 else 0
+        return (r - 1) // self.interval * self.interval
+
+    def before_epoch(self, epoch):
+        self.round = epoch + 1
+        self.slow.begin()
+        stamp = self.last_push(self.round)
+        self.pulling = self.pulls(self.round) and (stamp > 0 or self.start == "exact")
+        self.wanted = [stamp] * self.comm.size
+        if self.gradient_error:
+            self.weights_before = [p.detach().clone() for p in self.context.model.parameters()]
+        self.prefetch(1)
+
+    def prefetch(self, layer: int) -> None:
+        """PULL, lines 5-6, while the layer before computes."""
+        if self.pulling:
+            self.representations.pull(layer, self.wanted)
+
+    def halo(self, layer, h):
+        if layer == 0:
+            return self.comm.exchange(self.plan, h, 0, "features")
+        if self.pushes(self.round):  # PUSH, lines 9-10: h is final as soon as it is computed
+            self.representations.push(layer, h, self.round)
+        self.prefetch(layer + 1)
+        return self.representations.pending(layer)
+
+    def loss_divisor(self, local, total):
+        return total if self.loss == "global" else max(local, 1)
+
+    def combine(self, parameters):
+        self.slow.hold(self.comm.rank, self.seed, self.round, self.recorder)
+        self.representations.report(self.round)
+        self.representations.pushed()  # nobody enters the next round before everything of this one is in the store
+        gradients = [p.grad for p in parameters]
+        if self.gradient_error:
+            self.own_gradient = [g.clone() for g in gradients]
+        if self.aggregate == "gradients":
+            self.sum_shares(gradients)
+
+    def after_epoch(self, epoch):
+        if self.aggregate == "weights":  # AGG, line 13
+            self.sum_shares([p.data for p in self.context.model.parameters()])
+
+    def sum_shares(self, tensors: list[torch.Tensor]) -> None:
+        """Each tensor <- the sum over workers of share * tensor."""
+        flat = torch.cat([t.reshape(-1) for t in tensors]) * self.share
+        self.comm.all_reduce(flat, purpose="weights")
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors])):
+            tensor.copy_(part.view_as(tensor))
+
+    # -- the rest -------------------------------------------------------------------------------------------------
+
+    def observe(self, epoch):
+        """Figure 10: ||g - g*|| / ||g*|| of the round's gradient g and the exact one g*, at the round's weights and masks."""
+        if not self.gradient_error:
+            return
+        parameters = list(self.context.model.parameters())
+        after = [p.detach().clone() for p in parameters]
+        set_weights(parameters, self.weights_before)
+        rows = self.context.train_rows
+        divisor = self.loss_divisor(len(rows), int(self.shard.split_counts[0]))
+        # The rows' loss reaches the other workers' gradients too: their share is in the loss, not in the sum.
+        self.context.exact_gradient(rows, divisor / self.share if self.share else float("inf"), masks=0)
+        exact = torch.cat([p.grad.reshape(-1) for p in parameters])
+        own = torch.cat([g.reshape(-1) for g in self.own_gradient]) * self.share
+        both = torch.stack([own, exact])
+        self.comm.all_reduce(both, purpose="observe")
+        set_weights(parameters, after)
+        size = torch.linalg.vector_norm(both[1])
+        self.recorder.metric("gradient_error", float(torch.linalg.vector_norm(both[0] - both[1]) / size))
+
+    def state_dict(self):
+        return {"representations": self.representations.state_dict()}
+
+    def load_state_dict(self, state):
+        self.representations.load_state_dict(state["representations"])
+
+    def close(self):
+        self.representations.close()
+
+
+def set_weights(parameters: list[torch.nn.Parameter], values: list[torch.Tensor]) -> None:
+    with torch.no_grad():
+        for parameter, value in zip(parameters, values):
+            parameter.copy_(value)
+
+
+def check_store(store: str) -> None:
+    if store != "shared" and not store.startswith(("redis://", "rediss://", "unix://")):
+        raise InputError(f'store="{store}" is not known; give shared, or redis://HOST:PORT')
+
+
+def check_form(form: str, norm: str) -> None:
+    if form != "sum":
+        raise InputError(f"form={form} gives every layer three weights that depend on the partition, so that no other system could train "
+                         "the same model; give form=sum")
+    if norm != "none":
+        raise InputError(f"norm={norm} normalises rows that exact evaluation and every other system would not, so that the model is "
+                         "another one; give norm=none")

@@ -1,0 +1,116 @@
+"""LLCG: Ramezani, Cong, Mahdavi, Kandemir, Sivasubramaniam, "Learn Locally, Correct Globally: A Distributed Algorithm for
+Training Graph Neural Networks", ICLR 2022; built here as DIGEST's baseline, from its description.
+
+Implements periodic averaging with global correction. A round, which is an epoch here:
+
+    K times, at every worker, without communication:   W_i <- Adam_i(W_i, gradient of its own mean loss on its own subgraph)
+    W <- sum_i (t_i / t) W_i
+    S times, at the server:                            W <- Adam_s(W, gradient on a mini-batch of training vertices, all neighbours)
+
+Notation: t_i training vertices of worker i, t of all; the subgraph of a worker has no cut edges and counts its degrees itself.
+
+Decisions
+- averages are weighted by training counts; Adam's moments stay where they are: local ones local, the server's its own.
+- a mini-batch is drawn without replacement from all training vertices, by (seed, epoch, step).
+- layer 0 of the correction: remote features are fetched once, in the first correction, and counted then.
+Departures: there is no separate server that holds the whole graph: the workers compute a correction step together, exactly, each its own
+rows, with the halo exchange and gradient all-reduce of vanilla; its traffic is counted. An epoch's loss is that of the last local step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from harness.check import at_least
+from harness.core.system import Ready, System
+
+
+@dataclass
+class Llcg(System):
+    """local_steps   K >= 1, in a round
+    server_steps  S >= 0, in a round
+    batch         training vertices of a correction step (all, where there are fewer)
+    server_lr     learning rate of the correction; null: the run's
+    """
+
+    local_steps: int = 4
+    server_steps: int = 1
+    batch: int = 256
+    server_lr: float | None = None
+
+    degrees: ClassVar[str] = "local"
+    exact_input: ClassVar[bool] = False
+
+    def __post_init__(self):
+        at_least("local_steps", self.local_steps, 1)
+        at_least("server_steps", self.server_steps, 0)
+        at_least("batch", self.batch, 1)
+        if self.server_lr is not None:
+            at_least("server_lr", self.server_lr, 0)
+
+    def setup(self, context):
+        super().setup(context)
+        self.context, self.parameters = context, list(context.model.parameters())
+        mine = torch.tensor([len(context.train_rows)], device=self.device)
+        self.counts = [int(count) for count in self.comm.all_gather(mine, -1, "counts")]
+        settings = context.optimiser.defaults
+        self.server = torch.optim.Adam(self.parameters, lr=settings["lr"] if self.server_lr is None else self.server_lr,
+                                       weight_decay=settings["weight_decay"])  # fmt: skip
+
+    # -- learn locally --------------------------------------------------------------------------------------------
+
+    def halo(self, layer, h):
+        return Ready(h.new_empty(0, h.shape[1]))
+
+    def input_halo(self, x):
+        return None
+
+    def loss_divisor(self, local, total):
+        return max(local, 1)
+
+    def before_epoch(self, epoch):
+        """All local steps but the last, which is the trainer's own."""
+        self.epoch = epoch
+        for _ in range(self.local_steps - 1):
+            rows = self.context.train_rows
+            self.context.gradient(rows, self.loss_divisor(len(rows), sum(self.counts)))
+            self.context.optimiser.step()
+
+    def combine(self, parameters):
+        """Local gradients stay local."""
+
+    # -- correct globally -----------------------------------------------------------------------------------------
+
+    def after_epoch(self, epoch):
+        self.average()
+        for step in range(self.server_steps):
+            rows = self.mini_batch(epoch, step)
+            self.context.exact_gradient(rows, min(self.batch, sum(self.counts)))
+            System.combine(self, self.parameters)
+            self.server.step()
+
+    @torch.no_grad()
+    def average(self) -> None:
+        """W <- sum_i (t_i / t) W_i."""
+        share = self.counts[self.comm.rank] / sum(self.counts)
+        flat = torch.cat([p.reshape(-1) for p in self.parameters]) * share
+        self.comm.all_reduce(flat, purpose="weights")
+        for parameter, part in zip(self.parameters, flat.split([p.numel() for p in self.parameters])):
+            parameter.copy_(part.view_as(parameter))
+
+    def mini_batch(self, epoch: int, step: int) -> torch.Tensor:
+        """This worker's rows of the batch: places in the line of all workers' training vertices, worker 0's first."""
+        key = (self.seed * 1_000_003 + epoch) * 65_537 + step
+        drawn = torch.randperm(sum(self.counts), generator=torch.Generator().manual_seed(key))[: self.batch]
+        first = sum(self.counts[: self.comm.rank])
+        mine = drawn[(drawn >= first) & (drawn < first + self.counts[self.comm.rank])] - first
+        return self.context.train_rows[mine.sort().values.to(self.device)]
+
+    def state_dict(self):
+        return {"server": self.server.state_dict()}
+
+    def load_state_dict(self, state):
+        self.server.load_state_dict(state["server"])

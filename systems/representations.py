@@ -1,0 +1,88 @@
+"""Stale representations: the halo rows of every hidden layer, pulled from a store now and then and constants in between.
+
+The store keeps what the owners pushed; this part keeps what was pulled, and knows in which round that was computed. Layer l's pull
+is asked for while layer l - 1 computes (DIGEST, Figure 2). One worker has no remote row and no store.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from harness.comm.store import Operation, Store
+from harness.core.system import Context
+
+
+class Representations:
+    """rows  {layer: [m, F]} as last pulled, zeros before; read {layer: [stamp of each owner]} in which rounds they were computed.
+
+    address, slots   of the store
+    """
+
+    def __init__(self, context: Context, address: str, slots: int):
+        self.recorder = context.recorder
+        widths = dict(enumerate(context.widths[1:-1], 1))
+        m = context.plan.num_halo
+        self.rows = {layer: torch.zeros(m, width, device=context.device) for layer, width in widths.items()}
+        self.read: dict[int, list[int]] = {layer: [] for layer in widths}
+        self.store = Store(address, context.comm, context.shard, widths, slots) if context.comm.size > 1 and widths else None
+        self.pushing: list[Operation] = []
+        self.pulling: dict[int, Operation] = {}
+
+    def push(self, layer: int, h: torch.Tensor, stamp: int) -> None:
+        """Start handing h [n, F], computed in round `stamp`, to the store."""
+        if self.store is not None:
+            self.pushing.append(self.store.push(layer, h.detach(), stamp))
+
+    def pushed(self) -> None:
+        """Wait until the store has everything that was pushed."""
+        for operation in self.pushing:
+            operation.wait()
+        self.pushing = []
+
+    def pull(self, layer: int, wanted: list[int | None]) -> None:
+        """Start fetching layer `layer`'s halo rows as computed in round wanted[owner], None for the newest."""
+        if self.store is not None and layer in self.rows:
+            self.pulling[layer] = self.store.pull_from(layer, wanted)
+
+    def wait(self, layer: int) -> torch.Tensor:
+        """The halo rows [m, F] of layer `layer`: those being pulled, else those pulled before."""
+        if layer in self.pulling:
+            operation = self.pulling.pop(layer)
+            self.rows[layer] = operation.wait()
+            self.read[layer] = operation.stamps
+        return self.rows[layer]
+
+    def pending(self, layer: int) -> _Pending:
+        return _Pending(self, layer)
+
+    def report(self, round: int) -> None:
+        """Metrics of what round `round` read: the oldest row's staleness and the mean over owners, by layer, in rounds. Round 0's exact
+        forward had round 1's weights, and counts as computed in that."""
+        for layer, stamps in self.read.items():
+            if stamps:
+                staleness = [round - max(stamp, 1) for stamp in stamps]
+                self.recorder.metric("staleness", max(staleness), layer)
+                self.recorder.metric("staleness_mean", sum(staleness) / len(staleness), layer)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": {layer: rows.clone() for layer, rows in self.rows.items()}, "read": self.read,
+                "store": self.store.contents() if self.store is not None else {}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rows, self.read = state["rows"], state["read"]
+        if self.store is not None:
+            self.store.restore(state["store"])
+
+    def close(self) -> None:
+        if self.store is not None:
+            self.store.close()
+
+
+class _Pending:
+    def __init__(self, representations: Representations, layer: int):
+        self.representations, self.layer = representations, layer
+
+    def wait(self) -> torch.Tensor:
+        return self.representations.wait(self.layer)
