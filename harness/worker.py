@@ -25,6 +25,7 @@ from harness.comm.recorder import Recorder, cpu_count
 from harness.comm.service import ServiceLost
 from harness.core.checkpoint import Checkpoints
 from harness.core.trainer import Trainer
+from harness.devices import cluster_of
 from harness.partition import io
 from harness.progress import Progress
 from harness.trace import writer
@@ -55,7 +56,8 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
     recorder = Recorder()
     comm = Comm(rank, size, device, recorder)
     shard = io.load(configs.shard_folder(run_dir), rank)
-    trainer = Trainer(shard, comm, run.system, run.model, run.optimiser, seed=run.settings.seed, kernel=run.settings.kernel)
+    trainer = Trainer(shard, comm, run.system, run.model, run.optimiser, seed=run.settings.seed, kernel=run.settings.kernel,
+                      cluster=cluster_of(run, run_dir, comm))
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm)
     first = checkpoints.restore(trainer)
     trace = writer.TraceWriter(run_dir, rank, attempt=checkpoints.attempt)

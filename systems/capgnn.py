@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 import torch
 
-from harness.check import at_least, choice
+from harness.check import at_least, choice, within
 from harness.comm.comm import InFlight
 from harness.comm.rows import scatter_add_rows
 from harness.comm.shared import SharedRows
 from harness.core.system import System, check_features
 from systems.jaca import POLICIES, Fetch, Halos, Tiers, capacities, direct_fetch
+from systems.rapa import Step, restrict
 
 
 @dataclass
@@ -31,8 +32,14 @@ class Capgnn(System):
     refresh: int = 10
     gradients: str = "fresh"
     features: str = "refetch"
-    rapa: bool = False
-    pipeline: bool = False
+    rapa: bool = True
+    alpha: float = 0.35
+    threshold: float = 0.01
+    rapa_degrees: str = "global"
+    vertex_bytes: float = 8
+    edge_bytes: float = 8
+    beta_mb: float = 100
+    pipeline: bool = True
 
     def __post_init__(self):
         choice("policy", self.policy, POLICIES)
@@ -45,6 +52,24 @@ class Capgnn(System):
         at_least("refresh", self.refresh, 1)
         choice("gradients", self.gradients, ("fresh", "exact"))
         check_features(self.features)
+        within("alpha", self.alpha, 0, 1)
+        at_least("threshold", self.threshold, 0)
+        choice("rapa_degrees", self.rapa_degrees, ("global", "local"))
+        for name in ("vertex_bytes", "edge_bytes", "beta_mb"):
+            at_least(name, getattr(self, name), 0)
+
+    def needs_devices(self):
+        return self.rapa or self.jaca and self.capacity is None and None in (self.local_capacity, self.global_capacity)
+
+    def restrict(self, shard, comm):
+        """RAPA: the halo vertices that this worker keeps."""
+        self.balancing: list[Step] = []
+        if not self.rapa or comm.size == 1:
+            return shard
+        kept, self.balancing = restrict(
+            shard, comm, self.cluster, alpha=self.alpha, threshold=self.threshold, degrees=self.rapa_degrees,
+            vertex_bytes=self.vertex_bytes, edge_bytes=self.edge_bytes, beta_mb=self.beta_mb)
+        return kept
 
     def setup(self, context):
         super().setup(context)
@@ -77,6 +102,9 @@ class Capgnn(System):
 
     def before_epoch(self, epoch):
         self.epoch = epoch
+        for iteration, step in enumerate(self.balancing if epoch == 0 else ()):
+            for name, value in (("rapa_vertices", step.vertices), ("rapa_edges", step.edges), ("rapa_lambda", step.cost)):
+                self.recorder.metric(name, value, iteration)
         if self.tiers is None:
             return
         if epoch == 0:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from harness.check import typed
+from harness.cluster.config import Cluster
 from harness.comm.comm import HaloPlan
 from harness.comm.store import Store
 from harness.config import make_system
@@ -14,22 +15,23 @@ from harness.core.cuts import halo_plan
 from harness.core.trainer import Trainer
 
 
-def make_trainer(comm, block, model, optimiser, seed, shard) -> Trainer:
+def make_trainer(comm, block, model, optimiser, seed, shard, cluster=None) -> Trainer:
     return Trainer(shard, comm, make_system(block), typed(ModelConfig, model, "model"),
-                   typed(OptimiserConfig, optimiser, "optimiser"), seed=seed, kernel="numba")
+                   typed(OptimiserConfig, optimiser, "optimiser"), seed=seed, kernel="numba",
+                   cluster=typed(Cluster, cluster, "cluster") if cluster else None)
 
 
-def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, shard) -> dict:
+def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, cluster, shard) -> dict:
     """Train and report what happened, epoch by epoch; with `stop_at`, through a state dict and a new trainer."""
     torch.set_default_dtype(getattr(torch, dtype))
     try:
-        trainer = make_trainer(comm, block, model, optimiser, seed, shard)
+        trainer = make_trainer(comm, block, model, optimiser, seed, shard, cluster)
         losses, weights, sent, metrics, spans, scores = [], [snapshot(trainer)], [], [], [], []
         for epoch in range(epochs):
             if epoch == stop_at:
                 state = trainer.state_dict()
                 trainer.system.close()
-                trainer = make_trainer(comm, block, model, optimiser, seed, shard)
+                trainer = make_trainer(comm, block, model, optimiser, seed, shard, cluster)
                 trainer.load_state_dict(state)
             local = trainer.train_epoch(epoch)
             record = comm.recorder.epoch

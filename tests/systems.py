@@ -81,6 +81,7 @@ class Settings:
     seed: int = 3
     dtype: str = "float64"
     stop_at: int | None = None
+    cluster: dict | None = None  # None: devices that are all alike
 
 
 @dataclass
@@ -115,7 +116,7 @@ def run(pool, graph: Graph, system: dict, parts: int, method: str | None = None,
         shards = list(build_replicas(graph, assignment))
     else:
         shards = list(build_shards(graph, assignment.astype(np.int32), parts))
-    answers = pool.run(jobs.train, parts, system, s.model, s.optimiser, s.seed, s.epochs, s.dtype, s.stop_at, per_worker=shards)
+    answers = pool.run(jobs.train, parts, system, s.model, s.optimiser, s.seed, s.epochs, s.dtype, s.stop_at, s.cluster, per_worker=shards)
     first = answers[0]
     for other in answers[1:]:
         assert other["losses"] == first["losses"] and other["scores"] == first["scores"]

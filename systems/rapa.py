@@ -1,0 +1,205 @@
+"""RAPA, CaPGNN's resource-aware adjustment of a partition (section 4.3): halo vertices and their edges leave the workers that are
+too slow for them, until all cost the same. Equations (13)-(16), Algorithms 2 and 3.
+
+Notation: G_i worker i's inner and halo vertices and the edges into its inner vertices; E_outer those from halo vertices;
+lambda_i its cost, mean the mean over workers; S_k the influence score of halo vertex k; r_i whether i can do no more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from harness.cluster.config import GIB, Cluster, relative
+from harness.comm.comm import Comm
+from harness.partition.shard import Csr, Shard
+
+MIB = 1024**2
+
+
+@dataclass
+class Prices:
+    """What worker i pays a unit: eq. (13) an outer edge, eq. (14) any edge and an inner vertex. Times are relative to the slowest."""
+
+    outer: np.ndarray  # [P] (H2D + D2H) (1 - 1/P) + IDT / P
+    edge: np.ndarray  # [P] alpha SpMM
+    vertex: np.ndarray  # [P] (1 - alpha) MM
+
+    @staticmethod
+    def of(cluster: Cluster, workers: int, alpha: float) -> Prices:
+        h2d, d2h, idt, spmm, mm = (np.array(relative(cluster.devices, name)) for name in ("h2d_s", "d2h_s", "idt_s", "spmm_s", "mm_s"))
+        return Prices((h2d + d2h) * (1 - 1 / workers) + idt / workers, alpha * spmm, (1 - alpha) * mm)
+
+    def weakest_first(self) -> list[int]:
+        """Workers by what a vertex and an outer edge cost them together, dearest first, ties by rank."""
+        return np.argsort(-(self.outer + self.edge + self.vertex), kind="stable").tolist()
+
+
+class Subgraph:
+    """G_i while halo vertices are taken from it. `kept` [m] bool; `ratio` [m] how many workers' halos hold the vertex (C of eq. 16).
+
+    available   bytes of device memory; fixed, a_vertex, an_edge  the bytes of eq. (15), features among a_vertex
+    """
+
+    def __init__(self, shard: Shard, ratio: np.ndarray, prices: Prices, available: float, fixed: float, a_vertex: float, an_edge: float):
+        self.shard, self.ratio, self.available = shard, ratio, available
+        self.fixed, self.a_vertex, self.an_edge = fixed, a_vertex, an_edge
+        i = shard.rank
+        self.outer_price, self.edge_price, self.vertex_price = prices.outer[i], prices.edge[i], prices.vertex[i]
+        self.kept = np.ones(shard.num_halo, bool)
+        self.edges = np.bincount(shard.halo_edges.indices, minlength=shard.num_halo)  # of every halo vertex
+        self.sources = _back_edges(shard)
+
+    @property
+    def num_outer(self) -> int:
+        return int(self.edges[self.kept].sum())
+
+    @property
+    def num_edges(self) -> int:
+        return self.shard.inner_edges.num_entries + self.num_outer
+
+    @property
+    def num_vertices(self) -> int:
+        return self.shard.num_inner + int(self.kept.sum())
+
+    def cost(self, outer: np.ndarray | int) -> np.ndarray | float:
+        """lambda_i = T_comp + T_comm with this many outer edges, eqs. (13)-(15)."""
+        every = self.shard.inner_edges.num_entries + outer
+        return every * self.edge_price + self.shard.num_inner * self.vertex_price + outer * self.outer_price
+
+    def memory(self, halo: np.ndarray | int, outer: np.ndarray | int) -> np.ndarray | float:
+        """Bytes of eq. (15) with this many halo vertices and outer edges."""
+        vertices, edges = self.shard.num_inner + halo, self.shard.inner_edges.num_entries + outer
+        return vertices * self.a_vertex + edges * self.an_edge + self.fixed
+
+    def scores(self) -> np.ndarray:
+        """S_k [m], eq. (16): in-degrees of the whole graph, out-degrees inside G_i. 0 where k is gone."""
+        shard, kept = self.shard, self.kept
+        rows = np.repeat(np.arange(shard.num_inner), np.diff(shard.halo_edges.indptr))
+        columns = shard.halo_edges.indices
+        to_inner = np.bincount(columns, weights=_inverse_root(shard.degrees)[rows], minlength=shard.num_halo)
+        back_rows, back_columns, inner_out = self.sources
+        there = kept[back_columns]
+        out_degrees = inner_out + np.bincount(back_rows[there], minlength=shard.num_inner)
+        from_inner = np.bincount(back_columns, weights=_inverse_root(out_degrees)[back_rows], minlength=shard.num_halo)
+        first = to_inner * _inverse_root(self.edges)
+        second = from_inner * _inverse_root(shard.halo_degrees)
+        return np.where(kept, (first + second) * self.ratio, 0.0)
+
+    def adjust(self, mean: float) -> bool:
+        """One turn of Algorithm 3's loop for this worker; returns r_i."""
+        now, halo, outer = self.cost(self.num_outer), int(self.kept.sum()), self.num_outer
+        if now <= mean and self.memory(halo, outer) <= self.available:
+            return True
+        there = np.flatnonzero(self.kept)
+        order = there[np.argsort(self.scores()[there], kind="stable")]  # lowest score first, ties by halo order
+        left = outer - np.cumsum(self.edges[order])  # outer edges after each removal
+        cost = self.cost(left)
+        fits = self.memory(halo - np.arange(1, len(order) + 1), left) <= self.available
+        enough = (cost <= max((now + mean) / 2, mean)) & fits
+        removed = int(np.argmax(enough)) + 1 if enough.any() else len(order)
+        self.kept[order[:removed]] = False
+        return removed == 0
+
+
+def _inverse_root(degrees: np.ndarray) -> np.ndarray:
+    d = degrees.astype(np.float64)
+    return np.divide(1.0, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
+
+
+def _back_edges(shard: Shard) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Edges of the graph from inner vertices to halo vertices (inner rows, places), and out-edges of each inner vertex to inner ones."""
+    inner, outer = shard.inner_edges, shard.halo_edges
+    columns = outer.indices
+    if not shard.symmetric:
+        inner, outer = shard.out_inner_edges, shard.out_halo_edges
+        place = np.full(outer.num_columns, -1, np.int64)
+        common, ours, theirs = np.intersect1d(shard.out_halo, shard.halo, assume_unique=True, return_indices=True)
+        place[ours] = theirs
+        columns = place[outer.indices]
+    rows = np.repeat(np.arange(shard.num_inner), np.diff(outer.indptr))
+    there = columns >= 0
+    return rows[there], columns[there], np.diff(inner.indptr)
+
+
+@dataclass
+class Step:
+    """Worker i after an iteration of Algorithm 2; the first is before any."""
+
+    vertices: int
+    edges: int
+    cost: float
+
+
+def balance(subgraph: Subgraph, comm: Comm, order: list[int], threshold: float) -> list[Step]:
+    """Algorithm 2: adjust the workers in `order`, weakest first, until std(lambda) < threshold * mean or none can improve.
+
+    Each worker adjusts its own subgraph and tells the others its new cost.
+    """
+    def told(own: float) -> np.ndarray:
+        return np.array([float(t) for t in comm.all_gather(torch.tensor([own], dtype=torch.float64, device=comm.device), -1, "rapa")])
+
+    step = lambda: Step(subgraph.num_vertices, subgraph.num_edges, float(subgraph.cost(subgraph.num_outer)))  # noqa: E731
+    history = [step()]
+    costs = told(history[0].cost)
+    while True:
+        settled = True
+        for i in order:
+            if i == comm.rank:
+                settled = subgraph.adjust(costs.mean())
+            costs = told(float(subgraph.cost(subgraph.num_outer)))
+        history.append(step())
+        if costs.std() < threshold * costs.mean() or told(float(settled)).all():
+            return history
+
+
+def without(shard: Shard, kept: np.ndarray, comm: Comm, degrees: str) -> Shard:
+    """The shard without the halo vertices that are not `kept` [m] and their edges; peers no longer send them.
+
+    degrees   "global": those of the whole graph stay, so that kept edges keep their weight; "local": of the kept edges
+    The out-edges of a directed shard stay whole: no system that restricts reads them.
+    """
+    mask = torch.from_numpy(kept.astype(np.uint8)).to(comm.device)
+    halo_counts, send_counts = shard.halo_counts.tolist(), shard.send_counts.tolist()
+    flight, wanted = comm.start_exchange(mask[:, None], halo_counts, send_counts, -1, "backward", "rapa")
+    flight.wait()
+    wanted = wanted[:, 0].cpu().numpy().astype(bool)
+    by_owner, by_peer = (np.repeat(np.arange(comm.size), counts) for counts in (halo_counts, send_counts))
+    counted = lambda groups: np.bincount(groups, minlength=comm.size).astype(np.int64)  # noqa: E731
+    smaller = dataclasses.replace(
+        shard, halo=shard.halo[kept], halo_counts=counted(by_owner[kept]), halo_rows=shard.halo_rows[kept],
+        halo_degrees=shard.halo_degrees[kept], send_rows=shard.send_rows[wanted], send_counts=counted(by_peer[wanted]),
+        halo_edges=_columns(shard.halo_edges, kept),
+    )
+    if degrees == "global":
+        return smaller
+    own = (np.diff(shard.inner_edges.indptr) + np.diff(smaller.halo_edges.indptr)).astype(np.int32)
+    packed = torch.from_numpy(own[smaller.send_rows]).to(comm.device)[:, None]
+    flight, theirs = comm.start_exchange(packed, smaller.send_counts.tolist(), smaller.halo_counts.tolist(), -1, "forward", "rapa")
+    flight.wait()
+    return dataclasses.replace(smaller, degrees=own, halo_degrees=theirs[:, 0].cpu().numpy().copy())
+
+
+def _columns(block: Csr, kept: np.ndarray) -> Csr:
+    """The block with some of its columns."""
+    there = kept[block.indices]
+    ends = np.concatenate([[0], np.cumsum(there)])[block.indptr]
+    number = (np.cumsum(kept) - 1).astype(block.indices.dtype)
+    return Csr(ends.astype(block.indptr.dtype), number[block.indices[there]], int(kept.sum()))
+
+
+def restrict(shard: Shard, comm: Comm, cluster: Cluster, *, alpha: float, threshold: float, degrees: str, vertex_bytes: float,
+             edge_bytes: float, beta_mb: float) -> tuple[Shard, list[Step]]:
+    """The worker's balanced shard, and how it came about."""
+    ids = np.concatenate([t.cpu().numpy() for t in comm.all_gather(torch.from_numpy(shard.halo).to(comm.device), -1, "rapa")])
+    ratio = np.bincount(ids, minlength=shard.num_vertices)[shard.halo]
+    prices = Prices.of(cluster, comm.size, alpha)
+    memory = cluster.devices[comm.rank].memory_gb
+    available = float("inf") if memory is None else memory * GIB
+    feature_bytes = shard.features.shape[1] * 4
+    subgraph = Subgraph(shard, ratio, prices, available, beta_mb * MIB, vertex_bytes + feature_bytes, edge_bytes)
+    history = balance(subgraph, comm, prices.weakest_first(), threshold)
+    return without(shard, subgraph.kept, comm, degrees), history
