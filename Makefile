@@ -5,7 +5,7 @@ VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: env demo test bench figures fidelity clean
+.PHONY: redis env demo test bench figures fidelity clean
 env: $(VENV)/installed
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -19,6 +19,11 @@ demo: env       ## the main job on an embedded twin: progress, a result table, a
 	$(RUN) -m harness -m system=vanilla,zero_halo,cagnet,sancus dataset=twin/reddit dataset.scale=0.02 gpus=4 epochs=30 results=results/demo
 	$(RUN) -m harness.report table results/demo
 	$(RUN) -m harness.report plot results/demo --out results/demo/figures
+
+redis:          ## redis-server from the system's packages, where it is missing and they can be installed
+	@command -v redis-server >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
+	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server; } \
+	  || echo "redis-server is missing and cannot be installed here: the tests that need one will be skipped"
 
 test: env       ## the whole test suite
 	$(RUN) -m pytest

@@ -20,12 +20,14 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_pr
 from harness import worker
 from harness.check import InputError
 from harness.comm.comm import PeerLost
+from harness.comm.service import ServiceLost
 from harness.config import Run
 from harness.process import RunFailed, be_child, forking
 
 POLL = 0.05  # seconds between looks at the workers
 PATIENCE = 20.0  # seconds a worker that lost a peer leaves the launcher to notice that peer
 BAD_INPUT = 2  # exit code of a worker that refused its input
+SERVICE_LOST = 3  # of a worker that lost a store or a server
 
 
 def launch(run: Run, run_dir: Path) -> None:
@@ -78,6 +80,8 @@ def _worker(run_dir: str, meeting: str, launcher: int) -> None:
         os._exit(1)
     except InputError:
         os._exit(BAD_INPUT)
+    except ServiceLost:
+        os._exit(SERVICE_LOST)
     except Exception:
         os._exit(1)
 
@@ -94,4 +98,6 @@ def _failure(failure) -> Exception:
         return RunFailed(f"worker {rank} ended with exit code {code} and no word of why", code)
     if code == BAD_INPUT:
         return InputError(told["message"].partition(": ")[2])
+    if code == SERVICE_LOST:
+        return RunFailed(told["message"].partition(": ")[2])
     return RunFailed(f"worker {rank} failed:\n{told['extraInfo']['py_callstack'].rstrip()}")

@@ -22,6 +22,7 @@ from harness.check import InputError
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
 from harness.comm.recorder import Recorder, cpu_count
+from harness.comm.service import ServiceLost
 from harness.core.checkpoint import Checkpoints
 from harness.core.trainer import Trainer
 from harness.partition import io
@@ -61,20 +62,29 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
     last = run.settings.epochs - 1
     every = run.evaluate.every
     with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
-        saving = 0.0
+        saving, waiting = 0.0, []
         for epoch in range(first, run.settings.epochs):
             local_loss = trainer.train_epoch(epoch)
             recorder.epoch.log += saving  # of the checkpoint before this epoch
-            accuracy = trainer.evaluate() if epoch == last or (every and epoch % every == 0) else None
-            with recorder.clock("log"):
-                loss = trainer.global_loss(local_loss)
-            trace.write(recorder.epoch, loss=loss, accuracy=accuracy, peak_rss_bytes=peak_rss())
-            progress.epoch(recorder.epoch, loss, accuracy)
+            saving = 0.0
+            waiting.append((recorder.epoch, local_loss))
+            due = bool(run.settings.checkpoint_every) and (epoch + 1) % run.settings.checkpoint_every == 0 and epoch != last
+            if run.system.asynchronous and not due and epoch != last:
+                continue  # evaluation and logging are collective, and would make the workers wait for each other
+            for recorder.epoch, local_loss in waiting:
+                number = recorder.epoch.epoch
+                accuracy = trainer.evaluate() if number == last or (every and number % every == 0) else None
+                with recorder.clock("log"):
+                    loss = trainer.global_loss(local_loss)
+                trace.write(recorder.epoch, loss=loss, accuracy=accuracy, peak_rss_bytes=peak_rss())
+                progress.epoch(recorder.epoch, loss, accuracy)
+            waiting = []
             # After the trace: a run goes on from a checkpoint only if every epoch before it was traced.
-            started = time.monotonic()
-            if run.settings.checkpoint_every and (epoch + 1) % run.settings.checkpoint_every == 0 and epoch != last:
+            if due:
+                started = time.monotonic()
                 checkpoints.save(trainer, epoch + 1)
-            saving = time.monotonic() - started
+                saving = time.monotonic() - started
+        trainer.system.close()
         comm.drain()
     comm.barrier()
     if rank == 0:
@@ -120,3 +130,6 @@ if __name__ == "__main__":
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except ServiceLost as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.pool import WorkerPool
+from tests.redis_server import RedisServer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,6 +23,14 @@ def pool():
     workers = WorkerPool()
     yield workers
     workers.close()
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory):
+    """One redis-server for all tests that do not kill it."""
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import torch
 
 from harness.check import typed
 from harness.comm.comm import HaloPlan
+from harness.comm.store import Store
 from harness.config import make_system
 from harness.core.config import ModelConfig, OptimiserConfig
 from harness.core.cuts import halo_plan
@@ -27,6 +28,7 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, shard) ->
         for epoch in range(epochs):
             if epoch == stop_at:
                 state = trainer.state_dict()
+                trainer.system.close()
                 trainer = make_trainer(comm, block, model, optimiser, seed, shard)
                 trainer.load_state_dict(state)
             local = trainer.train_epoch(epoch)
@@ -37,6 +39,7 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, shard) ->
             sent.append({key: tuple(value) for key, value in record.sent.items()})
             metrics.append(dict(record.metrics))
             spans.append((record.train, record.spans))
+        trainer.system.close()
         comm.drain()
         return {"losses": losses, "weights": weights, "sent": sent, "metrics": metrics, "spans": spans, "scores": scores}
     finally:
@@ -44,7 +47,8 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, shard) ->
 
 
 def snapshot(trainer) -> dict[str, np.ndarray]:
-    return {name: value.detach().numpy().copy() for name, value in trainer.model.named_parameters()}
+    with trainer.system.evaluation_weights(trainer.recorder.epoch.epoch):
+        return {name: value.detach().numpy().copy() for name, value in trainer.model.named_parameters()}
 
 
 def epoch_bytes(comm, rows, width) -> tuple[int, int]:
@@ -111,3 +115,99 @@ def gather_ragged(comm) -> dict:
             flight.wait()
     return {"told": told, "parts": [p.tolist() for p in parts], "slots": [rows[:, 0].tolist() for _, rows in flights],
             "bytes": sum(size for (layer, *_), (_, size) in comm.recorder.epoch.sent.items() if layer == 0)}
+
+
+def through_store(comm, address, shard) -> dict:
+    """Three pushes a worker of rows that hold stamp, layer and global id; what each pull gives, and what was counted."""
+    store = Store(address, comm, shard, {1: 3, 2: 5})
+    ids = torch.as_tensor(shard.inner)[:, None].float()
+    pulled, late = {}, {}
+    comm.recorder.begin_epoch(0)
+    for stamp in (7, 8, 9):
+        for layer, width in store.widths.items():
+            store.push(layer, (ids + 1000 * layer + 10_000 * stamp).expand(-1, width).contiguous(), stamp).wait()
+        comm.barrier()
+        if stamp > 7:
+            pulled[stamp] = {layer: store.pull(layer, stamp).wait().clone() for layer in store.widths}
+            # The push before is still there for whoever is late.
+            late[stamp] = {layer: store.pull(layer, stamp - 1).wait().clone() for layer in store.widths}
+        comm.barrier()
+    newest = store.pull(1)
+    newest_rows = newest.wait().clone()
+    comm.barrier()
+    comm.recorder.begin_epoch(1)
+    with comm.recorder.train():
+        pushing = store.push(1, ids.expand(-1, 3).contiguous(), 10)
+        pulling = store.pull(2, 9)
+        pushing.wait()
+        pulling.wait()
+        store.pull(1, None).wait()
+    comm.barrier()
+    contents = store.contents()
+    other = Store(address, comm, shard, {1: 3, 2: 5})
+    other.restore(contents)
+    again = other.pull(1, 10).wait().clone()
+    again_late = other.pull(2, 8).wait().clone()
+    comm.barrier()
+    store.close()
+    other.close()
+    return {"pulled": pulled, "late": late, "newest": newest_rows, "stamps": newest.stamps, "again": again, "again_late": again_late,
+            "sent": dict(comm.recorder.epoch.sent), "spans": comm.recorder.epoch.spans, "nbytes": store.nbytes}
+
+
+def failing_push(comm, address, shard) -> str:
+    """A push of rows of another width: the background thread's error is the one `wait` raises."""
+    store = Store(address, comm, shard, {1: 3})
+    operation = store.push(1, torch.zeros(shard.num_inner + 1, 4), 1)
+    try:
+        operation.wait()
+        return "nothing"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        comm.barrier()
+        store.close()
+
+
+def racing(comm, pushes, shard) -> dict:
+    """Worker 0 pushes as fast as it can while the others pull the newest: no row may mix two pushes."""
+    store = Store("shared", comm, shard, {1: 64})
+    store.push(1, torch.zeros(shard.num_inner, 64), 0).wait()
+    comm.barrier()
+    seen, torn = set(), 0
+    if comm.rank == 0:
+        for stamp in range(1, pushes):
+            store.push(1, torch.full((shard.num_inner, 64), float(stamp)), stamp).wait()
+    else:
+        first = shard.halo_counts[0]
+        for _ in range(pushes):
+            operation = store.pull(1)
+            rows = operation.wait()[:first]
+            seen.add(operation.stamps[0])
+            torn += int((rows != operation.stamps[0]).any())
+    comm.barrier()
+    return {"seen": len(seen), "torn": torn}
+
+
+def through_small_blocks(comm, address, shard) -> dict:
+    """`through_store` with Redis strings of a few rows each."""
+    from harness.comm import redis_store
+
+    whole, redis_store.BLOCK_BYTES = redis_store.BLOCK_BYTES, 64
+    try:
+        return through_store(comm, address, shard)
+    finally:
+        redis_store.BLOCK_BYTES = whole
+
+
+def names_of_store(comm, shard) -> tuple[bool, list[str]]:
+    """While a store in shared memory is open: whether memory is mapped, and which of its names are left."""
+    import glob
+
+    store = Store("shared", comm, shard, {1: 3})
+    comm.barrier()
+    mapped = "halobench-" in open("/proc/self/maps").read() if glob.glob("/proc/self/maps") else True
+    left = glob.glob("/dev/shm/halobench-*")
+    comm.barrier()
+    store.close()
+    return mapped, left

@@ -15,7 +15,8 @@ import redis
 
 from harness.check import InputError
 from harness.comm.comm import Comm
-from harness.comm.store import EMPTY, Layout, ServiceLost
+from harness.comm.service import ServiceLost
+from harness.comm.store import EMPTY, Layout
 
 BLOCK_BYTES = 64 << 20  # Redis takes strings up to 512 MB
 TIMEOUT = 60.0  # seconds without an answer
@@ -31,7 +32,7 @@ for i = 1, #stamps, 2 do
   end
 end
 if slot == nil then return false end
-local width, out = tonumber(ARGV[2]), {stamps and tostring(best)}
+local width, out = tonumber(ARGV[2]), {string.format('%d', best)}
 for block = 0, tonumber(ARGV[3]) - 1 do
   local index = redis.call('GET', KEYS[2] .. ':' .. block)
   if not index then return false end
@@ -92,7 +93,8 @@ class Redis:
         key, per_block = self.key(layer, self.layout.rank), self.rows_per_block(layer)
         with self._asking(f"a push of layer {layer}") as pipe:
             for block, first in enumerate(range(0, len(rows), per_block)):
-                pipe.set(f"{key}:{slot}:{block}", np.ascontiguousarray(rows[first : first + per_block]).data, ex=EXPIRY)
+                part = memoryview(np.ascontiguousarray(rows[first : first + per_block])).cast("B")  # the client counts items, not bytes
+                pipe.set(f"{key}:{slot}:{block}", part, ex=EXPIRY)
             pipe.hset(key, str(slot), str(stamp))
             pipe.expire(key, EXPIRY)
 

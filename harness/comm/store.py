@@ -29,15 +29,11 @@ import torch
 from harness.check import InputError
 from harness.comm.comm import Comm
 from harness.comm.recorder import Span
+from harness.comm.service import STORE
 from harness.partition.shard import Shard
 
-STORE = -1  # the peer of what is sent to a store or a server
 EMPTY = -(2**62)  # stamp of a slot that holds nothing, or is being written
 TORN_READS = 1000  # reads that a writer may overtake before something else must be wrong
-
-
-class ServiceLost(RuntimeError):
-    """A process that the run depends on, other than a worker, went away. The message is one sentence and says all."""
 
 
 class Backend(Protocol):

@@ -54,15 +54,20 @@ class Adjacency:
         if self.num_halo:
             _, halo_column = scales(shard.halo_degrees, normalisation)
             self.halo = SparseOperator(shard.halo_edges, row, halo_column, kernel=kernel, device=device)
-        self._shard, self._normalisation, self._kernel, self._device = shard, normalisation, kernel, device
+        self._shard, self.normalisation, self.kernel, self.device = shard, normalisation, kernel, device
         self._out: tuple[SparseOperator, SparseOperator] | None = None
 
     @cached_property
     def attention(self) -> AttentionEdges:
         """The same edges for an edge softmax, each vertex among its own neighbours."""
         if self.halo is None:
-            return AttentionEdges(self._shard.inner_edges, None, self._device)
-        return AttentionEdges(self._shard.inner_edges, self._shard.halo_edges, self._device)
+            return AttentionEdges(self._shard.inner_edges, None, self.device)
+        return AttentionEdges(self._shard.inner_edges, self._shard.halo_edges, self.device)
+
+    def scales(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+        """Row scale [n], column scale [n] and halo column scale [m] by whole-graph degrees; a column scale is None where it is 1."""
+        row, column = scales(self._shard.degrees, self.normalisation)
+        return row, column, scales(self._shard.halo_degrees, self.normalisation)[1]
 
     def apply(self, x: torch.Tensor, x_halo: torch.Tensor | None) -> torch.Tensor:
         """A_ii x + A_ih x_halo  [n, F], without autograd."""
@@ -75,15 +80,15 @@ class Adjacency:
         """The worker's rows of A^T: over inner vertices and over the remote vertices its out-edges reach."""
         if self._out is None:
             shard = self._shard
-            row, column = scales(shard.degrees, self._normalisation)
+            row, column = scales(shard.degrees, self.normalisation)
             # A^T = C (B^T + S) R: row and column scales change places.
             scale_row, scale_column = column, row
             if shard.symmetric:
                 inner, out, out_degrees = shard.inner_edges, shard.halo_edges, shard.halo_degrees
             else:
                 inner, out, out_degrees = shard.out_inner_edges, shard.out_halo_edges, shard.out_halo_degrees
-            out_row, _ = scales(out_degrees, self._normalisation)
-            make = dict(kernel=self._kernel, device=self._device)
+            out_row, _ = scales(out_degrees, self.normalisation)
+            make = dict(kernel=self.kernel, device=self.device)
             self._out = (
                 SparseOperator(inner, scale_row, scale_column, self_loops=self.self_loops,
                                symmetric=shard.symmetric, **make),

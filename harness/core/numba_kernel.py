@@ -64,8 +64,8 @@ def _gather_sum(lines: int, weighted: bool, prefetch: bool):
                 source = row(e)
                 if weighted:
                     value = builder.load(builder.gep(data[3], [e]))
-                    if element != ir.FloatType():
-                        value = builder.fpext(value, element)
+                    if value.type != element:
+                        value = builder.fpext(value, element) if element != ir.FloatType() else builder.fptrunc(value, element)
                     weight = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(flag, 0))
                     weight = builder.shuffle_vector(
                         weight, weight, ir.Constant(ir.VectorType(flag, LINE // size), None)
@@ -201,7 +201,7 @@ class NumbaProduct:
 
     def __init__(self, block: Csr, values: np.ndarray | None = None):
         self._block = block
-        self._values = _NONE if values is None else np.ascontiguousarray(values, np.float32)
+        self._values = _NONE if values is None else np.ascontiguousarray(values)
         self._bounds: dict[int, np.ndarray] = {}
 
     def is_small(self, width: int) -> bool:

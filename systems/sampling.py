@@ -1,0 +1,176 @@
+"""Sampling in-edges: Theorem 2's probabilities, Bernoulli draws by counter, and the sampled blocks as sparse operators.
+
+Edges of a worker's n inner rows are numbered as one CSR over n + m columns, inner vertices first, halo vertices after; self-loops are
+not among them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import torch
+
+from harness.core.adjacency import Adjacency
+from harness.core.kernels import SparseOperator
+from harness.partition.shard import Csr, Shard
+
+GOLDEN, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64's
+
+
+@dataclass
+class Edges:
+    """indptr [n + 1] int64, columns [E] int32; ids [n + m] global ids of the columns, the first n those of the rows."""
+
+    indptr: np.ndarray
+    columns: np.ndarray
+    ids: np.ndarray
+    num_inner: int
+
+    @staticmethod
+    def of(shard: Shard) -> Edges:
+        inner, halo = shard.inner_edges, shard.halo_edges
+        indptr = inner.indptr.astype(np.int64) + halo.indptr.astype(np.int64)
+        columns = np.empty(indptr[-1], np.int32)
+        _merge(indptr, inner.indptr, inner.indices, halo.indptr, halo.indices, shard.num_inner, columns)
+        return Edges(indptr, columns, np.concatenate([shard.inner, shard.halo]), shard.num_inner)
+
+    def probabilities(self, weight: np.ndarray, rate: float) -> np.ndarray:
+        """p [E] of Theorem 2 for column weights sqrt(a_j) ||y_j|| [n + m]: proportional to the weight, at most 1, adding up to
+        rate * in-degree in every row; rate for each edge of a row whose weights are all 0."""
+        p = np.empty(len(self.columns))
+        _water_fill(self.indptr, self.columns, np.ascontiguousarray(weight, np.float64), rate, p)
+        return p
+
+    def draw(self, p: np.ndarray, key: int) -> np.ndarray:
+        """[E] bool: edge (i, j) with probability p_ij, by (key, global i, global j) alone: the same for any partition."""
+        return _draw(self.indptr, self.columns, self.ids, p, np.uint64(key & (2**64 - 1)))
+
+    def inclusion(self, p: np.ndarray) -> np.ndarray:
+        """1 - prod_i (1 - p_ij) of every halo vertex j  [m]."""
+        return _inclusion(self.columns, p, self.num_inner, len(self.ids))[self.num_inner:]
+
+
+@numba.njit(cache=True, nogil=True)
+def _merge(indptr, inner_indptr, inner, halo_indptr, halo, n, columns):
+    for v in range(n):
+        e = indptr[v]
+        for k in range(inner_indptr[v], inner_indptr[v + 1]):
+            columns[e] = inner[k]
+            e += 1
+        for k in range(halo_indptr[v], halo_indptr[v + 1]):
+            columns[e] = n + halo[k]
+            e += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _water_fill(indptr, columns, weight, rate, p):
+    for v in range(len(indptr) - 1):
+        start, end = indptr[v], indptr[v + 1]
+        budget, free = rate * (end - start), end - start
+        for e in range(start, end):
+            p[e] = -1.0
+        while free:
+            total = 0.0
+            for e in range(start, end):
+                if p[e] < 0:
+                    total += weight[columns[e]]
+            filled = 0
+            if total > 0:
+                for e in range(start, end):
+                    if p[e] < 0 and weight[columns[e]] * budget >= total:
+                        p[e] = 2.0  # full: counted out of the budget after this round, which compares against one total
+                        filled += 1
+            if not filled:
+                for e in range(start, end):
+                    if p[e] < 0:
+                        p[e] = weight[columns[e]] * budget / total if total > 0 else budget / free
+                free = 0
+            else:
+                for e in range(start, end):
+                    if p[e] == 2.0:
+                        p[e] = 1.0
+                budget, free = budget - filled, free - filled
+
+
+@numba.njit(inline="always")
+def _mix(z):
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX_1)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX_2)
+    return z ^ (z >> np.uint64(31))
+
+
+@numba.njit(cache=True, nogil=True)
+def _draw(indptr, columns, ids, p, key):
+    mask = np.empty(len(columns), np.bool_)
+    base = _mix(key)
+    for v in range(len(indptr) - 1):
+        row = _mix(base + np.uint64(ids[v]) * np.uint64(GOLDEN))
+        for e in range(indptr[v], indptr[v + 1]):
+            bits = _mix(row + np.uint64(ids[columns[e]]) * np.uint64(GOLDEN))
+            mask[e] = (bits >> np.uint64(11)) * (1.0 / 9007199254740992.0) < p[e]
+    return mask
+
+
+@numba.njit(cache=True, nogil=True)
+def _inclusion(columns, p, n, num_columns):
+    missed = np.ones(num_columns)
+    for e in range(len(columns)):
+        missed[columns[e]] *= 1.0 - p[e]
+    return 1.0 - missed
+
+
+@numba.njit(cache=True, nogil=True)
+def _compress(indptr, columns, mask, factor, n, place):
+    """The drawn edges as an inner and a halo block; halo column j becomes place[j]."""
+    rows = len(indptr) - 1
+    inner_indptr, halo_indptr = np.zeros(rows + 1, np.int32), np.zeros(rows + 1, np.int32)
+    for v in range(rows):
+        for e in range(indptr[v], indptr[v + 1]):
+            if mask[e]:
+                if columns[e] < n:
+                    inner_indptr[v + 1] += 1
+                else:
+                    halo_indptr[v + 1] += 1
+        inner_indptr[v + 1] += inner_indptr[v]
+        halo_indptr[v + 1] += halo_indptr[v]
+    inner, halo = np.empty(inner_indptr[-1], np.int32), np.empty(halo_indptr[-1], np.int32)
+    inner_values, halo_values = np.empty(len(inner), factor.dtype), np.empty(len(halo), factor.dtype)
+    i = h = 0
+    for e in range(len(columns)):
+        if mask[e]:
+            if columns[e] < n:
+                inner[i], inner_values[i] = columns[e], factor[e]
+                i += 1
+            else:
+                halo[h], halo_values[h] = place[columns[e] - n], factor[e]
+                h += 1
+    return inner_indptr, inner, inner_values, halo_indptr, halo, halo_values
+
+
+class SampledAdjacency:
+    """Drawn edges in the place of `harness.core.adjacency.Adjacency`: A_ij / p_ij on them, the self-loop always kept.
+
+    mask       [E] bool; factor [E] what each drawn edge's weight is multiplied by
+    boundary   [k] int64, the halo vertices that drawn edges touch, in halo order; the halo block has these k columns
+    """
+
+    def __init__(self, full: Adjacency, edges: Edges, mask: np.ndarray, factor: np.ndarray):
+        n, m = edges.num_inner, len(edges.ids) - edges.num_inner
+        touched = np.zeros(m, bool)
+        touched[edges.columns[mask & (edges.columns >= n)] - n] = True
+        self.boundary = torch.from_numpy(np.flatnonzero(touched))
+        place = (np.cumsum(touched) - 1).astype(np.int32)
+        parts = _compress(edges.indptr, edges.columns, mask, factor, n, place)
+        row, column, halo_column = full.scales()
+        make = dict(kernel=full.kernel, device=full.device)
+        self.inner = SparseOperator(Csr(parts[0], parts[1], n), row, column, self_loops=full.self_loops, values=parts[2], **make)
+        self.halo, self.num_inner, self.num_halo = None, n, len(self.boundary)
+        if self.num_halo:
+            kept = None if halo_column is None else halo_column[touched]
+            self.halo = SparseOperator(Csr(parts[3], parts[4], self.num_halo), row, kept, values=parts[5], **make)
+        self.num_entries = self.inner.num_entries + (self.halo.num_entries if self.halo is not None else 0)
+
+    transform_first = Adjacency.transform_first
+    flops = Adjacency.flops

@@ -1,0 +1,202 @@
+"""DIGEST (Algorithm 1) and DIGEST-A: hidden rows of other parts come from a store that is renewed every N rounds.
+
+Rounds r count from 1, as in the paper; element r - 1 of a list of the history belongs to round r. Layers l count from 0
+and H[l] is what layer l reads. The store holds H[1], ..., H[L-1] of every vertex (equation 7); halo features H[0] are
+fetched once and exact. Round r, every part m at once, from common weights W^(r) (line 4):
+
+    pull      where due, part m's copy of the remote hidden rows := the store
+    forward   equation (5): own rows fresh, remote rows from the copy, Â of the whole graph (not CONCAT, no l2 norm)
+    backward  of part m's own loss; the copy is constant: no gradient leaves a part
+    push      where due, the store := the own hidden rows of THIS round's forward pass (computed with W^(r))
+    AGG       W^(r+1) (line 13)
+
+schedule = "shifted": push at the end of round r when r % N == 0, pull at the start of round r + 1: round r reads what
+    was pushed in round ((r-1) // N) N, 1 to N rounds old (0 is the initial store).
+schedule = "literal": pull in round r when r % N == 0 (lines 5-6), push when (r - 1) % N == 0 (lines 9-10). A pull never
+    sees a push of its own round. Rounds r >= N read rows N-1 to 2N-2 rounds old (1 when N = 1).
+Before the first pull either schedule reads the initial store: init = "exact", a forward pass of the whole graph with the
+initial weights, or "zeros".
+
+loss = "partition": part m minimises the mean over its own training vertices (equation 3; a part without any has loss
+    and gradient 0); "global": their sum divided by the number of training vertices of the whole graph.
+agg = "mean": every part takes one Adam step from W^(r) with moments of its own, kept for ever, and W^(r+1) is the mean
+    of the parts' weights. "weighted": the same, weighted by the parts' training vertices. "gradients": one common Adam
+    step with the mean of the parts' gradients, or, where the loss is global, with their sum.
+
+DIGEST-A (`train_async`): a worker downloads the server's weights, takes the step above from them and uploads delta = its
+weights after minus before; the server adds scale * delta when it arrives. The order of arrivals determines the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tests.oracles import dense, split
+from tests.oracles.dense import Adam, History, Weights, adjacency, num_layers, operator_of
+
+
+@dataclass
+class DigestHistory(History):
+    """losses: the mean over all training vertices, whatever the parts minimise; gradients: of every round, by part.
+
+    local_losses  [rounds][M] what each part minimises, before its step
+    versions      [rounds] the round in which the remote hidden rows used were computed; 0 the initial store
+    """
+
+    local_losses: list[list[float]] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+
+    @property
+    def staleness(self) -> np.ndarray:
+        """[rounds] age in rounds of the remote hidden rows."""
+        return np.arange(1, len(self.versions) + 1) - np.array(self.versions)
+
+
+@dataclass
+class AsyncHistory(History):
+    """By arrival: the part's loss and gradients, the server's weights_after, and `delays`, arrivals since the download."""
+
+    delays: list[int] = field(default_factory=list)
+
+
+class Parts:
+    """What a part computes in one round."""
+
+    def __init__(self, graph, assignment, model: str, normalisation: str, loss: str):
+        assert loss in ("partition", "global")
+        self.graph, self.assignment, self.model, self.loss = graph, assignment, model, loss
+        self.number = int(assignment.max()) + 1
+        self.operator = operator_of(adjacency(graph), model, normalisation)
+        self.own, self.remote = split.split(self.operator, assignment)
+        self.x, self.count = graph.features.astype(np.float64), int(graph.train.sum())
+        self.train = [graph.train & (assignment == m) for m in range(self.number)]
+
+    def initial_store(self, init: str, weights: Weights) -> list[np.ndarray]:
+        """[L] rows [V, f_l]; at 0 the features, which are not in the store but always at hand."""
+        assert init in ("exact", "zeros"), init
+        h = dense.forward(self.operator, self.x, weights, self.model)[0][:-1]
+        return h if init == "exact" else [self.x] + [np.zeros_like(rows) for rows in h[1:]]
+
+    def step(self, m: int, weights: Weights, copy: list) -> tuple[float, Weights, list]:
+        """(loss, gradients, H[:L]) of part m; of H only its own rows mean anything."""
+        count = max(int(self.train[m].sum()), 1) if self.loss == "partition" else self.count
+        data = (self.x, self.graph.labels, self.train[m], count, weights, self.model)
+        stale = (lambda l, _: copy[l], lambda l, e: np.zeros_like(e))
+        loss, gradients, h = split.loss_and_gradients(self.own, [self.remote] * num_layers(weights), *data, *stale)
+        return loss, gradients, h[:-1]
+
+
+class Aggregate:
+    """Line 12 and AGG of line 13: `step(weights, gradients by part)` gives the next common weights."""
+
+    def __init__(self, agg: str, parts: Parts, lr: float, weight_decay: float):
+        assert agg in ("mean", "weighted", "gradients"), agg
+        self.agg, self.adams = agg, [Adam(lr, weight_decay) for _ in range(parts.number)]
+        self.shares = [1 / parts.number] * parts.number
+        if agg == "weighted":
+            self.shares = [int(train.sum()) / parts.count for train in parts.train]
+        if agg == "gradients" and parts.loss == "global":
+            self.shares = [1.0] * parts.number
+
+    def step(self, weights: Weights, gradients: list[Weights]) -> Weights:
+        if self.agg == "gradients":
+            return self.adams[0].step(weights, weighted_sum(self.shares, gradients))
+        return weighted_sum(self.shares, [adam.step(weights, g) for adam, g in zip(self.adams, gradients)])
+
+
+def weighted_sum(shares: list[float], terms: list[Weights]) -> Weights:
+    return {name: sum(share * term[name] for share, term in zip(shares, terms)) for name in terms[0]}
+
+
+def train(
+    graph,
+    assignment: np.ndarray,
+    weights: Weights,
+    *,
+    interval: int,
+    schedule: str = "shifted",
+    init: str = "exact",
+    loss: str = "partition",
+    agg: str = "mean",
+    model: str = "gcn",
+    normalisation: str = "symmetric",
+    epochs: int,
+    lr: float,
+    weight_decay: float = 0.0,
+) -> DigestHistory:
+    """`epochs` rounds over the parts of `assignment` [V]."""
+    assert schedule in ("shifted", "literal") and interval >= 1
+    parts, history = Parts(graph, assignment, model, normalisation, loss), DigestHistory()
+    store = parts.initial_store(init, dense.as_float64(weights))
+    copy, stored, held = store, 0, 0  # the rounds of what the store and the copies hold
+
+    def round_step(epoch, weights):
+        nonlocal store, copy, stored, held
+        r = epoch + 1
+        first, last = (r - 1) % interval == 0, r % interval == 0
+        if first if schedule == "shifted" else last:  # PULL
+            copy, held = store, stored
+        steps = [parts.step(m, weights, copy) for m in range(parts.number)]
+        if last if schedule == "shifted" else first:  # PUSH
+            owned = [(assignment == m)[:, None] for m in range(parts.number)]
+            store = [sum(own * h[l] for own, (_, _, h) in zip(owned, steps)) for l in range(len(store))]
+            stored = r
+        history.local_losses.append([local for local, _, _ in steps])
+        history.versions.append(held)
+        counts = [int(t.sum()) if loss == "partition" else parts.count for t in parts.train]
+        overall = sum(n * local for n, (local, _, _) in zip(counts, steps)) / parts.count
+        return overall, [gradients for _, gradients, _ in steps]
+
+    aggregate = Aggregate(agg, parts, lr, weight_decay)
+    return dense.run(graph, weights, round_step, aggregate, epochs, model, normalisation, history)
+
+
+def train_async(
+    graph,
+    assignment: np.ndarray,
+    weights: Weights,
+    arrivals: list[tuple],
+    *,
+    interval: int,
+    scale: float = 1.0,
+    init: str = "exact",
+    loss: str = "partition",
+    model: str = "gcn",
+    normalisation: str = "symmetric",
+    lr: float,
+    weight_decay: float = 0.0,
+) -> AsyncHistory:
+    """DIGEST-A. `arrivals`, in order: (worker, base), base the number of arrivals that the server had taken in when the
+    worker downloaded the weights from which this delta was computed.
+
+    A worker's own rounds k count from 1: it pulls in rounds k with (k - 1) % N == 0, right after the download, and pushes
+    in rounds k with k % N == 0, before the upload. So a pull sees exactly the pushes of arrivals 1..base. Where the
+    store was read otherwise, (worker, base, seen) says how many pushes of every part [M] that arrival's pull saw.
+    """
+    parts, history = Parts(graph, assignment, model, normalisation, loss), AsyncHistory()
+    served = [dense.as_float64(weights)]  # the server's weights after 0, 1, ... arrivals
+    initial = parts.initial_store(init, served[0])
+    adams = [Adam(lr, weight_decay) for _ in range(parts.number)]
+    rounds, copies = [0] * parts.number, [None] * parts.number
+    pushes = [[(0, initial)] for _ in range(parts.number)]  # of every part: (number of the arrival, H)
+    for number, (m, base, *seen) in enumerate(arrivals, start=1):
+        assert 0 <= base < number, "a worker cannot start from weights that are not there yet"
+        rounds[m] += 1
+        if (rounds[m] - 1) % interval == 0:
+            copies[m] = [np.zeros_like(rows) for rows in initial]
+            for j in range(parts.number):
+                last = seen[0][j] if seen else sum(at <= base for at, _ in pushes[j]) - 1
+                for l, rows in enumerate(pushes[j][last][1]):
+                    copies[m][l][assignment == j] = rows[assignment == j]
+        local, gradients, h = parts.step(m, served[base], copies[m])
+        after = adams[m].step(served[base], gradients)
+        if rounds[m] % interval == 0:
+            pushes[m].append((number, h))
+        served.append({name: w + scale * (after[name] - served[base][name]) for name, w in served[-1].items()})
+        history.losses.append(local)
+        history.gradients.append(gradients)
+        history.delays.append(number - 1 - base)
+    history.weights_after = served[1:]
+    return dense.run(graph, served[-1], None, None, 0, model, normalisation, history)

@@ -1,0 +1,51 @@
+"""A real redis-server of a test's own, on loopback, that keeps nothing on disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+
+class RedisServer:
+    """Started at once; `url` is what `system.store` takes. `kill` ends it as a crash would, `start` brings it back, empty."""
+
+    def __init__(self, folder):
+        self.folder, self.process = folder, None
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [executable(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(self.folder)],
+            stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), 1) as answer:
+                    answer.sendall(b"PING\r\n")
+                    if answer.recv(7) == b"+PONG\r\n":
+                        return
+            except OSError:
+                assert self.process.poll() is None and time.monotonic() < deadline, "redis-server did not start"
+                time.sleep(0.02)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def executable() -> str:
+    """Where redis-server is; without one the test is skipped, or fails where HALOBENCH_MUST_HAVE asks for it."""
+    found = shutil.which("redis-server")
+    if found is None:
+        assert "redis" not in os.environ.get("HALOBENCH_MUST_HAVE", ""), "redis-server is not installed"
+        pytest.skip("redis-server is not installed (apt-get install redis-server)")
+    return found

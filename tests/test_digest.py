@@ -1,0 +1,199 @@
+"""DIGEST: when rows are pushed and pulled, what that costs, how far it is from full-batch training, and what ends it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.check import InputError
+from systems.digest import Digest
+from systems.straggler import Straggler
+from tests import systems
+from tests.oracles import dense
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+
+FULL_BATCH = {"aggregate": "gradients", "loss": "global"}
+
+
+def run(pool, knobs, parts=3, vertices=30, seed=6, directed=False, **settings):
+    graph = random_graph(seed, vertices=vertices, directed=directed)
+    return graph, systems.run(pool, graph, systems.block("digest", **knobs), parts, "random", Settings(**settings))
+
+
+def metric(outcome, name, layer=-1):
+    """[epochs, workers]; NaN where a worker did not report it."""
+    return np.array([[worker["metrics"][e].get((layer, name), np.nan) for worker in outcome.workers] for e in range(len(outcome.losses))])
+
+
+@pytest.mark.parametrize("schedule, interval, want", [
+    ("after", 1, [0, 1, 1, 1, 1, 1, 1, 1]),
+    ("after", 3, [0, 1, 2, 1, 2, 3, 1, 2]),
+    ("literal", 1, [0, 1, 1, 1, 1, 1, 1, 1]),
+    ("literal", 3, [0, 1, 2, 3, 4, 2, 3, 4]),
+])
+def test_staleness_is_what_the_schedule_says(pool, schedule, interval, want):
+    """`after`: 1..N; `literal`: N - 1..2N - 2 once pulls have begun (round 3 reads what round 1 pushed)."""
+    if (schedule, interval) == ("literal", 3):
+        want = [0, 1, 2, 3, 4, 2, 3, 4]
+        want[2:] = [2, 3, 4, 2, 3, 4]
+    _, outcome = run(pool, {"schedule": schedule, "interval": interval}, epochs=8)
+    np.testing.assert_array_equal(metric(outcome, "staleness", 1), np.array(want)[:, None].repeat(3, 1))
+
+
+def test_zeros_are_read_until_the_first_pull(pool):
+    _, outcome = run(pool, {"start": "zeros", "interval": 2}, epochs=4)
+    np.testing.assert_array_equal(np.isnan(metric(outcome, "staleness", 1))[:, 0], [True, True, False, False])
+    _, control = run(pool, {"interval": 2}, epochs=4)
+    assert outcome.losses[0] != control.losses[0]
+    zero = systems.run(pool, random_graph(6, vertices=30), systems.block("zero_halo"), 3, settings=Settings(epochs=1))
+    assert zero.losses[0] != outcome.losses[0], "layer 0's halo is exact"
+
+
+@pytest.mark.parametrize("interval", [1, 3])
+@pytest.mark.parametrize("schedule", ["after", "literal"])
+def test_bytes_are_the_closed_form(pool, interval, schedule):
+    """A push is every inner row once, a pull every halo row once, for each hidden layer; features once; weights an all-reduce."""
+    model = {"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}
+    _, outcome = run(pool, {"interval": interval, "schedule": schedule}, parts=4, model=model, dtype="float32", epochs=7)
+    halo = sum(rows for (_, _, purpose), (rows, _) in outcome.sent(0).items() if purpose == "features")
+    f0, f1, f2, _ = outcome.widths
+    weights = sum(w.size for w in outcome.weights[0].values())
+    for epoch in range(7):
+        r = epoch + 1
+        pushes = (r % interval if schedule == "after" else (r - 1) % interval) == 0
+        pulls = ((r - 1) % interval if schedule == "after" else r % interval) == 0
+        want = {(-1, "backward", "weights"): (0, 2 * 3 * weights * 4)}
+        if epoch == 0:
+            want[0, "forward", "features"] = (halo, halo * f0 * 4)
+        for layer, width in ((1, f1), (2, f2)):
+            if pushes:
+                want[layer, "forward", "push"] = (30, 30 * width * 4)
+            if pulls:
+                want[layer, "forward", "pull"] = (halo, halo * width * 4)
+        assert outcome.sent(epoch) == want
+    assert metric(outcome, "start_bytes")[0].sum() == (halo + 30) * (f1 + f2) * 4
+    assert np.isnan(metric(outcome, "start_bytes")[1:]).all()
+
+
+def without_remote_gradients(graph, weights, assignment, count):
+    """The full-batch loss and gradient where no gradient crosses a partition: dense algebra, GCN."""
+    operator = dense.gcn_operator(dense.adjacency(graph), "symmetric")
+    inside = operator * (assignment[:, None] == assignment[None, :])
+    h, z = dense.forward(operator, graph.features.astype(float), weights, "gcn")
+    loss, delta = dense.loss_and_delta(h[-1], graph.labels, graph.train, count)
+    gradients = {}
+    for l in reversed(range(dense.num_layers(weights))):
+        gradients[f"layers.{l}.weight"] = (operator @ h[l]).T @ delta
+        gradients[f"layers.{l}.bias"] = delta.sum(axis=0)
+        if l:
+            delta = (inside.T @ delta @ weights[f"layers.{l}.weight"].T) * (z[l] > 0)
+    return loss, gradients
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_the_first_round_is_full_batch_without_remote_gradients(pool, directed):
+    """docs/systems/digest.md: the start is exact, so round 1 differs from full batch by the dropped gradients alone."""
+    graph, outcome = run(pool, FULL_BATCH, directed=directed, epochs=1, model={"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.0})
+    weights = dense.as_float64(outcome.weights[0])
+    loss, gradients = without_remote_gradients(graph, weights, outcome.assignment, int(graph.train.sum()))
+    np.testing.assert_allclose(outcome.losses[0], loss, rtol=1e-9)
+    after = dense.Adam(lr=0.01, weight_decay=5e-4).step(weights, gradients)
+    for name in after:
+        np.testing.assert_allclose(outcome.weights[1][name], after[name], rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("parts", [1, 3, 4])
+def test_one_layer_has_nothing_stale_and_nothing_dropped(pool, parts):
+    model = {"name": "gcn", "layers": 1, "hidden": 4, "dropout": 0.0}
+    graph, outcome = run(pool, FULL_BATCH, parts=parts, model=model)
+    want = dense.train(graph, outcome.weights[0], epochs=5, lr=0.01, weight_decay=5e-4)
+    systems.assert_trained_alike(outcome, want)
+
+
+def test_at_n_1_it_is_not_full_batch_training(pool):
+    graph, outcome = run(pool, {**FULL_BATCH, "interval": 1})
+    want = dense.train(graph, outcome.weights[0], epochs=5, lr=0.01, weight_decay=5e-4)
+    np.testing.assert_allclose(outcome.losses[0], want.losses[0], rtol=1e-9)
+    assert abs(outcome.losses[-1] / want.losses[-1] - 1) > 1e-6
+
+
+@pytest.mark.parametrize("knobs", [FULL_BATCH, {"weighting": "train", "loss": "partition", "aggregate": "gradients"}])
+def test_weighted_partition_gradients_are_the_global_mean(pool, knobs):
+    """sum_m (t_m / T) (1 / t_m) sum_v = (1 / T) sum_v."""
+    _, one = run(pool, {**FULL_BATCH, "interval": 2})
+    _, other = run(pool, {**knobs, "interval": 2})
+    np.testing.assert_allclose(one.losses, other.losses, rtol=1e-9)
+
+
+def test_gradient_error_is_the_distance_to_the_exact_gradient_and_costs_nothing(pool):
+    knobs = {**FULL_BATCH, "interval": 2}
+    graph, outcome = run(pool, {**knobs, "gradient_error": True})
+    _, plain = run(pool, knobs)
+    assert outcome.losses == plain.losses and all(outcome.sent(e) == plain.sent(e) for e in range(5))
+    errors = metric(outcome, "gradient_error")
+    assert (errors == errors[:, :1]).all()
+    count = int(graph.train.sum())
+    weights = dense.as_float64(outcome.weights[0])
+    operator = dense.gcn_operator(dense.adjacency(graph), "symmetric")
+    exact = dense.loss_and_gradients(operator, graph.features.astype(float), graph.labels, graph.train, count, weights, "gcn")[1]
+    own = without_remote_gradients(graph, weights, outcome.assignment, count)[1]
+    flat = [np.concatenate([g[name].ravel() for name in sorted(g)]) for g in (own, exact)]
+    np.testing.assert_allclose(errors[0, 0], np.linalg.norm(flat[0] - flat[1]) / np.linalg.norm(flat[1]), rtol=1e-6)
+    _, alone = run(pool, {"gradient_error": True}, parts=1)
+    assert metric(alone, "gradient_error").max() < 1e-12
+    _, with_dropout = run(pool, {"gradient_error": True}, parts=1, model={"name": "gcn", "layers": 2, "hidden": 4, "dropout": 0.5})
+    assert metric(with_dropout, "gradient_error").max() < 1e-12, "the same masks"
+
+
+def test_redis_and_shared_memory_train_alike_to_the_bit(pool, redis_server):
+    model = {"name": "gcn", "layers": 3, "hidden": 5, "dropout": 0.3}
+    how = dict(parts=4, model=model, dtype="float32", epochs=6)
+    _, shared = run(pool, {"interval": 2}, **how)
+    _, redis = run(pool, {"interval": 2, "store": redis_server.url}, **how)
+    _, resumed = run(pool, {"interval": 2, "store": redis_server.url}, stop_at=4, **how)
+    for other in (redis, resumed):
+        assert other.losses == shared.losses
+        assert all(np.array_equal(other.weights[-1][name], shared.weights[-1][name]) for name in shared.weights[-1])
+    assert all(redis.sent(e) == shared.sent(e) for e in range(6))
+
+
+def test_pulls_are_asked_for_a_layer_ahead_and_pushes_while_later_layers_compute(pool):
+    model = {"name": "gcn", "layers": 4, "hidden": 5, "dropout": 0.0}
+    _, outcome = run(pool, {"interval": 1}, model=model, epochs=3)
+    for worker in outcome.workers:
+        spans = worker["spans"][2][1]
+        begins = {(s.name, s.layer): s.start for s in reversed(spans) if s.kind == "compute" and s.name == "forward"}
+        flights = {(s.name, s.layer): s for s in spans if s.kind == "comm"}
+        for layer in (1, 2, 3):
+            assert flights["pull", layer].start < begins["forward", layer]
+            assert layer == 1 or flights["pull", layer].start >= begins["forward", layer - 1]
+            assert flights["push", layer].start >= begins["forward", layer]
+        waits = {(s.name, s.layer) for s in spans if s.kind == "wait"}
+        assert {("pull", 1), ("pull", 2), ("pull", 3), ("push", 1), ("push", 2), ("push", 3)} <= waits
+
+
+def test_a_straggler_is_slow_and_changes_nothing_else(pool):
+    _, fast = run(pool, {"interval": 2})
+    _, slow = run(pool, {"interval": 2, "straggler": 1, "delay": 0.02, "delay_spread": 0.02, "slowdown": 1.5})
+    assert slow.losses == fast.losses
+    for rank, worker in enumerate(slow.workers):
+        held = [sum(s.end - s.start for s in spans if s.name == "straggle") for _, spans in worker["spans"]]
+        assert all(0.02 <= h for h in held) if rank == 1 else held == [0] * 5
+        assert len(set(held)) == (5 if rank == 1 else 1)
+
+
+@pytest.mark.parametrize("knobs, parts", [
+    ({"interval": 0}, ["interval=0", "give 1"]), ({"schedule": "before"}, ["schedule", "after"]), ({"store": "plasma"}, ["store", "redis://"]),
+    ({"form": "concat"}, ["form=concat", "form=sum"]), ({"norm": "l2"}, ["norm=l2", "norm=none"]), ({"delay": 1.0}, ["straggler=-1", "delay=0"]),
+    ({"straggler": 1, "slowdown": 0.5}, ["slowdown=0.5"]),
+])
+def test_knobs_are_refused_in_one_sentence(knobs, parts):
+    with pytest.raises(InputError) as refused:
+        Digest(**knobs)
+    assert all(part in str(refused.value) for part in parts)
+
+
+def test_a_straggler_must_be_a_worker():
+    with pytest.raises(InputError, match="straggler=4 is no worker of 4"):
+        Straggler(4, 1.0, 0.0, 1.0).check(4)

@@ -1,0 +1,207 @@
+"""The oracle of DIGEST against full-graph training, torch's autograd and Adam, its schedules, and DIGEST-A by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.oracles import dense, digest
+from tests.oracles.samples import assert_same_run, differs, random_blocks, random_graph, random_weights
+
+DEEP = [5, 4, 4, 3]
+KNOBS = {
+    "interval": st.integers(1, 4),
+    "schedule": st.sampled_from(["shifted", "literal"]),
+    "init": st.sampled_from(["exact", "zeros"]),
+    "loss": st.sampled_from(["partition", "global"]),
+    "agg": st.sampled_from(["mean", "weighted", "gradients"]),
+    "model": st.sampled_from(["gcn", "sage"]),
+    "normalisation": st.sampled_from(["symmetric", "row"]),
+}
+
+
+@settings(max_examples=12)
+@given(seed=st.integers(0, 10**6), directed=st.booleans(), knobs=st.fixed_dictionaries(KNOBS))
+def test_one_part_is_full_graph_training(seed, directed, knobs):
+    graph = random_graph(seed, directed=directed)
+    weights, how = random_weights(seed, knobs["model"], widths=DEEP), dict(epochs=5, lr=0.02, weight_decay=0.01)
+    run = digest.train(graph, np.zeros(graph.num_vertices, int), weights, **knobs, **how)
+    assert_same_run(run, dense.train(graph, weights, model=knobs["model"], normalisation=knobs["normalisation"], **how))
+
+
+@settings(max_examples=8)
+@given(seed=st.integers(0, 10**6), parts=st.integers(2, 4), model=st.sampled_from(["gcn", "sage"]))
+def test_without_hidden_layers_the_sum_of_gradients_is_full_graph_training(seed, parts, model):
+    graph, weights = random_graph(seed), random_weights(seed, model, widths=[5, 3])
+    blocks, how = random_blocks(seed, graph.num_vertices, parts), dict(model=model, epochs=5, lr=0.02)
+    run = digest.train(graph, blocks, weights, interval=3, loss="global", agg="gradients", **how)
+    assert_same_run(run, dense.train(graph, weights, **how))
+
+
+def test_with_weights_at_rest_the_exact_store_stays_exact_and_zeros_become_exact_layer_by_layer():
+    graph, weights = random_graph(1), random_weights(2, widths=[5, 4, 4, 4, 3])
+    blocks, how = random_blocks(3, graph.num_vertices, 3), dict(epochs=10, lr=0.0, interval=3)
+    exact = dense.train(graph, weights, epochs=1, lr=0.0).losses[0]
+    for schedule in ("shifted", "literal"):
+        np.testing.assert_allclose(digest.train(graph, blocks, weights, schedule=schedule, **how).losses, exact)
+    zeros = np.array(digest.train(graph, blocks, weights, init="zeros", **how).losses)
+    # every one of the pulls of rounds 4, 7, 10 puts one more of the three hidden layers right
+    assert np.allclose(zeros[9], exact) and not np.isclose(zeros[:9], exact).any()
+    assert [len(set(zeros[i : i + 3])) for i in (0, 3, 6)] == [1, 1, 1] and len(set(zeros)) == 4
+
+
+@settings(max_examples=15)
+@given(interval=st.integers(1, 6), epochs=st.integers(1, 25))
+def test_the_schedules_bound_the_staleness_and_move_the_same_rows(interval, epochs):
+    graph, weights = random_graph(4), random_weights(5)
+    blocks, how = random_blocks(6, graph.num_vertices, 2), dict(interval=interval, epochs=epochs, lr=0.02)
+    shifted = digest.train(graph, blocks, weights, **how)
+    rounds = np.arange(1, epochs + 1)
+    assert shifted.versions == [(r - 1) // interval * interval for r in rounds]
+    assert shifted.staleness.min() == 1 and shifted.staleness.max() <= interval
+    literal = digest.train(graph, blocks, weights, schedule="literal", **how)
+    assert all(version == 0 for version in literal.versions[: interval - 1])
+    full = literal.staleness[interval - 1 :]  # from the first pull on
+    bounds = (interval - 1, 2 * interval - 2) if interval > 1 else (1, 1)
+    assert len(full) == 0 or bounds[0] <= full.min() and full.max() <= bounds[1]
+    assert epochs < 3 * interval or (full.min(), full.max()) == bounds
+
+
+def replay_in_torch(graph, assignment, weights, *, rounds, version, init, loss, agg, model, normalisation, lr, decay):
+    """Losses and weights: a model and a torch.optim.Adam for every part, remote hidden rows those of `version(r)`."""
+    operator = torch.tensor(dense.operator_of(dense.adjacency(graph), model, normalisation))
+    own = torch.tensor(assignment[:, None] == assignment[None, :]).double()
+    labels, layers = torch.tensor(graph.labels, dtype=torch.int64), dense.num_layers(weights)
+    parts, total = int(assignment.max()) + 1, int(graph.train.sum())
+    copies = 1 if agg == "gradients" else parts
+    models = [{name: torch.tensor(w, requires_grad=True) for name, w in weights.items()} for _ in range(copies)]
+    optimisers = [torch.optim.Adam(model_.values(), lr=lr, weight_decay=decay) for model_ in models]
+
+    def forward(w, halo):
+        h, seen = torch.tensor(graph.features, dtype=torch.float64), []
+        for l in range(layers):
+            seen.append(h.detach().clone())
+            far = h if halo is None or l == 0 else halo[l]
+            z = ((operator * own) @ h + (operator * (1 - own)) @ far) @ w[f"layers.{l}.weight"]
+            z = z + w[f"layers.{l}.bias"] + (h @ w[f"layers.{l}.root"] if model == "sage" else 0.0)
+            h = torch.relu(z) if l + 1 < layers else z
+        return h, seen
+
+    start = forward(models[0], None)[1]
+    stored = {0: start if init == "exact" else [torch.zeros_like(h) for h in start]}
+    losses, after = [], []
+    for r in range(1, rounds + 1):
+        mean, overall = [], 0.0
+        for optimiser in optimisers:
+            optimiser.zero_grad()
+        for m in range(parts):
+            w = models[m % copies]
+            logits, stored[r] = forward(w, stored[version(r)])
+            mine = torch.tensor(np.flatnonzero(graph.train & (assignment == m)))
+            own_sum = torch.nn.functional.cross_entropy(logits[mine], labels[mine], reduction="sum")
+            share = 1 / parts if agg == "gradients" and loss == "partition" else 1.0
+            (share * own_sum / (max(len(mine), 1) if loss == "partition" else total)).backward()
+            overall += own_sum.item() / total
+            mean.append(len(mine) / total if agg == "weighted" else 1 / copies)
+        for optimiser in optimisers:
+            optimiser.step()
+        with torch.no_grad():
+            for name in weights:
+                averaged = sum(share * model_[name] for share, model_ in zip(mean, models))
+                for model_ in models:
+                    model_[name].copy_(averaged)
+        losses.append(overall)
+        after.append({name: value.detach().numpy().copy() for name, value in models[0].items()})
+    return losses, after
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6), parts=st.integers(2, 4), knobs=st.fixed_dictionaries(KNOBS))
+def test_stale_rounds_agree_with_autograd_and_torch_s_adam(seed, parts, knobs):
+    graph, weights = random_graph(seed), random_weights(seed, knobs["model"], widths=DEEP)
+    blocks, n = random_blocks(seed, graph.num_vertices, parts), knobs["interval"]
+    run = digest.train(graph, blocks, weights, epochs=7, lr=0.02, weight_decay=0.01, **knobs)
+    if knobs["schedule"] == "shifted":
+        version = lambda r: (r - 1) // n * n
+    elif n == 1:
+        version = lambda r: r - 1
+    else:  # pulled in round ⌊r/N⌋ N, pushed N - 1 rounds before that
+        version = lambda r: max(r // n * n - n + 1, 0)
+    settings_ = {k: v for k, v in knobs.items() if k not in ("interval", "schedule")}
+    losses, after = replay_in_torch(graph, blocks, weights, rounds=7, version=version, lr=0.02, decay=0.01, **settings_)
+    np.testing.assert_allclose(run.losses, losses, rtol=1e-7)
+    for ours, theirs in zip(run.weights_after, after):
+        for name in weights:
+            np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5, atol=1e-7, err_msg=name)
+
+
+def test_every_knob_changes_the_run():
+    graph, weights = random_graph(7), random_weights(8, widths=DEEP)
+    blocks, how = random_blocks(10, graph.num_vertices, 3), dict(epochs=8, lr=0.05, weight_decay=0.05)
+    assert len({int((graph.train & (blocks == m)).sum()) for m in range(3)}) > 1
+    knobs = [dict(), dict(interval=3), dict(schedule="literal"), dict(init="zeros"), dict(loss="global"),
+             dict(agg="weighted"), dict(agg="gradients"), dict(agg="gradients", loss="global")]  # fmt: skip
+    runs = [digest.train(graph, blocks, weights, **({"interval": 2} | k), **how) for k in knobs]
+    runs.append(dense.train(graph, weights, **how))
+    for i, one in enumerate(runs):
+        assert all(differs(one, other) for other in runs[:i]), i
+
+
+# --- DIGEST-A ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=10)
+@given(
+    seed=st.integers(0, 10**6),
+    parts=st.integers(1, 4),
+    interval=st.integers(1, 3),
+    init=st.sampled_from(["exact", "zeros"]),
+    loss=st.sampled_from(["partition", "global"]),
+    model=st.sampled_from(["gcn", "sage"]),
+)
+def test_arrivals_in_lockstep_scaled_by_one_over_m_are_digest(seed, parts, interval, init, loss, model):
+    graph, weights = random_graph(seed), random_weights(seed, model, widths=DEEP)
+    blocks = random_blocks(seed, graph.num_vertices, parts)
+    how = dict(interval=interval, init=init, loss=loss, model=model, lr=0.02, weight_decay=0.01)
+    order = np.random.default_rng(seed)
+    arrivals = [(int(m), r * parts) for r in range(5) for m in order.permutation(parts)]
+    run = digest.train_async(graph, blocks, weights, arrivals, scale=1 / parts, **how)
+    rounds = digest.train(graph, blocks, weights, epochs=5, **how)
+    for r in range(5):
+        for name in weights:
+            np.testing.assert_allclose(run.weights_after[r * parts + parts - 1][name], rounds.weights_after[r][name],
+                                       rtol=1e-9, atol=1e-12)  # fmt: skip
+    np.testing.assert_allclose(run.logits, rounds.logits, rtol=1e-8, atol=1e-10)
+    assert run.delays == 5 * list(range(parts))
+
+
+def test_the_server_adds_each_delta_to_what_it_has_then():
+    graph, weights = random_graph(10), random_weights(11)
+    blocks, how = random_blocks(12, graph.num_vertices, 2), dict(interval=2, lr=0.02)
+    late = digest.train_async(graph, blocks, weights, [(0, 0), (0, 1), (1, 0)], **how)
+    alone = digest.train_async(graph, blocks, weights, [(1, 0)], **how)
+    for name, w in weights.items():  # worker 1 started from the initial weights, as if there had been no worker 0
+        delta = late.weights_after[2][name] - late.weights_after[1][name]
+        np.testing.assert_allclose(delta, alone.weights_after[0][name] - w, atol=1e-12)
+    assert late.delays == [0, 0, 2]
+    half = digest.train_async(graph, blocks, weights, [(1, 0)], scale=0.5, **how)
+    for name, w in weights.items():
+        np.testing.assert_allclose(2 * (half.weights[name] - w), alone.weights[name] - w, atol=1e-12)
+    with pytest.raises(AssertionError):
+        digest.train_async(graph, blocks, weights, [(0, 1)], **how)
+
+
+def test_a_pull_sees_the_pushes_that_arrived_before_its_download_or_those_it_is_said_to_have_seen():
+    graph, weights = random_graph(13), random_weights(14)
+    blocks, how = random_blocks(15, graph.num_vertices, 2), dict(interval=1, init="zeros", lr=0.02)
+    # worker 1 arrives third in each; what it read of worker 0: 2 pushes, 1, or none
+    losses = {base: digest.train_async(graph, blocks, weights, [(0, 0), (0, 1), (1, base)], **how).losses[2]
+              for base in (0, 1, 2)}  # fmt: skip
+    told = {seen: digest.train_async(graph, blocks, weights, [(0, 0), (0, 1), (1, 2, [seen, 0])], **how).losses[2]
+            for seen in (0, 1, 2)}  # fmt: skip
+    assert told[2] == losses[2] and len(set(told.values())) == 3 and len(set(losses.values())) == 3
+    blind = digest.train(graph, blocks, weights, interval=1, init="zeros", epochs=1, lr=0.02)
+    assert losses[0] == pytest.approx(blind.local_losses[0][1], rel=1e-12)

@@ -1,0 +1,101 @@
+"""The representation store: each worker's halo as its owners pushed it, counted, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from harness.check import InputError
+from harness.comm import redis_store
+from harness.comm.comm import Comm
+from harness.comm.recorder import Recorder
+from harness.comm.store import Store
+from harness.partition.assign import assign
+from harness.partition.build import build_shards
+from tests import jobs
+from tests.oracles.samples import random_graph
+
+
+@pytest.fixture(params=["shared", "redis"])
+def address(request):
+    return "shared" if request.param == "shared" else request.getfixturevalue("redis_server").url
+
+
+def shards_of(vertices=40, parts=3):
+    graph = random_graph(1, vertices=vertices)
+    return list(build_shards(graph, assign(graph, "random", parts, 0), parts))
+
+
+def expected(shard, layer, stamp):
+    return (shard.halo + 1000 * layer + 10_000 * stamp).astype(np.float32)
+
+
+@pytest.mark.parametrize("block_bytes", [None, 64], ids=["one block", "many blocks"])
+def test_each_worker_pulls_its_halo_as_it_was_pushed(pool, address, block_bytes):
+    if block_bytes and address == "shared":
+        pytest.skip("blocks are Redis's")
+    shards = shards_of()
+    job = jobs.through_store if block_bytes is None else jobs.through_small_blocks
+    for rank, (shard, answer) in enumerate(zip(shards, pool.run(job, 3, address, per_worker=shards))):
+        for stamp in (8, 9):
+            for layer in (1, 2):
+                for rows, of in ((answer["pulled"][stamp][layer], stamp), (answer["late"][stamp][layer], stamp - 1)):
+                    assert rows.shape == (shard.num_halo, {1: 3, 2: 5}[layer])
+                    np.testing.assert_array_equal(rows.numpy(), expected(shard, layer, of)[:, None].repeat(rows.shape[1], 1))
+        np.testing.assert_array_equal(answer["newest"][:, 0], expected(shard, 1, 9))
+        assert set(answer["stamps"]) == {9}
+        # A second store that was given back what the first one held goes on where that was.
+        np.testing.assert_array_equal(answer["again"][:, 0], shard.halo)
+        np.testing.assert_array_equal(answer["again_late"][:, 0], expected(shard, 2, 8))
+        assert answer["nbytes"] == 40 * (3 + 5) * 4, "eq. 7: a row a vertex and layer"
+
+
+def test_every_byte_is_counted_and_every_operation_is_a_span(pool, address):
+    shards = shards_of()
+    for rank, (shard, answer) in enumerate(zip(shards, pool.run(jobs.through_store, 3, address, per_worker=shards))):
+        want = {(1, "forward", "push", -1): [shard.num_inner, shard.num_inner * 12]}
+        for owner, count in enumerate(shard.halo_counts.tolist()):
+            if count:
+                want[2, "forward", "pull", owner] = [count, count * 20]
+                want[1, "forward", "pull", owner] = [count, count * 12]
+                want[1, "forward", "stamps", owner] = [0, 8]
+        assert answer["sent"] == want
+        flights = [s for s in answer["spans"] if s.kind == "comm"]
+        waits = [s for s in answer["spans"] if s.kind == "wait"]
+        assert [s.name for s in flights] == ["push", "pull", "pull"] and [w.id for w in waits] == [f.id for f in flights]
+        assert all(f.start <= w.start and f.end <= w.end for f, w in zip(flights, waits))
+        assert sum(s.bytes for s in flights) == sum(size for _, size in answer["sent"].values())
+
+
+def test_an_exception_in_the_background_is_raised_where_it_is_waited_for(pool):
+    for said in pool.run(jobs.failing_push, 2, "shared", per_worker=shards_of(parts=2)):
+        assert said.startswith("ValueError: could not broadcast")
+
+
+def test_a_pull_never_mixes_two_pushes(pool):
+    answers = pool.run(jobs.racing, 3, 400, per_worker=shards_of(vertices=600))
+    assert all(answer["torn"] == 0 for answer in answers)
+    assert max(answer["seen"] for answer in answers[1:]) > 3, "the readers saw it change"
+
+
+def test_shared_memory_has_no_name_once_everybody_has_it(pool):
+    before = set(Path("/dev/shm").glob("halobench-*")) if os.path.isdir("/dev/shm") else set()
+    names = pool.run(jobs.names_of_store, 3, per_worker=shards_of())
+    assert all(held and set(map(Path, left)) <= before for held, left in names)
+
+
+def test_redis_keys_are_taken_back(pool, redis_server):
+    pool.run(jobs.through_store, 3, redis_server.url, per_worker=shards_of())
+    server = redis_store.redis.Redis.from_url(redis_server.url)
+    assert server.keys("halobench:*") == []
+
+
+def test_an_address_where_nothing_answers_gets_one_sentence():
+    comm = Comm(0, 1, torch.device("cpu"), Recorder())
+    (shard,) = shards_of(parts=1)
+    with pytest.raises(InputError, match=r"store=redis://127.0.0.1:1 does not answer \(.*refused.*\); start redis-server there"):
+        Store("redis://127.0.0.1:1", comm, shard, {1: 3})

@@ -1,0 +1,59 @@
+"""What happens to a run when its store, or a worker beside its store, is killed: really doing it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from pandas.testing import assert_frame_equal
+
+from harness.trace.reader import Trace
+from tests.launching import Place
+from tests.redis_server import RedisServer
+
+LOSSES = ["epoch", "worker", "loss", "train_acc", "val_acc", "test_acc", "bytes_sent"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = Place(tmp_path_factory.mktemp("store"))
+    yield place
+    place.close()
+
+
+@pytest.fixture(autouse=True)
+def fresh(place):
+    yield
+    place.settle()
+
+
+def test_killed_redis_ends_the_run_with_one_sentence_and_the_run_goes_on_bit_for_bit(place, tmp_path):
+    server = RedisServer(tmp_path)
+    command = ("system=digest", "system.interval=3", f"system.store={server.url}", "epochs=120", "checkpoint_every=5", "model.layers=3")
+    run = place.start(*command)
+    run.until_epoch(10)
+    server.kill()
+    done = run.end()
+    assert done.code == 1 and run.survivors() == []
+    assert done.err.count("\n") == 1 and "Traceback" not in done.err, done.err
+    assert done.err.startswith(f"error: the store {server.url} went away in a pu") and "goes on from the last checkpoint" in done.err
+    again = place.run(*command)
+    assert again.code == 2 and again.err.startswith(f"error: store={server.url} does not answer") and again.err.count("\n") == 1
+    server.start()  # on the same port, and empty
+    assert place.run(*command).code == 0
+    (run_dir,) = place.runs()
+    resumed = Trace(run_dir).epochs[LOSSES]
+    assert place.run(*command, "fresh=true", "checkpoint_every=0").code == 0
+    assert_frame_equal(resumed, Trace(run_dir).epochs[LOSSES], check_exact=True)
+    server.kill()
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs /dev/shm to look into")
+def test_a_killed_worker_leaves_no_shared_memory(place):
+    before = set(Path("/dev/shm").glob("halobench-*"))
+    run = place.start("system=digest", "epochs=1000000", "model.layers=3")
+    run.until_epoch(2)
+    run.family[0].kill()
+    assert run.end().code == 128 + signal.SIGKILL
+    assert run.survivors() == [] and set(Path("/dev/shm").glob("halobench-*")) <= before
