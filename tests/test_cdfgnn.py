@@ -170,7 +170,7 @@ def test_without_a_cache_bytes_are_the_closed_form(pool, bits, quantised, scatte
 
 @pytest.mark.parametrize("quantised", [True, False])
 def test_with_a_cache_bytes_follow_the_messages(pool, quantised):
-    graph = random_graph(12, vertices=40)
+    graph = random_graph(12, vertices=40, directed=False)
     settings = Settings(model={"name": "gcn", "layers": 2, "hidden": 7, "dropout": 0.0}, dtype="float32", epochs=12)
     knobs = {"quantise": quantised, "bits": 4, "epsilon": 0.1}
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
