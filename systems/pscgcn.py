@@ -105,7 +105,7 @@ class Pscgcn(System):
             told = self.comm.exchange(self.plan, self.square_norms[:, None], 0, "norms").wait()[:, 0]
             y = torch.cat([self.square_norms, told]).sqrt() if self.norms == "layers" else torch.cat([self.square_norms, told])
             _, column, halo_column = self.full.scales()
-            c = 1.0 if column is None else np.concatenate([column, halo_column])
+            c = 1.0 if column is None or self.norms == "code" else np.concatenate([column, halo_column])
             a = np.repeat([self.inner_factor, self.boundary_factor], [self.shard.num_inner, self.shard.num_halo])
             self.p = self.edges.probabilities(np.sqrt(a) * c * y.cpu().numpy().astype(np.float64), self.rate)
 
@@ -274,7 +274,7 @@ class FeatureCache:
     def renew(self, epoch: int) -> None:
         """Choose again, tell the owners, and fetch what is new."""
         system, device = self.system, self.system.device
-        best = np.argsort(-self.priority(epoch), kind="stable")[: self.size]
+        best = np.lexsort((system.shard.halo, -self.priority(epoch)))[: self.size]  # ties to the lowest id
         kept = torch.zeros_like(self.kept)
         kept[torch.from_numpy(best).to(device)] = True
         fresh = kept & ~self.kept

@@ -1,0 +1,127 @@
+"""PSC-GCN equals its paper's equations, epoch by epoch, given its draws; Theorem 2; the cache's hits; what is sent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.partition.build import build_shards
+from systems.sampling import Edges
+from tests import systems
+from tests.oracles import pscgcn as oracle
+from tests.oracles.dense import adjacency
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+
+SEEDS = st.integers(0, 10_000)
+
+
+def whole(graph) -> Edges:
+    return Edges.of(next(build_shards(graph, np.zeros(graph.num_vertices, np.int32), 1)))
+
+
+def draws(graph, seed: int):
+    """The run's own draws, (t, p [V, V]) -> mask [V, V]: they hang on global ids alone, so one worker's edges tell them."""
+    edges = whole(graph)
+    rows = np.repeat(np.arange(graph.num_vertices), np.diff(edges.indptr))
+
+    def mask(t: int, p: np.ndarray) -> np.ndarray:
+        drawn = np.zeros(p.shape, bool)
+        drawn[rows, edges.columns] = edges.draw(p[rows, edges.columns], (seed << 32) + t)
+        return drawn
+
+    return mask
+
+
+@st.composite
+def knobs(draw) -> dict:
+    return {
+        "tau": draw(st.integers(0, 2)), "rate": draw(st.sampled_from([0.3, 0.6, 1.0])), "refresh": draw(st.integers(1, 4)),
+        "sampling": draw(st.sampled_from(["variance", "uniform"])), "norms": draw(st.sampled_from(["layers", "code"])),
+        "rescale": draw(st.sampled_from(["inverse", "selfnorm"])), "gradients": draw(st.sampled_from(["tg", "sampled"])),
+        "cache": draw(st.sampled_from([0.0, 0.4, 1.0])), "policy": draw(st.sampled_from(["inclusion", "degree", "random"])),
+    }  # fmt: skip
+
+
+@given(knobs=knobs(), seed=SEEDS, parts=st.integers(2, 4), directed=st.booleans(), layers=st.integers(2, 3),
+       model=st.sampled_from(["gcn", "sage"]))  # fmt: skip
+def test_pscgcn_equals_its_oracle(pool, knobs, seed, parts, directed, layers, model):
+    graph = random_graph(seed, vertices=18, directed=directed)
+    settings = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100)
+    outcome = systems.run(pool, graph, systems.block("pscgcn", **knobs), parts, settings=settings)
+    policy = {"uniform": "uniform", "variance": {"layers": "variance", "code": "code"}[knobs["norms"]]}[knobs["sampling"]]
+    history = oracle.train(
+        graph, outcome.assignment, outcome.weights[0], draws(graph, settings.seed), model=model, policy=policy, features="refetch",
+        epochs=settings.epochs, **{k: knobs[k] for k in ("tau", "rate", "refresh", "rescale", "gradients")}, **settings.optimiser)
+    systems.assert_trained_alike(outcome, history)
+    edges = adjacency(graph) > 0
+    drawn = sum(worker["metrics"][-1][-1, "drawn_edges"] for worker in outcome.workers)
+    if history.masks[-1].all() or knobs["rate"] == 1.0:
+        assert drawn == pytest.approx(sum(edges[outcome.assignment == n].any() for n in range(parts)))
+
+
+@given(seed=SEEDS, rate=st.floats(0.05, 1.0), zeros=st.floats(0, 1), directed=st.booleans())
+def test_probabilities_are_theorem_2s(seed, rate, zeros, directed):
+    graph, rng = random_graph(seed, vertices=20, directed=directed), np.random.default_rng(seed)
+    edges = whole(graph)
+    weight = np.where(rng.random(20) < zeros, 0.0, rng.lognormal(size=20))
+    p = edges.probabilities(weight, rate)
+    for v in range(20):
+        row = slice(edges.indptr[v], edges.indptr[v + 1])
+        degree = edges.indptr[v + 1] - edges.indptr[v]
+        assert p[row].sum() == pytest.approx(rate * degree) and (p[row] >= 0).all() and (p[row] <= 1 + 1e-12).all()
+        if weight[edges.columns[row]].any():
+            np.testing.assert_allclose(p[row], oracle.water_filled(weight[edges.columns[row]], rate * degree), atol=1e-12)
+        else:
+            np.testing.assert_allclose(p[row], rate)
+
+
+def test_draws_happen_as_often_as_p_says():
+    graph = random_graph(1, vertices=40)
+    edges = whole(graph)
+    p = edges.probabilities(np.random.default_rng(0).lognormal(size=40), 0.4)
+    share = np.mean([edges.draw(p, key) for key in range(3000)], axis=0)
+    assert np.abs(share - p).max() < 5 * 0.5 / 3000**0.5
+    np.testing.assert_allclose(edges.inclusion(p), 0)
+
+
+@pytest.mark.parametrize("policy", ["inclusion", "degree", "random"])
+def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, policy):
+    graph, settings = random_graph(4, vertices=40), Settings(dtype="float32", epochs=6)
+    block = systems.block("pscgcn", tau=0, rate=0.5, cache=0.5, policy=policy, refresh=3)
+    outcome = systems.run(pool, graph, block, 3, settings=settings)
+    history = oracle.train(graph, outcome.assignment, outcome.weights[0], draws(graph, settings.seed), tau=0, rate=0.5, refresh=3,
+                           features="refetch", epochs=6, **settings.optimiser)  # fmt: skip
+    edges, f0 = adjacency(graph) > 0, graph.num_features
+    halos = oracle.boundary(edges, outcome.assignment)
+    for epoch in range(6):
+        needed = oracle.boundary(history.masks[epoch], outcome.assignment)
+        missed = 0
+        for n, worker in enumerate(outcome.workers):
+            rate = worker["metrics"][epoch][0, "hit_rate"]
+            missed += round((1 - rate) * needed[n].sum())
+            if policy != "random":
+                by_degree = policy == "degree" or epoch < 3
+                scores = edges.sum(1) if by_degree else oracle.inclusion(history.probabilities[3], outcome.assignment)[n]
+                kept = oracle.top_k(scores, halos[n], round(0.5 * halos[n].sum()))
+                assert rate == pytest.approx((kept & needed[n]).sum() / max(needed[n].sum(), 1))
+        sent = outcome.sent(epoch)
+        assert sent.get((0, "forward", "halo"), (0, 0)) == (missed, missed * 4 * f0)
+        assert sent[1, "forward", "halo"][0] == needed.sum() == sent[1, "backward", "halo"][0]
+        ids = sent[-1, "forward", "ids"][1]
+        assert ids == 4 * needed.sum() + 8 * 3 * 2, "four bytes a requested row, a count for every pair of workers"
+
+
+def test_boundary_rows_are_never_older_than_tau(pool):
+    """With frozen weights every layer's halo rows are exact once the zeros of the start have left the pipeline, which takes tau
+    epochs a layer, and no later."""
+    graph = random_graph(6, vertices=30)
+    still = Settings(optimiser={"lr": 1e-30, "weight_decay": 0.0}, epochs=6)
+    exact = systems.run(pool, graph, systems.block("vanilla"), 3, settings=still)
+    for tau in (1, 2):
+        outcome = systems.run(pool, graph, systems.block("pscgcn", tau=tau, rate=1.0, cache=0.0), 3, settings=still)
+        filled = 2 * tau  # two layers
+        np.testing.assert_allclose(outcome.losses[filled:], exact.losses[filled:], rtol=1e-6)
+        assert abs(outcome.losses[filled - 1] - exact.losses[filled - 1]) > 1e-4
