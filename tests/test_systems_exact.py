@@ -7,12 +7,14 @@ import pytest
 
 from tests import systems
 from tests.oracles import bytes as count
-from tests.oracles import dense
+from tests.oracles import dense, gat
 from tests.oracles.samples import random_graph
 from tests.systems import EXACT, EXACT_VARIANTS, Settings, label
 
 
 def exact(graph, outcome, settings: Settings):
+    if settings.model["name"] == "gat":
+        return gat.train(graph, outcome.weights[0], epochs=settings.epochs, **settings.optimiser)
     return dense.train(graph, outcome.weights[0], model=settings.model["name"], epochs=settings.epochs,
                        normalisation=settings.model.get("normalisation", "symmetric"), **settings.optimiser)
 
@@ -27,7 +29,8 @@ def test_every_system_is_tested():
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 def test_exact_knob_is_full_batch_training(pool, variant, model, directed):
     graph = random_graph(7, vertices=23, directed=directed)
-    settings = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.0})
+    heads = {"heads": 2, "out_heads": 2} if model == "gat" else {}
+    settings = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.0, **heads})
     for parts, method in systems.partitions_of(variant[0]):
         outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), parts, method, settings)
         systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
