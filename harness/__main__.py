@@ -64,6 +64,7 @@ def main() -> int:
     try:
         with stoppable():
             swept = overrides.check(sys.argv[1:], CONF)
+            sys.argv[1:] = overrides.for_hydra(sys.argv[1:], CONF)
             job()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,4 +1,6 @@
-"""Refuse a mistyped override before Hydra does, with the nearest key or name instead of a parser's message."""
+"""Refuse a mistyped override before Hydra does, with the nearest key or name instead of a parser's message; and let a sweep over a
+group set keys of its options.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +47,21 @@ def check(arguments: list[str], conf: str) -> bool:
     if reason:
         raise InputError(reason)
     return args.multirun
+
+
+def for_hydra(arguments: list[str], conf: str) -> list[str]:
+    """The arguments as Hydra's own sweeper needs them.
+
+    It composes one config for the whole sweep, without the swept overrides: in `system=digest,digest_a system.interval=5` it would look for
+    the interval in the default system. A key of a swept group is therefore given as a sweep over one value.
+    """
+    args = get_args_parser().parse_args(arguments)
+    if not args.multirun:
+        return arguments
+    parsed, known = {word: _parse(word) for word in args.overrides}, _Known(conf, [])
+    swept = tuple(f"{o.key_or_group}." for o in parsed.values() if o.is_sweep_override() and known.is_group(o.key_or_group))
+    alone = {word for word, o in parsed.items() if swept and o.key_or_group.startswith(swept) and not o.is_sweep_override() and not o.is_delete()}
+    return ["{}=choice({})".format(*word.split("=", 1)) if word in alone else word for word in arguments]
 
 
 def _parse(word: str) -> Override:

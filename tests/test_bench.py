@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.bench import epoch, lines, runs
+from harness.bench import epoch, lines, runs, systems
 from harness.core.config import ModelConfig, OptimiserConfig
 from harness.core.dgl_kernel import load_dgl
 from tests.graphs import random_graph
@@ -99,3 +99,15 @@ def test_cpu_and_start_lines_of_real_runs(folders):
 def test_a_run_that_fails_says_why(folders):
     with pytest.raises(RuntimeError, match="dataset.scale"):
         runs.train(folders, dataset__scale=-1)
+
+
+def test_system_lines_of_real_runs(folders):
+    tiny = dict(dataset__scale=0.009, epochs=3, model__hidden=8)
+    found = systems.system_lines(folders, rounds=1, names=["zero_halo", "cdfgnn"], **tiny)
+    assert [line.name.split()[0] for line in found] == ["zero_halo", "cdfgnn"]
+    assert all(line.ours > 0 and line.peer > 0 and line.target == systems.TARGET for line in found)
+    assert "vertex" not in found[0].note and "edge-cut" in found[1].note
+
+
+def test_every_configured_system_is_benched():
+    assert {"vanilla", "sancus", "cdfgnn"} <= set(systems.configured())

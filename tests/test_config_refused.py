@@ -49,6 +49,14 @@ def test_sweeps_are_recognised_and_checked():
         overrides.check(["system=vanilla,sancuss", "-m"], CONF)
 
 
+def test_a_sweep_over_systems_sets_keys_that_the_default_system_lacks():
+    given = ["-m", "system=digest,digest_a", "system.interval=5", "model.hidden=8", "seed=1,2"]
+    assert overrides.check(given, CONF) is True
+    assert overrides.for_hydra(given, CONF) == ["-m", "system=digest,digest_a", "system.interval=choice(5)", "model.hidden=8", "seed=1,2"]
+    for same in (given[1:2] + given[3:], ["-m", "system=digest", "system.interval=5,6"]):
+        assert overrides.for_hydra(same, CONF) == same
+
+
 def test_fingerprint_forgets_the_place_and_nothing_else():
     base = accept("dataset=cora")
     assert accept("dataset=cora", "results=/elsewhere", "threads=2").fingerprint == base.fingerprint

@@ -18,13 +18,14 @@ from harness.bench import roofline
 from harness.bench.epoch import epoch_lines
 from harness.bench.lines import Line, table
 from harness.bench.runs import Folders, cpu_lines, start_lines
+from harness.bench.systems import system_lines
 from harness.comm.recorder import cpu_count
 from harness.core.config import ModelConfig
 from harness.core.kernels import make_kernel
 from harness.graph import sources
 from harness.graph.config import DatasetConfig
 
-PARTS = ("epoch", "cpu", "spmm", "curve", "start")
+PARTS = ("epoch", "cpu", "systems", "spmm", "curve", "start")
 GRAPH = DatasetConfig(name="reddit", source="twin", scale=0.05)
 MODEL = ModelConfig(name="gcn", layers=2, hidden=128, dropout=0.0)
 LINEAR = 1.15  # largest exponent of cost ~ edges^k that still counts as linear
@@ -58,7 +59,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.bench", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every line there too")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of every run of part cpu and start (default 3)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of every run of parts cpu, systems and start (default 3)")
     parser.add_argument("--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)")
     asked = parser.parse_args()
     if asked.rounds < 1:
@@ -72,6 +73,7 @@ def main() -> int:
         parts = {
             "start": lambda: start_lines(folders, asked.rounds),
             "cpu": lambda: cpu_lines(folders, asked.rounds),
+            "systems": lambda: system_lines(folders, asked.rounds),
             "epoch": lambda: epoch_lines(sources.load(GRAPH, Path("data"), seed=1), MODEL),
             "spmm": spmm_lines,
             "curve": curve_lines,

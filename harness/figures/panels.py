@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.report.groups import Group, Run
-from harness.report.plot import COLOURS, title
+from harness.report.plot import AXES, COLOURS, band, title
 
 
 def by_epoch(run: Run, name: str, how: str = "sum") -> pd.DataFrame:
     """A metric by epoch (rows, 0-based) and layer (columns), over workers by `how` ("sum", "mean", "max")."""
     metrics = run.trace.metrics
     return metrics[metrics["name"] == name].groupby(["epoch", "layer"])["value"].agg(how).unstack("layer")
+
+
+def series(run: Run, name: str, times: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Epochs, and a metric that is no layer's own, mean over workers."""
+    values = by_epoch(run, name, "mean").iloc[:, 0]
+    return values.index.to_numpy(), times * values.to_numpy()
 
 
 def knob(group: Group, key: str):
@@ -34,3 +42,17 @@ def panels(groups: list[Group], what: str, columns: int, rows: int = 1, height: 
 def line(ax: Axes, x, y, label: str, index: int, **style) -> None:
     """A line in the palette's colour of `index`."""
     ax.plot(x, y, color=COLOURS[index % len(COLOURS)], label=label, linewidth=1.7, **style)
+
+
+def accuracy_panels(groups: list[Group], what: str, columns: tuple[str, ...], name: Callable[[Group], str]) -> Figure:
+    """Test accuracy over each of `columns` of `plot.curve`, side by side."""
+    figure, axes = panels(groups, what, len(columns), height=4.0, sharey=True)
+    for ax, column in zip(axes[0], columns):
+        for i, group in enumerate(groups):
+            rows = band(group)
+            line(ax, rows[column], rows["accuracy"], name(group), i)
+        axis = next(axis for axis in AXES if axis.column == column)
+        ax.set_xlabel(axis.label[groups[0].clock].replace(" (", "\n("))
+    axes[0, 0].set_ylabel("test accuracy, %")
+    axes[0, -1].legend(frameon=False)
+    return figure

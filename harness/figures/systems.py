@@ -15,7 +15,9 @@ def sweeps(graph: str) -> list[str]:
     return [
         f"system=vanilla system.features=refetch,once {how}",
         f"system=zero_halo {how}",
-        f"system=cagnet,skipg,sancus system.features=once {how}",
+        f"system=cagnet,skipg,sancus,adaqp,bns system.features=once {how}",
+        f"system=pscgcn,digest,digest_a,capgnn,pipegcn,llcg {how}",
+        f"system=cdfgnn {how.replace('partition=random ', '')}",
     ]
 
 
