@@ -13,6 +13,7 @@ Decisions
 - staleness is exactly 1, for features and for gradients; both are 0 in epoch 0.
 - smoothing, off by default (the paper's -F, -G, -GF): stale = m stale + (1 - m) arrived, m = `momentum`, from zeros on.
 - layer 0's features are static and fetched once, exactly.
+- gradients leave when the weights have been reduced, which need the link first; features when they are there.
 - a gradient that arrives in epoch t is added where epoch t's own gradient of the same rows is, in the backward pass of the layer.
 Departures: none known.
 """
@@ -51,7 +52,7 @@ class Pipegcn(System):
         hidden = range(1, self.num_layers)
         dtype = torch.get_default_dtype()
         self.feature_pipes = {l: Pipe(self.comm, l, "forward", send, receive) for l in hidden}
-        self.gradient_pipes = {l: Pipe(self.comm, l, "backward", receive, send) for l in hidden}
+        self.gradient_pipes = {l: Pipe(self.comm, l, "backward", receive, send, held=True) for l in hidden}
         self.stale_features = {l: torch.zeros(sum(receive), self.widths[l], dtype=dtype, device=self.device) for l in hidden}
         self.stale_gradients = {l: torch.zeros(sum(send), self.widths[l], dtype=dtype, device=self.device) for l in hidden}
 
@@ -71,6 +72,10 @@ class Pipegcn(System):
         if arrived is not None:
             stale.lerp_(arrived, 1 - self.momentum) if smooth else stale.copy_(arrived)
         return stale
+
+    def after_epoch(self, epoch):
+        for pipe in self.gradient_pipes.values():
+            pipe.post()
 
     def state_dict(self):
         return {"features": self.stale_features, "gradients": self.stale_gradients,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,17 +13,23 @@ from harness.comm.comm import Comm, InFlight
 
 @dataclass
 class Parcel:
-    """Rows that left, or have arrived: `rows` [k, F] may be read once `flight` has been waited for (None: they are here)."""
+    """Rows that will leave (`start` posts them), that are under way (`flight`), or that are here: `rows` [k, F]."""
 
-    flight: InFlight | None
-    rows: torch.Tensor
-    sent: torch.Tensor | None  # must stay untouched until then
+    start: Callable[[], tuple[InFlight, torch.Tensor]] | None
+    flight: InFlight | None = None
+    rows: torch.Tensor | None = None
     tag: torch.Tensor | None = None
 
+    def post(self) -> None:
+        # What leaves must stay untouched until it has arrived: `start` holds it until then.
+        if self.flight is None and self.rows is None:
+            self.flight, self.rows = self.start()
+
     def wait(self) -> torch.Tensor:
+        self.post()
         if self.flight is not None:
             self.flight.wait()
-            self.flight = self.sent = None
+            self.flight = self.start = None
         return self.rows
 
 
@@ -30,26 +37,34 @@ class Pipe:
     """One direction of one layer.
 
     send, receive   rows to and from each worker, where they are the same in every epoch; `push` may give others
+    held            what is pushed leaves when `post` is called. For gradients: a backward pass ends in the all-reduce of the weights,
+                    which would wait behind them for the link, and nobody needs them before the next one
     """
 
-    def __init__(self, comm: Comm, layer: int, direction: str, send: list[int], receive: list[int], purpose: str = "halo"):
+    def __init__(self, comm: Comm, layer: int, direction: str, send: list[int], receive: list[int], purpose: str = "halo",
+                 held: bool = False):
         self.comm, self.layer, self.direction, self.purpose = comm, layer, direction, purpose
-        self.send, self.receive = send, receive
+        self.send, self.receive, self.held = send, receive, held
         self.queue: deque[Parcel] = deque()
         self.pushed = 0
 
     def push(self, rows: torch.Tensor, depth: int, send: list[int] | None = None, receive: list[int] | None = None,
              tag: torch.Tensor | None = None) -> torch.Tensor | None:
-        """Post `rows` [sum(send), F] and take what was posted `depth` pushes ago, as `take` does."""
+        """Post `rows` [sum(send), F] and take what was pushed `depth` pushes ago, as `take` does."""
         slot = self.pushed % (depth + 1)
         self.pushed += 1
-        flight, received = self.comm.start_exchange(
-            rows, send or self.send, receive or self.receive, self.layer, self.direction, self.purpose, slot)
-        self.queue.append(Parcel(flight, received, rows, tag))
+        self.queue.append(Parcel(lambda: self.comm.start_exchange(
+            rows, send or self.send, receive or self.receive, self.layer, self.direction, self.purpose, slot), tag=tag))
+        if not self.held:
+            self.post()
         return self.take(depth)
 
+    def post(self) -> None:
+        for parcel in self.queue:
+            parcel.post()
+
     def take(self, depth: int) -> torch.Tensor | None:
-        """The rows posted `depth` pushes ago, waited for; None while nothing is that old. `tag` is then that parcel's."""
+        """The rows pushed `depth` pushes ago, waited for; None while nothing is that old. `tag` is then that parcel's."""
         if len(self.queue) <= depth:
             return None
         parcel = self.queue.popleft()
@@ -63,4 +78,4 @@ class Pipe:
 
     def load_state_dict(self, state: dict) -> None:
         self.pushed = state["pushed"]
-        self.queue = deque(Parcel(None, rows, None, tag) for rows, tag in zip(state["rows"], state["tags"]))
+        self.queue = deque(Parcel(None, rows=rows, tag=tag) for rows, tag in zip(state["rows"], state["tags"]))

@@ -20,8 +20,10 @@ Decisions
 - boundary gradients: `tg` sends the rows of TG(t), `sampled` those of SG(t) (Algorithm 1, lines 24-25), zero where TG(t) had none.
 - first tau iterations: halo rows and incoming gradients are 0.
 - layer 0: `refetch` asks for sampled boundary features that are not cached, as printed; `once` fetches all, once, unsampled.
+- a request for rows is a bit for every row that could be asked for. SG is drawn and asked for an iteration before its rows are sent,
+  but for the iterations that renew p, so that nobody waits for a request; gradients leave after the weights' all-reduce.
 - Adam, as all systems here.
-Departures: SampleGraph runs in the training thread, where it is compiled; a request for rows (ids) is waited for when it is drawn.
+Departures: SampleGraph runs in the training thread, where it is compiled.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ import numpy as np
 import torch
 
 from harness.check import at_least, choice, more_than, within
+from harness.comm.comm import InFlight
 from harness.comm.rows import scatter_add_rows
 from harness.core.propagate import HaloDropout, propagate
 from harness.core.system import System, check_features
@@ -92,8 +95,10 @@ class Pscgcn(System):
         self.square_norms = torch.zeros(self.shard.num_inner, dtype=self.dtype, device=self.device)
         first = 0 if self.features == "refetch" else 1
         self.rows_ahead = {l: Pipe(self.comm, l, "forward", [], []) for l in range(first, self.num_layers)}
-        self.gradients_ahead = {l: Pipe(self.comm, l, "backward", [], []) for l in range(max(first, 1), self.num_layers)}
+        self.gradients_ahead = {l: Pipe(self.comm, l, "backward", [], [], held=True) for l in range(max(first, 1), self.num_layers)}
         self.queue: deque[Drawn] = deque()
+        self.coming: Drawn | None = None  # of the next iteration, its boundary rows already asked for
+        self.owner = torch.repeat_interleave(torch.arange(self.comm.size), torch.tensor(self.plan.receive_counts)).to(self.device)
         self.features_cache = FeatureCache(self)
         self.cached = None
 
@@ -110,9 +115,11 @@ class Pscgcn(System):
             self.p = self.edges.probabilities(np.sqrt(a) * c * y.cpu().numpy().astype(np.float64), self.rate)
 
     def sample_graph(self, number: int) -> Drawn:
-        """Line 8, and the request for its boundary rows."""
+        """Line 8; the boundary rows are asked for, and known to their owners when it has been settled."""
         mask = self.edges.draw(self.p, (self.seed << 32) + number)
-        return Drawn(self, mask, self.factor(mask))
+        drawn = Drawn(self, mask, self.factor(mask))
+        drawn.ask(self)
+        return drawn
 
     def factor(self, mask: np.ndarray) -> np.ndarray:
         """What a drawn edge's weight is multiplied by  [E]."""
@@ -128,14 +135,18 @@ class Pscgcn(System):
     def before_epoch(self, epoch):
         with self.recorder.inside("compute", "sample"):
             if epoch == 0:
-                self.queue.extend(self.sample_graph(number) for number in range(self.tau))  # lines 2-3
+                self.queue.extend(self.sample_graph(number).settle(self) for number in range(self.tau))  # lines 2-3
             if epoch and epoch % self.refresh == 0:
                 self.renew(epoch)
             if self.features == "refetch" and epoch % self.refresh == 0:
                 self.features_cache.renew(epoch)
-            self.queue.append(self.sample_graph(epoch + self.tau))  # lines 6-7
+            # Lines 6-7. What is asked for in an iteration is sent in the next, so that nobody waits to be asked.
+            self.queue.append((self.coming or self.sample_graph(epoch + self.tau)).settle(self))
+            self.coming = self.sample_graph(epoch + 1 + self.tau) if (epoch + 1) % self.refresh else None
             self.ahead, self.now = self.queue[-1], self.queue.popleft()  # SG and TG
             self.adjacency = self.now.adjacency
+            if self.features == "refetch":
+                self.recorder.metric("hit_rate", float(self.ahead.hit.float().mean()) if len(self.ahead.hit) else 0.0, 0)
             self.recorder.metric("drawn_edges", float(self.now.mask.mean()) if len(self.now.mask) else 0.0)
             self.recorder.metric("drawn_boundary", len(self.now.boundary) / max(self.shard.num_halo, 1))
         # The last iteration before a renewal keeps what ||y|| is made of.
@@ -184,10 +195,15 @@ class Pscgcn(System):
             return self.plan.send_rows[:0], g[:0]
         return pipe.tag, arrived
 
+    def after_epoch(self, epoch):
+        for pipe in self.gradients_ahead.values():
+            pipe.post()
+
     def state_dict(self):
         pipes = [{l: pipe.state_dict() for l, pipe in group.items()} for group in (self.rows_ahead, self.gradients_ahead)]
         return {"p": torch.from_numpy(self.p), "square_norms": self.square_norms, "pipes": pipes,
-                "queue": [drawn.state_dict() for drawn in self.queue], "cache": self.features_cache.state_dict()}
+                "queue": [drawn.state_dict() for drawn in self.queue],
+                "coming": self.coming and self.coming.settle(self).state_dict(), "cache": self.features_cache.state_dict()}
 
     def load_state_dict(self, state):
         self.p, self.square_norms = state["p"].numpy(), state["square_norms"]
@@ -196,6 +212,7 @@ class Pscgcn(System):
                 pipe.load_state_dict(saved[l])
         self.features_cache.load_state_dict(state["cache"])
         self.queue = deque(Drawn.restore(self, saved) for saved in state["queue"])
+        self.coming = state["coming"] and Drawn.restore(self, state["coming"])
 
 
 @dataclass
@@ -210,7 +227,7 @@ class Request:
 class Drawn:
     """A sampled graph: its operators, its boundary vertices (halo places, ascending) and who was asked for them."""
 
-    def __init__(self, system: Pscgcn, mask: np.ndarray, factor: np.ndarray, requests: tuple[Request, Request] | None = None):
+    def __init__(self, system: Pscgcn, mask: np.ndarray, factor: np.ndarray):
         self.mask, self.factor = mask, factor
         self.adjacency = SampledAdjacency(system.full, system.edges, mask, factor)
         self.boundary = self.adjacency.boundary.to(system.device)
@@ -218,23 +235,34 @@ class Drawn:
         self.hit = cache.kept[self.boundary]  # [k] whose features need no asking
         self.slots = cache.place[self.boundary[self.hit]]
         self.rows = cache.rows
-        if requests is None:
-            requests = self.ask(system, self.boundary), None
-            if system.features == "refetch":
-                requests = requests[0], cache.missing(self, requests[0])
-        self.request, self.missing = requests
+        self.request: Request | None = None
+        self.missing: Request | None = None
+        self.asking: tuple[InFlight, torch.Tensor, torch.Tensor] | None = None
 
-    @staticmethod
-    def ask(system: Pscgcn, boundary: torch.Tensor) -> Request:
-        """Tell every owner which of its rows are wanted: a count and 4 bytes a row."""
-        comm, plan = system.comm, system.plan
-        owner = torch.repeat_interleave(torch.arange(comm.size), torch.tensor(plan.receive_counts)).to(system.device)
-        receive = torch.bincount(owner[boundary], minlength=comm.size).tolist()
-        send = comm.exchange_counts(receive, -1, "forward", "ids")
-        wanted = torch.as_tensor(system.shard.halo_rows).to(system.device)[boundary, None]
-        flight, asked = comm.start_exchange(wanted, receive, send, -1, "forward", "ids")
-        flight.wait()
-        return Request(asked[:, 0].long(), send, receive)
+    def ask(self, system: Pscgcn) -> None:
+        """Tell every owner which of the rows it could send are wanted: a bit for each."""
+        plan = system.plan
+        wanted = torch.zeros(system.shard.num_halo, dtype=torch.bool, device=system.device)
+        wanted[self.boundary] = True
+        bits = _pack_bits(wanted, plan.receive_counts)
+        into, out = ([-(-count // 8) for count in counts] for counts in (plan.send_counts, plan.receive_counts))
+        self.asking = (*system.comm.start_exchange(bits, out, into, -1, "forward", "wanted"), bits)
+
+    def settle(self, system: Pscgcn) -> Drawn:
+        """Wait until everybody knows what it will send."""
+        if self.asking is not None:
+            flight, asked, _ = self.asking
+            flight.wait()
+            self.asking, plan = None, system.plan
+            send = _unpack_bits(asked, plan.send_counts)
+            owner = system.owner[self.boundary]
+            self.request = Request(plan.send_rows[send], [int(part.sum()) for part in send.split(plan.send_counts)],
+                                   torch.bincount(owner, minlength=system.comm.size).tolist())
+            if system.features == "refetch":
+                send = send & ~system.features_cache.told
+                self.missing = Request(plan.send_rows[send], [int(part.sum()) for part in send.split(plan.send_counts)],
+                                       torch.bincount(owner[~self.hit], minlength=system.comm.size).tolist())
+        return self
 
     def state_dict(self):
         return {"mask": torch.from_numpy(self.mask), "factor": torch.from_numpy(self.factor), "hit": self.hit, "slots": self.slots,
@@ -242,10 +270,22 @@ class Drawn:
 
     @staticmethod
     def restore(system: Pscgcn, state) -> Drawn:
-        requests = tuple(None if r is None else Request(*r) for r in state["requests"])
-        drawn = Drawn(system, state["mask"].numpy(), state["factor"].numpy(), requests)
+        drawn = Drawn(system, state["mask"].numpy(), state["factor"].numpy())
+        drawn.request, drawn.missing = (None if r is None else Request(*r) for r in state["requests"])
         drawn.hit, drawn.slots, drawn.rows = state["hit"], state["slots"], state["cached"]
         return drawn
+
+
+def _pack_bits(mask: torch.Tensor, counts: list[int]) -> torch.Tensor:
+    """Bytes [sum of ceil(count / 8), 1] of mask [sum of counts], each part begun on a byte."""
+    parts = [np.packbits(part) for part in np.split(mask.cpu().numpy(), np.cumsum(counts)[:-1])]
+    return torch.from_numpy(np.concatenate(parts)).to(mask.device)[:, None]
+
+
+def _unpack_bits(packed: torch.Tensor, counts: list[int]) -> torch.Tensor:
+    sizes = [-(-count // 8) for count in counts]
+    parts = np.split(packed[:, 0].cpu().numpy(), np.cumsum(sizes)[:-1])
+    return torch.from_numpy(np.concatenate([np.unpackbits(part, count=count) for part, count in zip(parts, counts)])).bool().to(packed.device)
 
 
 class FeatureCache:
@@ -300,24 +340,6 @@ class FeatureCache:
         stays = kept & was_kept
         self.rows[self.place[stays]] = old_rows[old_place[stays]]
         self.rows[self.place[fresh]] = rows
-
-    def missing(self, drawn: Drawn, request: Request) -> Request:
-        """The request without what is kept here: both ends know, nothing is sent for it."""
-        system = self.system
-        counts = torch.tensor(system.plan.receive_counts)
-        owner = torch.repeat_interleave(torch.arange(system.comm.size), counts).to(system.device)
-        receive = torch.bincount(owner[drawn.boundary[~drawn.hit]], minlength=system.comm.size).tolist()
-        known = torch.zeros(system.shard.num_inner, dtype=torch.bool, device=system.device)
-        keep, sends = [], []
-        for rows, places, cached in zip(request.rows.split(request.send), system.plan.send_rows.split(system.plan.send_counts),
-                                        self.told.split(system.plan.send_counts)):  # fmt: skip
-            known.zero_()
-            known[places[cached]] = True
-            wanted = ~known[rows]
-            keep.append(wanted)
-            sends.append(int(wanted.sum()))
-        system.recorder.metric("hit_rate", float(drawn.hit.float().mean()) if len(drawn.hit) else 0.0, 0)
-        return Request(request.rows[torch.cat(keep)], sends, receive)
 
     def complete(self, drawn: Drawn, arrived: torch.Tensor) -> torch.Tensor:
         """Layer 0's boundary rows [k, f0]: those kept when the graph was drawn, and those that arrived."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from harness.bench.overlap import SlowLink
 from harness.check import typed
 from harness.cluster.config import Cluster
 from harness.comm.comm import HaloPlan
+from harness.comm.recorder import Recorder
 from harness.comm.store import Store
 from harness.config import make_system
 from harness.core.config import ModelConfig, OptimiserConfig
@@ -46,6 +48,11 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, cluster, 
         return {"losses": losses, "weights": weights, "sent": sent, "metrics": metrics, "spans": spans, "scores": scores}
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def train_over_slow_link(comm, rate, *given) -> dict:
+    """`train` over the bench's slow link."""
+    return train(SlowLink(comm.rank, comm.size, comm.device, Recorder(), rate=rate), *given)
 
 
 def snapshot(trainer) -> dict[str, np.ndarray]:

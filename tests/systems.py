@@ -112,10 +112,7 @@ def run(pool, graph: Graph, system: dict, parts: int, method: str | None = None,
     method = method or {"edge": "random", "vertex": "ebv"}[make_system(system).cut]
     if assignment is None:
         assignment = (assign_edges if method in EDGE_METHODS else assign)(graph, method, parts, s.seed)
-    if isinstance(assignment, EdgeAssignment):
-        shards = list(build_replicas(graph, assignment))
-    else:
-        shards = list(build_shards(graph, assignment.astype(np.int32), parts))
+    shards = shards_of(graph, assignment, parts)
     answers = pool.run(jobs.train, parts, system, s.model, s.optimiser, s.seed, s.epochs, s.dtype, s.stop_at, s.cluster, per_worker=shards)
     first = answers[0]
     for other in answers[1:]:
@@ -124,6 +121,12 @@ def run(pool, graph: Graph, system: dict, parts: int, method: str | None = None,
             assert all(np.array_equal(mine[name], theirs[name]) for name in mine), "workers' weights drifted apart"
     widths = [graph.num_features] + [s.model["hidden"]] * (s.model["layers"] - 1) + [graph.num_classes]
     return Outcome(first["losses"], first["weights"], first["scores"], answers, assignment, widths)
+
+
+def shards_of(graph: Graph, assignment: np.ndarray | EdgeAssignment, parts: int) -> list:
+    if isinstance(assignment, EdgeAssignment):
+        return list(build_replicas(graph, assignment))
+    return list(build_shards(graph, assignment.astype(np.int32), parts))
 
 
 def assert_trained_alike(outcome: Outcome, history, rtol: float = 1e-5) -> None:

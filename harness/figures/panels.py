@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.report.groups import Group, Run
-from harness.report.plot import AXES, COLOURS, band, title
+from harness.report.plot import AXES, COLOURS, STROKES, band, title
 
 
 def by_epoch(run: Run, name: str, how: str = "sum") -> pd.DataFrame:
@@ -40,7 +40,8 @@ def panels(groups: list[Group], what: str, columns: int, rows: int = 1, height: 
 
 
 def line(ax: Axes, x, y, label: str, index: int, **style) -> None:
-    """A line in the palette's colour of `index`."""
+    """A line in the palette's colour of `index`; past the palette's end with another stroke."""
+    style.setdefault("linestyle", STROKES[index // len(COLOURS) % len(STROKES)])
     ax.plot(x, y, color=COLOURS[index % len(COLOURS)], label=label, linewidth=1.7, **style)
 
 

@@ -1,0 +1,146 @@
+"""How much of its communication a pipelined system hides, over a link slowed until communication takes half as long as computing.
+
+Two workers, a core each. A first pass at full speed says what an epoch computes and sends; the link's rate follows from both, and the
+second pass shows what is still waited for. `vanilla` stands beside: what hiding within an epoch alone can do.
+
+A wait counts from when the last worker had posted the operation: before that it is a wait for a slower worker's computing, which spans of
+all workers tell apart, since they share operation ids and a clock.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.multiprocessing
+from torch.futures import Future
+
+from harness.bench.lines import Line
+from harness.bench.systems import configured
+from harness.comm.comm import Comm
+from harness.comm.group import process_group
+from harness.comm.recorder import Recorder
+from harness.config import make_system
+from harness.core.config import ModelConfig, OptimiserConfig
+from harness.core.trainer import Trainer
+from harness.graph.graph import Graph
+from harness.partition.assign import assign
+from harness.partition.build import build_shards
+from harness.partition.shard import Shard
+
+WORKERS, EPOCHS, WARM_UP = 2, 12, 4
+SHARE, TARGET = 0.5, 0.2
+CASES = {
+    "vanilla": {"features": "once"},
+    "pipegcn": {},
+    "pscgcn": {"tau": 1, "features": "once"},
+}
+HELD = ("pipegcn", "pscgcn")
+
+
+class SlowLink(Comm):
+    """A transport whose outgoing link passes `rate` bytes a second, one message after another. What was posted arrives when the link
+    has passed it, and no earlier."""
+
+    def __init__(self, *given, rate: float):
+        super().__init__(*given)
+        self.rate, self.free = rate, 0.0
+
+    def _post(self, name, layer, direction, purpose, sends, start, **rest):
+        size = sum(size for _, size in sends.values())
+
+        def slowed():
+            works = start()
+            self.free = max(self.free, time.monotonic()) + size / self.rate
+            return [Late(works, self.free)]
+
+        return super()._post(name, layer, direction, purpose, sends, slowed, **rest)
+
+
+class Late:
+    """Transfers that have arrived once they are through and the moment `due` has come."""
+
+    def __init__(self, works: list, due: float):
+        self.works, self.due = works, due
+
+    def wait(self) -> None:
+        for work in self.works:
+            work.wait()
+        time.sleep(max(0.0, self.due - time.monotonic()))
+
+    def get_future(self) -> Future:
+        future: Future = Future()
+        timer = threading.Timer(max(0.0, self.due - time.monotonic()), future.set_result, [None])
+        timer.start()
+        return future
+
+
+def overlap_lines(graph: Graph, model: ModelConfig, names: Iterable[str] = tuple(CASES)) -> list[Line]:
+    """Seconds of communication that a worker waits for in an epoch / seconds that the slowed link is busy."""
+    assignment = assign(graph, "random", WORKERS, 1).astype(np.int32)
+    shards, lines = list(build_shards(graph, assignment, WORKERS)), []
+    for name in names:
+        block = {**configured()[name], **CASES[name]}
+        fast = measure(shards, block, model, rate=float("inf"))
+        rate = fast.bytes / (SHARE * fast.compute)
+        slow = measure(shards, block, model, rate)
+        note = f"computes {slow.compute:.4f} s; waits {slow.waited - slow.exposed:.4f} s for the other worker's computing"
+        lines.append(Line("overlap", f"{name}: exposed / communication of half of compute", slow.exposed, "s", slow.bytes / rate,
+                          TARGET if name in HELD else None, note))  # fmt: skip
+    return lines
+
+
+@dataclass
+class Measured:
+    """Of an epoch, means of workers and medians of epochs: seconds computed, waited, and waited for communication; bytes sent."""
+
+    compute: float
+    waited: float
+    exposed: float
+    bytes: float
+
+
+def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig, rate: float) -> Measured:
+    with tempfile.TemporaryDirectory(prefix="halobench-") as folder:
+        torch.multiprocessing.spawn(_work, (shards, block, model, rate, folder), nprocs=len(shards))
+        workers = [torch.load(Path(folder) / f"{rank}.pt") for rank in range(len(shards))]
+    begun: dict[str, float] = {}  # by operation: when its last worker posted it
+    for each in workers:
+        for id, posted in each["posted"]:
+            begun[id] = max(begun.get(id, 0.0), posted)
+    epochs = []
+    for e in range(WARM_UP, EPOCHS):
+        waits = [wait for each in workers for wait in each["waits"][e]]
+        waited = sum(end - start for _, start, end in waits)
+        exposed = sum(max(0.0, end - max(start, begun.get(id, start))) for id, start, end in waits)
+        epochs.append((sum(each["compute"][e] for each in workers), waited, exposed, sum(each["bytes"][e] for each in workers)))
+    return Measured(*(statistics.median(column) / len(workers) for column in zip(*epochs)))
+
+
+def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelConfig, rate: float, folder: str) -> None:
+    torch.set_num_threads(1)
+    os.environ["LOCAL_WORLD_SIZE"] = str(len(shards))
+    found: dict[str, list] = {"compute": [], "waits": [], "posted": [], "bytes": []}
+    with process_group(rank, len(shards), torch.device("cpu"), str(Path(folder) / "meeting")):
+        recorder = Recorder()
+        comm = SlowLink(rank, len(shards), torch.device("cpu"), recorder, rate=rate)
+        trainer = Trainer(shards[rank], comm, make_system(block), model, OptimiserConfig(), seed=1)
+        for epoch in range(EPOCHS):
+            trainer.train_epoch(epoch)
+            spans = recorder.epoch.spans
+            found["compute"].append(sum(s.end - s.start for s in spans if s.kind == "compute"))
+            found["waits"].append([(s.id, s.start, s.end) for s in spans if s.kind == "wait"])
+            found["posted"] += [(s.id, s.start) for s in spans if s.kind == "comm"]
+            found["bytes"].append(sum(size for _, size in recorder.epoch.sent.values()))
+        trainer.system.close()
+        comm.drain()
+    torch.save(found, Path(folder) / f"{rank}.pt")

@@ -1,0 +1,50 @@
+"""Pipelined systems: what is waited for was sent epochs ago, and behind the weights; and the bench's slow link is slow and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.bench import overlap
+from harness.core.config import ModelConfig
+from tests import jobs, systems
+from tests.graphs import random_graph as larger_graph
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+
+CASES = [("pipegcn", {}, 1), ("pscgcn", {"tau": 1, "rate": 0.5}, 1), ("pscgcn", {"tau": 2, "rate": 0.5, "features": "once"}, 2)]
+
+
+@pytest.mark.parametrize("name,knobs,tau", CASES, ids=lambda value: str(value))
+def test_halo_rows_and_gradients_are_waited_for_tau_epochs_after_they_were_posted(pool, name, knobs, tau):
+    outcome = systems.run(pool, random_graph(3, vertices=30), systems.block(name, **knobs), 3)
+    for worker in outcome.workers:
+        for epoch, (_, spans) in enumerate(worker["spans"]):
+            waits = [s for s in spans if s.kind == "wait" and s.name == "exchange" and s.layer >= 1]
+            assert len(waits) == (0 if epoch < tau else 2), "one a direction of the only hidden layer"
+            assert {int(s.id.split(":")[0]) for s in waits} <= {epoch - tau}
+            (reduced,) = (s.end for s in spans if s.kind == "wait" and s.name == "all_reduce")
+            posted = [s.start for s in spans if s.kind == "comm" and s.name == "exchange" and s.layer >= 1]
+            assert [start > reduced for start in posted] == [False, True], "features before the weights, gradients after"
+
+
+def test_over_a_slow_link_nothing_arrives_early_and_all_arrives(pool):
+    graph, settings = random_graph(4, vertices=30), Settings()
+    block = systems.block("vanilla")
+    plain = systems.run(pool, graph, block, 3, settings=settings)
+    shards = systems.shards_of(graph, plain.assignment, 3)
+    rate = 1e6
+    given = (rate, block, settings.model, settings.optimiser, settings.seed, settings.epochs, settings.dtype, None, None)
+    slow = pool.run(jobs.train_over_slow_link, 3, *given, per_worker=shards)
+    for worker in slow:
+        assert worker["losses"] == plain.losses
+        for _, spans in worker["spans"]:
+            for span in spans:
+                if span.kind == "comm" and span.bytes:
+                    assert span.end - span.start >= 0.99 * span.bytes / rate
+
+
+def test_overlap_lines_are_finite():
+    graph = larger_graph(300, 12, num_features=20, num_classes=4, seed=1)
+    found = overlap.overlap_lines(graph, ModelConfig(name="gcn", layers=2, hidden=8, dropout=0.0), names=("pipegcn",))
+    assert [line.target for line in found] == [overlap.TARGET] and np.isfinite(found[0].ratio) and found[0].ours >= 0
