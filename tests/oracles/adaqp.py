@@ -21,7 +21,8 @@ each, rows are upgraded 2 -> 4 and 4 -> 8 by greatest fall of w_k (high_k - low_
 bits for n rows, and no further from the first upgrade that does not fit. Equal falls: in the order of receivers and rows.
 w_k = Σ over the receiver's rows v of Â[v, k]^2 forward, 1 backward.
 
-`draw(epoch, layer, direction, sender, receiver, shape)` gives the u of a message; the oracle draws nothing.
+`draw(epoch, layer, direction, sender, [n, F])` gives the u of all that a sender sends in an exchange, receiver after receiver; the
+oracle draws nothing.
 """
 
 from __future__ import annotations
@@ -102,9 +103,10 @@ def train(
         elif epoch % period == 0:
             held[key] = chosen_bits(rows, np.concatenate(weight), bits) if len(rows) else np.zeros(0, int)
         history.bits[epoch][key] = held[key]
-        ends = np.cumsum([len(p) for p in payload])[:-1]
-        sent = zip(payload, np.split(held[key], ends))
-        return [quantised(p, b, draw(epoch, layer, direction, sender, r, p.shape)) if len(p) else p for r, (p, b) in enumerate(sent)]
+        if not len(rows):
+            return payload
+        sent = quantised(rows, held[key], draw(epoch, layer, direction, sender, rows.shape))
+        return np.split(sent, np.cumsum([len(p) for p in payload])[:-1])
 
     def epoch_step(epoch, weights):
         history.bits.append({})
