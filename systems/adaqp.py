@@ -155,7 +155,7 @@ def _select(mask: torch.Tensor, counts: list[int]) -> tuple[torch.Tensor, list[i
 def draws(seed: int, epoch: int, layer: int, direction: str, sender: int, shape, dtype: torch.dtype) -> torch.Tensor:
     """Uniform numbers [rows, F] of one worker's message to all peers, in the order it sends them."""
     key = (((seed * 1_000_003 + epoch) * 257 + layer) * 2 + (direction == "backward")) * 65_537 + sender
-    return torch.rand(shape, dtype=dtype, generator=torch.Generator().manual_seed(key))
+    return torch.rand(shape, dtype=dtype, generator=torch.Generator().manual_seed(key % 2**64))
 
 
 def assign_bits(beta: torch.Tensor, mean: int) -> torch.Tensor:
