@@ -99,11 +99,12 @@ class Adaqp(System):
 
     def column_weights(self) -> torch.Tensor:
         """sum_v alpha_vk^2 for every halo row k  [m], in the model's precision."""
-        edges, shard = self.shard.halo_edges, self.shard
+        edges = self.shard.halo_edges
         rows = torch.repeat_interleave(torch.arange(edges.num_rows), torch.from_numpy(edges.indptr).diff().long())
-        inner, halo = (1.0 / (torch.from_numpy(d).to(torch.get_default_dtype()) + 1) for d in (shard.degrees, shard.halo_degrees))
-        summed = torch.zeros(edges.num_columns, dtype=inner.dtype).index_add_(0, torch.from_numpy(edges.indices).long(), inner[rows])
-        return (summed * halo).to(self.device)
+        row, _, halo = self.adjacency.scales()
+        used = torch.from_numpy(row)[rows] ** 2
+        summed = torch.zeros(edges.num_columns, dtype=used.dtype).index_add_(0, torch.from_numpy(edges.indices).long(), used)
+        return (summed if halo is None else summed * torch.from_numpy(halo) ** 2).to(self.device)
 
     # -- a quantised message --------------------------------------------------------------------------------------
 
