@@ -4,7 +4,9 @@
 Vanilla's exchange, every row stochastically quantised to few bits: features and hidden rows forward, their gradients backward.
 With B bits, u uniform in [0, 1) and low, high the ends of a row:
 
-    q = floor((x - low) / S + u),   x' = low + q S,   S = (high - low) / (2^B - 1),   E x' = x,   Var x' <= F S^2 / 6 a row
+    q = floor((x - low) / S + u),   x' = low + q S,   S = (high - low) / (2^B - 1),   E x' = x
+
+    Var x' of a row: F S^2 / 6 where entries lie anywhere between two codes alike, F S^2 / 4 at most
 
 `assignment=adaptive` chooses B in {2, 4, 8} for every row anew every `period` epochs: the sum over rows of w_k Var_k is made small at
 a mean of `bits` bits a row, with w_k = sum_v alpha_vk^2 over the rows that use k (forward) or 1 (gradients).

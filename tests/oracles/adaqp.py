@@ -4,7 +4,7 @@ Linear quantisation of a row x [F] to B bits with u [F] uniform in [0, 1):
 
     low = min x, high = max x,  S = (high - low) / (2^B - 1)
     q = floor((x - low) / S + u) in 0..2^B - 1,   Q(x) = low + q S          E Q(x) = x        (a row of equal values: Q(x) = x)
-    Var of Q(x), summed over the row, <= F S^2 / 6
+    Var of Q(x), summed over the row: F S^2 / 6 where entries lie anywhere between two codes alike; F S^2 / 4 at most
 
 Part i reads of its remote row k, at owner j, what j sent to i, quantised for i alone; with R_i the rows of R (the entries of Â
 across parts) that i owns:
