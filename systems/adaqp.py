@@ -4,7 +4,9 @@
 Vanilla's exchange, every row stochastically quantised to few bits: features and hidden rows forward, their gradients backward.
 With B bits, u uniform in [0, 1) and low, high the ends of a row:
 
-    q = floor((x - low) / S + u),   x' = low + q S,   S = (high - low) / (2^B - 1),   E x' = x,   Var x' <= F S^2 / 6 a row
+    q = floor((x - low) / S + u),   x' = low + q S,   S = (high - low) / (2^B - 1),   E x' = x
+
+    Var x' of a row: F S^2 / 6 where entries lie anywhere between two codes alike, F S^2 / 4 at most
 
 `assignment=adaptive` chooses B in {2, 4, 8} for every row anew every `period` epochs: the sum over rows of w_k Var_k is made small at
 a mean of `bits` bits a row, with w_k = sum_v alpha_vk^2 over the rows that use k (forward) or 1 (gradients).
@@ -99,11 +101,12 @@ class Adaqp(System):
 
     def column_weights(self) -> torch.Tensor:
         """sum_v alpha_vk^2 for every halo row k  [m], in the model's precision."""
-        edges, shard = self.shard.halo_edges, self.shard
+        edges = self.shard.halo_edges
         rows = torch.repeat_interleave(torch.arange(edges.num_rows), torch.from_numpy(edges.indptr).diff().long())
-        inner, halo = (1.0 / (torch.from_numpy(d).to(torch.get_default_dtype()) + 1) for d in (shard.degrees, shard.halo_degrees))
-        summed = torch.zeros(edges.num_columns, dtype=inner.dtype).index_add_(0, torch.from_numpy(edges.indices).long(), inner[rows])
-        return (summed * halo).to(self.device)
+        row, _, halo = self.adjacency.scales()
+        used = torch.from_numpy(row)[rows] ** 2
+        summed = torch.zeros(edges.num_columns, dtype=used.dtype).index_add_(0, torch.from_numpy(edges.indices).long(), used)
+        return (summed if halo is None else summed * torch.from_numpy(halo) ** 2).to(self.device)
 
     # -- a quantised message --------------------------------------------------------------------------------------
 
@@ -155,7 +158,7 @@ def _select(mask: torch.Tensor, counts: list[int]) -> tuple[torch.Tensor, list[i
 def draws(seed: int, epoch: int, layer: int, direction: str, sender: int, shape, dtype: torch.dtype) -> torch.Tensor:
     """Uniform numbers [rows, F] of one worker's message to all peers, in the order it sends them."""
     key = (((seed * 1_000_003 + epoch) * 257 + layer) * 2 + (direction == "backward")) * 65_537 + sender
-    return torch.rand(shape, dtype=dtype, generator=torch.Generator().manual_seed(key))
+    return torch.rand(shape, dtype=dtype, generator=torch.Generator().manual_seed(key % 2**64))
 
 
 def assign_bits(beta: torch.Tensor, mean: int) -> torch.Tensor:

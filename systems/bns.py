@@ -59,7 +59,7 @@ class Bns(System):
         """Which of the `count` rows `receiver` needs of `owner` are drawn in this epoch, ascending [k]."""
         key = ((self.seed * 1_000_003 + epoch) * 65_537 + receiver) * 65_537 + owner
         k = max(1, round(self.rate * count)) if count else 0
-        drawn = torch.randperm(count, generator=torch.Generator().manual_seed(key))[:k]
+        drawn = torch.randperm(count, generator=torch.Generator().manual_seed(key % 2**64))[:k]
         return drawn.sort().values.to(self.device)
 
     def halo(self, layer, h):

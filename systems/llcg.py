@@ -104,7 +104,7 @@ class Llcg(System):
     def mini_batch(self, epoch: int, step: int) -> torch.Tensor:
         """This worker's rows of the batch: places in the line of all workers' training vertices, worker 0's first."""
         key = (self.seed * 1_000_003 + epoch) * 65_537 + step
-        drawn = torch.randperm(sum(self.counts), generator=torch.Generator().manual_seed(key))[: self.batch]
+        drawn = torch.randperm(sum(self.counts), generator=torch.Generator().manual_seed(key % 2**64))[: self.batch]
         first = sum(self.counts[: self.comm.rank])
         mine = drawn[(drawn >= first) & (drawn < first + self.counts[self.comm.rank])] - first
         return self.context.train_rows[mine.sort().values.to(self.device)]

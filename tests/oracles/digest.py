@@ -21,7 +21,8 @@ loss = "partition": part m minimises the mean over its own training vertices (eq
     and gradient 0); "global": their sum divided by the number of training vertices of the whole graph.
 agg = "mean": every part takes one Adam step from W^(r) with moments of its own, kept for ever, and W^(r+1) is the mean
     of the parts' weights. "weighted": the same, weighted by the parts' training vertices. "gradients": one common Adam
-    step with the mean of the parts' gradients, or, where the loss is global, with their sum.
+    step with the mean of the parts' gradients, or, where the loss is global, with their sum. "weighted gradients": the
+    same, the mean weighted by the parts' training vertices.
 
 DIGEST-A (`train_async`): a worker downloads the server's weights, takes the step above from them and uploads delta = its
 weights after minus before; the server adds scale * delta when it arrives. The order of arrivals determines the rest.
@@ -92,16 +93,16 @@ class Aggregate:
     """Line 12 and AGG of line 13: `step(weights, gradients by part)` gives the next common weights."""
 
     def __init__(self, agg: str, parts: Parts, lr: float, weight_decay: float):
-        assert agg in ("mean", "weighted", "gradients"), agg
-        self.agg, self.adams = agg, [Adam(lr, weight_decay) for _ in range(parts.number)]
+        assert agg in ("mean", "weighted", "gradients", "weighted gradients"), agg
+        self.common, self.adams = agg.endswith("gradients"), [Adam(lr, weight_decay) for _ in range(parts.number)]
         self.shares = [1 / parts.number] * parts.number
-        if agg == "weighted":
+        if agg.startswith("weighted"):
             self.shares = [int(train.sum()) / parts.count for train in parts.train]
-        if agg == "gradients" and parts.loss == "global":
+        if self.common and parts.loss == "global":
             self.shares = [1.0] * parts.number
 
     def step(self, weights: Weights, gradients: list[Weights]) -> Weights:
-        if self.agg == "gradients":
+        if self.common:
             return self.adams[0].step(weights, weighted_sum(self.shares, gradients))
         return weighted_sum(self.shares, [adam.step(weights, g) for adam, g in zip(self.adams, gradients)])
 

@@ -1,0 +1,97 @@
+"""BNS-GCN (Wan et al., MLSys 2022): in every epoch a part receives only some of the boundary rows it needs.
+
+The m_ij boundary rows of receiver i at owner j are the vertices of j with an edge to a vertex of i, in ascending order. In
+every epoch t, for every pair with m_ij > 0, a set S_ij of k_ij of them is drawn uniformly, without replacement,
+
+    k_ij = max(1, round(p m_ij))                                         p = rate; halves are rounded to even
+
+and stands for all m_ij: with R the entries of Â across parts, of which i's row v and j's column u is
+
+    (R_t)[v, u] = (m_ij / k_ij) R[v, u] where u is in S_ij, 0 elsewhere    so that E R_t = R: k/m is the realised rate
+
+Degrees are counted before anything is drawn: Â is the whole graph's. One R_t serves every layer of the epoch, forward and
+backward, so that the backward pass is the derivative of the forward pass (O the entries inside parts; SAGE: M for Â):
+
+    Z[l + 1] = (O + R_t) H[l] W[l] + b[l],    ∂H[l] = (O + R_t)ᵀ δ[l + 1] W[l]ᵀ
+
+features = "refetch": layer 0 is sampled like the others. "once": it is fetched in full, once, and reads R itself.
+
+The oracle draws nothing: `draw(epoch, i, j, m, k)` gives the k positions drawn among the m rows of the pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tests.oracles import split
+from tests.oracles.dense import Adam, History, Weights, adjacency, num_layers, operator_of, run
+from tests.oracles.halo import blocks_of
+
+
+@dataclass
+class BnsHistory(History):
+    """operators[t]: R_t, [V, V]; rows[t]: Σ k_ij, the rows that one exchange of one sampled layer moves."""
+
+    operators: list[np.ndarray] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+
+def sample_size(rate: float, boundary: int) -> int:
+    return max(1, round(rate * boundary))
+
+
+def sampled(remote: np.ndarray, a: np.ndarray, assignment: np.ndarray, rate: float, draw) -> tuple[np.ndarray, int]:
+    """(R_t, Σ k_ij); `draw(i, j, m, k)`."""
+    drawn, total, blocks = np.zeros_like(remote), 0, blocks_of(assignment)
+    for i, receivers in enumerate(blocks):
+        for j, owned in enumerate(blocks):
+            if i == j:
+                continue
+            boundary = owned[a[np.ix_(receivers, owned)].any(axis=0)]
+            m = len(boundary)
+            if m == 0:
+                continue
+            k = sample_size(rate, m)
+            positions = np.asarray(draw(i, j, m, k))
+            assert len(set(positions.tolist())) == len(positions) == k, "k rows without replacement"
+            cell = np.ix_(receivers, boundary[positions])
+            drawn[cell] = (m / k) * remote[cell]
+            total += k
+    return drawn, total
+
+
+def train(
+    graph,
+    assignment: np.ndarray,
+    weights: Weights,
+    draw,
+    *,
+    rate: float,
+    features: str = "refetch",
+    model: str = "gcn",
+    normalisation: str = "symmetric",
+    epochs: int,
+    lr: float,
+    weight_decay: float = 0.0,
+) -> BnsHistory:
+    """BNS-GCN over the parts of `assignment` [V]; rate = 1 is exact."""
+    assert 0 < rate <= 1 and features in ("refetch", "once")
+    a = adjacency(graph)
+    own, remote = split.split(operator_of(a, model, normalisation), assignment)
+    x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)
+    history = BnsHistory()
+
+    def epoch_step(epoch, weights):
+        drawn, rows = sampled(remote, a, assignment, rate, lambda i, j, m, k: draw(epoch, i, j, m, k))
+        operators = [remote if l == 0 and features == "once" else drawn for l in range(layers)]
+        loss, gradients, _ = split.loss_and_gradients(
+            own, operators, x, graph.labels, graph.train, count, weights, model,
+            rows=lambda l, h: h, arriving=lambda l, e: operators[l].T @ e,
+        )  # fmt: skip
+        history.operators.append(drawn)
+        history.rows.append(rows)
+        return loss, gradients
+
+    return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, history)

@@ -1,0 +1,83 @@
+"""AdaQP equals its paper's equations, epoch by epoch, on random graphs: bits of a row chosen alike, draws shared."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systems.adaqp import draws
+from tests import systems
+from tests.oracles import adaqp
+from tests.oracles import bytes as count
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+
+KNOBS = {
+    "bits": st.sampled_from([2, 4, 8]),
+    "assignment": st.sampled_from(["uniform", "adaptive", "adaptive"]),
+    "period": st.integers(1, 4),
+    "features": st.sampled_from(["refetch", "once"]),
+}
+RUNS = {
+    "seed": st.integers(0, 10_000),
+    "parts": st.integers(2, 4),
+    "directed": st.booleans(),
+    "layers": st.integers(2, 3),
+    "model": st.sampled_from([("gcn", "symmetric"), ("gcn", "row"), ("sage", "symmetric")]),
+}
+
+
+def drawer(seed: int):
+    return lambda epoch, layer, way, sender, shape: draws(seed, epoch, layer, way, sender, shape, torch.float64).numpy()
+
+
+def both(pool, graph, knobs, parts, how):
+    """The system's outcome and the oracle's history."""
+    outcome = systems.run(pool, graph, systems.block("adaqp", **knobs), parts, settings=how)
+    history = adaqp.train(
+        graph, outcome.assignment, outcome.weights[0], drawer(how.seed), bits=knobs["bits"], adaptive=knobs["assignment"] == "adaptive",
+        period=knobs["period"], features=knobs["features"], model=how.model["name"], normalisation=how.model["normalisation"],
+        epochs=how.epochs, **how.optimiser)  # fmt: skip
+    return outcome, history
+
+
+@settings(max_examples=18)
+@given(knobs=st.fixed_dictionaries(KNOBS), run=st.fixed_dictionaries(RUNS))
+def test_adaqp_equals_its_oracle(pool, knobs, run):
+    name, normalisation = run["model"]
+    graph = random_graph(run["seed"], vertices=18, directed=run["directed"])
+    how = Settings(model={"name": name, "layers": run["layers"], "hidden": 4, "dropout": 0.0, "normalisation": normalisation},
+                   epochs=6, seed=run["seed"])  # fmt: skip
+    systems.assert_trained_alike(*both(pool, graph, knobs, run["parts"], how))
+
+
+def test_bytes_are_those_of_the_bits_that_the_oracle_chooses(pool):
+    """A row of B bits is B F / 8 bytes rounded up and two constants; where bits are chosen, one byte a row; once, the weights w."""
+    graph, width = random_graph(12, vertices=40), 6
+    how = Settings(model={"name": "gcn", "layers": 3, "hidden": width, "dropout": 0.0, "normalisation": "symmetric"}, epochs=5)
+    outcome, history = both(pool, graph, dict(bits=4, assignment="adaptive", period=3, features="once"), 4, how)
+    halo, constants = int(count.halo_rows(graph, outcome.assignment).sum()), 2 * 8
+    for epoch in range(5):
+        for layer in (1, 2):
+            for way in ("forward", "backward"):
+                bits = np.concatenate([history.bits[epoch][layer, way, sender] for sender in range(4)])
+                assert set(bits) <= {2, 4, 8} and len(bits) == halo and bits.mean() <= 4 and len(set(bits)) > 1
+                sent = {purpose: size for (l, d, purpose), (_, size) in outcome.sent(epoch).items() if (l, d) == (layer, way)}
+                assert sent["halo"] == sum(-(-b * width // 8) + constants for b in bits.tolist())
+                weights = 8 * halo if (epoch, layer, way) == (0, 1, "backward") else 0
+                assert sent.get("bits", 0) == (halo if epoch % 3 == 0 else 0) + weights
+
+
+@settings(max_examples=10)
+@given(bits=st.sampled_from([2, 4, 8]), seed=st.integers(0, 1000))
+def test_the_quantiser_is_unbiased_and_its_variance_bounded(bits, seed):
+    """20000 draws of one row: the mean to six standard errors, the summed variance at most F S^2 / 4."""
+    rng, n = np.random.default_rng(seed), 20_000
+    x = rng.standard_normal(5)
+    got = adaqp.quantised(np.tile(x, (n, 1)), np.full(n, bits), rng.random((n, 5)))
+    step = (x.max() - x.min()) / (2**bits - 1)
+    assert (np.abs(got - x) <= step * (1 + 1e-9)).all()
+    np.testing.assert_allclose(got.mean(axis=0), x, atol=6 * step / 2 / np.sqrt(n), rtol=0)
+    assert got.var(axis=0).sum() <= 5 * step**2 / 4

@@ -1,0 +1,69 @@
+"""BNS-GCN equals its paper's equations, epoch by epoch, on random graphs; its draws; the rows and bytes it sends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systems.bns import Bns
+from tests import systems
+from tests.oracles import bns, dense, split
+from tests.oracles import bytes as count
+from tests.oracles.samples import random_blocks, random_graph
+from tests.systems import Settings
+
+
+def drawer(rate: float, seed: int):
+    """What the system draws, which the oracle then reads."""
+    system = Bns(rate=rate)
+    system.seed, system.device = seed, torch.device("cpu")
+    return lambda epoch, receiver, owner, boundary, _: system.sample(epoch, receiver, owner, boundary).numpy()
+
+
+@settings(max_examples=18)
+@given(rate=st.sampled_from([0.1, 0.3, 0.5, 0.8, 1.0]), features=st.sampled_from(["refetch", "once"]), seed=st.integers(0, 10_000),
+       parts=st.integers(2, 4), directed=st.booleans(), model=st.sampled_from(["gcn", "sage"]), layers=st.integers(2, 3))  # fmt: skip
+def test_bns_equals_its_oracle(pool, rate, features, seed, parts, directed, model, layers):
+    graph = random_graph(seed, vertices=18, directed=directed)
+    how = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=6, seed=seed)
+    outcome = systems.run(pool, graph, systems.block("bns", rate=rate, features=features), parts, settings=how)
+    history = bns.train(graph, outcome.assignment, outcome.weights[0], drawer(rate, seed), rate=rate, features=features, model=model,
+                        epochs=how.epochs, **how.optimiser)  # fmt: skip
+    systems.assert_trained_alike(outcome, history)
+
+
+@settings(max_examples=3)
+@given(seed=st.integers(0, 2**40), parts=st.integers(2, 4), model=st.sampled_from(["gcn", "sage"]))
+def test_the_mean_operator_is_the_exact_one(seed, parts, model):
+    """E R_t = R: 1000 draws of about half the rows, to six standard errors of an entry's mean."""
+    graph = random_graph(seed, vertices=18)
+    a, blocks = dense.adjacency(graph), random_blocks(seed, 18, parts)
+    _, remote = split.split(dense.operator_of(a, model, "symmetric"), blocks)
+    draw, draws = drawer(0.5, seed), 1000
+    mean = sum(bns.sampled(remote, a, blocks, 0.5, lambda *pair, t=t: draw(t, *pair))[0] for t in range(draws)) / draws
+    # An entry's variance is R^2 (m / k - 1), and halves of 1, 2, ... rows are never rounded below 2 of 5.
+    assert (np.abs(mean - remote) <= 6 * np.sqrt(1.5 / draws) * remote).all()
+
+
+@pytest.mark.parametrize("features", ["refetch", "once"])
+def test_bytes_are_those_of_the_drawn_rows(pool, features):
+    """Each exchange moves the sum over pairs of max(1, round(p m)) rows, and no ids; "once" all of layer 0's, in epoch 0 only."""
+    graph = random_graph(12, vertices=40)
+    how = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=3)
+    outcome = systems.run(pool, graph, systems.block("bns", rate=0.3, features=features), 4, settings=how)
+    halo = count.halo_rows(graph, outcome.assignment)
+    rows = sum(bns.sample_size(0.3, m) for m in halo.ravel().tolist() if m)
+    for epoch in range(3):
+        want = {}
+        for layer, width in enumerate(outcome.widths[:-1]):
+            for way in ("forward", "backward"):
+                moved = rows
+                if layer == 0:
+                    moved = 0 if way == "backward" else rows if features == "refetch" else int(halo.sum()) * (epoch == 0)
+                if moved:
+                    want[layer, way] = (moved, moved * width * 4)
+        sent = {key[:2]: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"}
+        assert sent == want

@@ -1,0 +1,73 @@
+"""DIGEST with its knobs on, and DIGEST-A in rotation, equal their paper's equations, epoch by epoch, on random graphs."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import systems
+from tests.oracles import digest
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+
+KNOBS = {
+    "interval": st.integers(1, 4),
+    "start": st.sampled_from(["exact", "zeros"]),
+    "loss": st.sampled_from(["partition", "global"]),
+    "features": st.sampled_from(["once", "refetch"]),  # exact either way, so the oracle has no such knob
+}
+SYNCHRONOUS = KNOBS | {
+    "schedule": st.sampled_from(["after", "literal"]),
+    "aggregate": st.sampled_from(["weights", "gradients"]),
+    "weighting": st.sampled_from(["uniform", "train"]),
+}
+RUNS = {
+    "seed": st.integers(0, 10_000),
+    "parts": st.integers(2, 4),
+    "directed": st.booleans(),
+    "model": st.sampled_from(["gcn", "sage"]),
+    "layers": st.integers(2, 3),
+}
+AGG = {("weights", "uniform"): "mean", ("weights", "train"): "weighted",
+       ("gradients", "uniform"): "gradients", ("gradients", "train"): "weighted gradients"}  # fmt: skip
+
+
+def trained(pool, name, knobs, seed, parts, directed, model, layers, epochs):
+    graph = random_graph(seed, vertices=18, directed=directed)
+    how = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=epochs, seed=seed % 100)
+    return graph, how, systems.run(pool, graph, systems.block(name, **knobs), parts, settings=how)
+
+
+@settings(max_examples=20)
+@given(knobs=st.fixed_dictionaries(SYNCHRONOUS), run=st.fixed_dictionaries(RUNS))
+def test_digest_equals_its_oracle(pool, knobs, run):
+    graph, how, outcome = trained(pool, "digest", knobs, **run, epochs=9)
+    systems.assert_trained_alike(outcome, digest.train(
+        graph, outcome.assignment, outcome.weights[0], interval=knobs["interval"],
+        schedule={"after": "shifted", "literal": "literal"}[knobs["schedule"]], init=knobs["start"], loss=knobs["loss"],
+        agg=AGG[knobs["aggregate"], knobs["weighting"]], model=run["model"], epochs=how.epochs, **how.optimiser))
+
+
+def rotation(parts: int, epochs: int) -> list[tuple[int, int]]:
+    """Workers 0, 1, ..., M - 1 and again; each starts from the weights that its own last update was answered with."""
+    return [(m, 0 if e == 0 else (e - 1) * parts + m + 1) for e in range(epochs) for m in range(parts)]
+
+
+@settings(max_examples=12)
+@given(knobs=st.fixed_dictionaries(KNOBS), scale=st.sampled_from(["1", "1/M"]), run=st.fixed_dictionaries(RUNS))
+def test_digest_a_in_rotation_equals_its_oracle(pool, knobs, scale, run):
+    epochs, parts = 7, run["parts"]
+    graph, how, outcome = trained(pool, "digest_a", {**knobs, "scale": scale, "order": "rotation"}, **run, epochs=epochs)
+    history = digest.train_async(
+        graph, outcome.assignment, outcome.weights[0], rotation(parts, epochs), interval=knobs["interval"],
+        scale=1.0 if scale == "1" else 1 / parts, init=knobs["start"], loss=knobs["loss"], model=run["model"], **how.optimiser)
+    # An epoch is one round of every worker: the server's weights after M more arrivals, and the mean loss of the M rounds.
+    counts = [int((graph.train & (outcome.assignment == m)).sum()) if knobs["loss"] == "partition" else int(graph.train.sum())
+              for m in range(parts)]
+    shares = np.array(counts) / graph.train.sum()
+    history.losses = [float(shares @ history.losses[e * parts : (e + 1) * parts]) for e in range(epochs)]
+    history.weights_after = history.weights_after[parts - 1 :: parts]
+    systems.assert_trained_alike(outcome, history)
+    delays = [worker["metrics"][e][-1, "delay"] for e in range(epochs) for worker in outcome.workers]
+    assert delays == history.delays
