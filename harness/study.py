@@ -36,7 +36,7 @@ SYSTEMS = {
     "pscgcn": "system=pscgcn",
     "digest": "system=digest system.interval=10",
     "digest_a": "system=digest_a system.interval=10",
-    "capgnn": "system=capgnn",
+    "capgnn": "system=capgnn system.rapa=true,false cluster=capgnn/x4",
     "cagnet": "system=cagnet system.features=once",
     "skipg": "system=skipg system.features=once",
     "pipegcn": "system=pipegcn",

@@ -1,5 +1,31 @@
 """CaPGNN: Song, Zhang, Li, Wang et al., "CaPGNN: Optimizing Parallel Graph Neural Network Training with Joint Caching and
 Resource-Aware Graph Partitioning"; cited from the papers' folder.
+
+Implements JACA (section 4.2: two tiers, overlap ratio eq. 2, Algorithm 1, prefetching and its queues; systems/jaca.py), RAPA (section 4.3:
+eqs. 13-16, Algorithms 2 and 3; systems/rapa.py) and the pipeline of section 4.4, each of which can be switched off (Table 8).
+
+Notation: m halo vertices of a worker; R(v) the overlap ratio, in how many workers' halos v is; T = `refresh`; the local tier is a worker's
+own, the global tier is shared by all workers of the host.
+
+Decisions
+- what is cached: halo rows of layer 0 and of each hidden layer, one entry a vertex and layer; a vertex is in a tier for all layers or none.
+- who: the highest R(v) of the own halo (local tier) and of all halos (global tier), ties by id, for good. Capacity by Algorithm 1 from the
+  cluster's memory, in bytes of all cached layers, or as a number of vertices for each tier.
+- `fifo` and `lru` on the same two tiers: every lookup enters the local tier, in halo order; what was in neither enters the global
+  tier through a queue at the end of the epoch, worker by worker. The ids looked up in vain are told to all, 4 bytes each, counted.
+- refresh: in every epoch that T divides all cached rows are computed anew, so none is ever older than T - 1; layer 0 never needs it.
+  A row of the global tier is put there once by its owner (`global_put`) and taken by whoever needs it (`global_get`), both counted.
+- a miss is fetched fresh from its owner.
+- backward: gradients of the rows that were computed in the epoch go to their owners; cached rows are constants. `gradients=exact` returns
+  the gradients of all rows, in every epoch.
+- pipeline: an epoch uses the halo that was asked for in the epoch before, one epoch more of staleness; epoch 0 uses its own. What is
+  fetched for the next epoch travels in buffers of its own, forward and backward apart.
+- RAPA: alpha 0.35; times as Table 1 has them, relative to the slowest device; stops at a population std of lambda below 1 % of the mean, or
+  when nobody can improve; the lowest S_k go first until lambda_i <= (lambda_i + mean) / 2. `rapa_degrees=global`: kept edges keep their weight.
+  In eq. (16) out-degrees are of the subgraph, in-degrees of the whole graph. Part i goes to device i: the partition's order is the seed's.
+- device figures: those of the cluster preset (Table 1), or measured on the workers at the start (`cluster=measured`).
+Departures: tiers are agreed on before the first epoch instead of looked up by hash, since all workers know all halos: no locks, and under `jaca`
+no id travels after the start. Only the forward pass is cached (the paper describes no other).
 """
 
 from __future__ import annotations

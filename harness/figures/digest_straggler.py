@@ -12,7 +12,7 @@ GRAPHS = ["twin/reddit dataset.scale=0.02", "amazon-computers dataset.split=low_
 
 
 def sweeps(graph: str) -> list[str]:
-    how = f"dataset={graph} partition=random gpus=4 epochs=100 seed=1 evaluate.every=5 checkpoint_every=0"
+    how = f"dataset={graph} partition=metis gpus=4 epochs=100 seed=1 evaluate.every=5 checkpoint_every=0"
     return [f"system=digest,digest_a {how}", f"system=digest,digest_a system.straggler=0 system.delay=0.08 system.delay_spread=0.02 {how}"]
 
 

@@ -11,13 +11,13 @@ GRAPHS = ["twin/reddit dataset.scale=0.02", "amazon-photo dataset.split=low_labe
 
 
 def sweeps(graph: str) -> list[str]:
-    how = f"dataset={graph} partition=random gpus=4 epochs=100 seed=1 evaluate.every=2"
+    how = f"dataset={graph} partition=metis gpus=4 epochs=100 seed=1 evaluate.every=2"
     return [
         f"system=vanilla system.features=refetch,once {how}",
         f"system=zero_halo {how}",
         f"system=cagnet,skipg,sancus,adaqp,bns system.features=once {how}",
         f"system=pscgcn,digest,digest_a,capgnn,pipegcn,llcg {how}",
-        f"system=cdfgnn {how.replace('partition=random ', '')}",
+        f"system=cdfgnn {how.replace('partition=metis ', '')}",
     ]
 
 
