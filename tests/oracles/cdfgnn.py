@@ -22,14 +22,14 @@ sync (Algorithm 2), apart for every l and direction, from z̃_i = 0, z̃ = 0, y 
         y = D(z̃) (scatter "value"),  y += D(z̃ - y) ("diff"),  y = z̃ ("fp32")
 
 so z̃ = Σ_i z̃_i always. Line 6 as printed (z̃_i = z_i at a mirror) would break that where D is not the identity. A vertex without
-mirrors has y = z_i in every epoch. cache = False: every part is sent whole and is FRESH, as if z̃_i = z̃ = 0.
+mirrors has y = z_i in every epoch. cache = False: every part is FRESH, with z̃_i = z̃ = y = 0 again in every epoch, so all is sent whole.
 
 D = dequantise(quantise(.)) row by row, the identity without `quantise`:
 
     q = floor((2^B - 1)(m - min m) / (max m - min m) + 1/2)                                              (22)
     D(m) = (max m - min m) / (2^B - 1) q + min m,  and D(m) = m where max m = min m                      (23)
 
-After every epoch, with the training accuracy `acc` of its own logits, its mean starting at the first of them,
+With a cache, after every epoch, with the training accuracy `acc` of its own logits, its mean starting at the first of them,
 
     rule "prose":    acc < mean - μ1: ε = max(λ2 ε, ε - ξ);              acc > mean + μ2: ε = min(λ1 ε, ε + ξ)
     rule "literal":  acc < mean - μ1 and ε < ν1: ε = min(λ1 ε, ε + ξ);   acc > mean + μ2 and ε > ν2: ε = max(λ2 ε, ε - ξ)   (6)
@@ -64,12 +64,14 @@ class Messages:
 class CdfgnnHistory(History):
     """epsilon[e]          the threshold during epoch e
     messages[e][l, way]   of every synchronisation, way "forward" or "backward"
-    drift[e][l, way]      largest |z̃ - Σ_i z̃_i| after it, relative to the largest |z̃|
+    parts, total, used    [e][l, way] after it: z̃_i [p, V, F], z̃ and y [V, F]
     """
 
     epsilon: list[float] = field(default_factory=list)
     messages: list[dict] = field(default_factory=list)
-    drift: list[dict] = field(default_factory=list)
+    parts: list[dict] = field(default_factory=list)
+    total: list[dict] = field(default_factory=list)
+    used: list[dict] = field(default_factory=list)
 
 
 def quantised(m: np.ndarray, bits: int) -> np.ndarray:
@@ -95,16 +97,20 @@ class Synchronised:
     def __init__(self, is_master, is_mirror, width: int, dequantised, cache: bool, scatter: str):
         self.is_master, self.is_mirror = is_master, is_mirror
         self.dequantised, self.cache, self.scatter = dequantised, cache, scatter
-        self.cached, self.total, self.used = np.zeros((*is_master.shape, width)), np.zeros((is_master.shape[1], width)), None
+        self.width = width
+        self.empty()
+
+    def empty(self) -> None:
+        parts, vertices = self.is_master.shape
+        self.cached = np.zeros((parts, vertices, self.width))
+        self.total, self.used = np.zeros((2, vertices, self.width))
 
     def synchronise(self, z: np.ndarray, epsilon: float) -> tuple[np.ndarray, Messages]:
         """The rows that all replicas compute with, from the parts z [p, V, F]."""
         replica, mirrors = self.is_master | self.is_mirror, self.is_mirror.sum(axis=0)
         assert not z[~replica].any()
-        if self.used is None:
-            self.used = np.zeros_like(self.total)
         if not self.cache:
-            self.cached, self.total = np.zeros_like(self.cached), np.zeros_like(self.total)
+            self.empty()
         change, size = np.abs(z - self.cached).max(axis=2), np.abs(self.cached).max(axis=2)
         # In doubt: an equality but for rounding, unless both sides are plainly zero.
         doubt = (np.abs(change - epsilon * size) <= 1e-12 * np.abs(z).max()) & (change + size > 0)
@@ -131,9 +137,6 @@ class Synchronised:
             tuple(int(count(rows)) for rows in (surely, perhaps))
             for count in (lambda rows: (rows & self.is_mirror).sum(), lambda rows: mirrors[(rows & replica).any(axis=0)].sum())
         ])  # fmt: skip
-
-    def drift(self) -> float:
-        return float(np.abs(self.total - self.cached.sum(axis=0)).max() / max(np.abs(self.total).max(), 1e-300))
 
 
 def next_epsilon(epsilon, acc, mean, rule, xi, mu1, mu2, nu1, nu2, lambda1, lambda2) -> float:
@@ -237,7 +240,9 @@ def train(
         state["mean"] = momentum * mean + (1 - momentum) * acc
         history.epsilon.append(eps)
         history.messages.append(messages)
-        history.drift.append({key: rows.drift() for key, rows in sync.items()})
+        history.parts.append({key: rows.cached for key, rows in sync.items()})
+        history.total.append({key: rows.total for key, rows in sync.items()})
+        history.used.append({key: rows.used for key, rows in sync.items()})
         return loss, gradients
 
     return run(graph, weights, epoch_step, Adam(lr, weight_decay), epochs, model, normalisation, history)
