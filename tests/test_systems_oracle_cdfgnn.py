@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from tests import jobs, systems
@@ -35,7 +38,7 @@ def train(graph, outcome, settings, model: str, knobs: dict) -> cdfgnn.CdfgnnHis
 
 def assert_as_many_messages(outcome, want: cdfgnn.CdfgnnHistory) -> None:
     """The same rows are sent in every synchronisation, and the metrics say how many."""
-    for epoch, messages in enumerate(want.messages):
+    for epoch, messages in enumerate(want.messages[: want.certain]):
         sent, metrics = outcome.sent(epoch), [worker["metrics"][epoch] for worker in outcome.workers]
         for (layer, way), expected in messages.items():
             gathered, scattered = (sent.get((layer, way, phase), (0, 0))[0] for phase in ("gather", "scatter"))
@@ -45,7 +48,20 @@ def assert_as_many_messages(outcome, want: cdfgnn.CdfgnnHistory) -> None:
         assert sum(name == "sent_forward" for _, name in metrics[0]) == sum(way == "forward" for _, way in messages)
 
 
+def assert_as_one(outcome, want: cdfgnn.CdfgnnHistory, cache: bool = True) -> None:
+    """Losses, weights, messages and eps; only the epochs in which rounding decides nothing."""
+    n = want.certain
+    assert len(outcome.losses) == len(want.losses)
+    systems.assert_trained_alike(replace(outcome, losses=outcome.losses[:n], weights=outcome.weights[: n + 1]),
+                                 replace(want, losses=want.losses[:n], weights_after=want.weights_after[:n]))  # fmt: skip
+    assert_as_many_messages(outcome, want)
+    if cache:
+        for worker in outcome.workers:
+            np.testing.assert_allclose([m[-1, "epsilon"] for m in worker["metrics"][:n]], want.epsilon[:n], rtol=1e-12)
+
+
 @pytest.mark.parametrize("model", ["gcn", "sage"])
+@examples(max_examples=10)
 @given(knobs=knobs_of(), method=st.sampled_from(["ebv", "hep", "dne"]), seed=st.integers(0, 10_000), parts=st.integers(2, 4),
        directed=st.booleans(), layers=st.integers(2, 3))  # fmt: skip
 def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, seed, parts, directed, layers):
@@ -53,11 +69,9 @@ def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, seed, parts, direc
     settings = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=8, seed=seed % 100)
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), parts, method, settings)
     want = train(graph, outcome, settings, model, knobs)
-    systems.assert_trained_alike(outcome, want)
-    assert_as_many_messages(outcome, want)
-    if knobs["cache"]:
-        for worker in outcome.workers:
-            np.testing.assert_allclose([m[-1, "epsilon"] for m in worker["metrics"]], want.epsilon, rtol=1e-12)
+    if not (knobs["cache"] and knobs["quantise"] and knobs["scatter"] == "diff"):
+        assert want.certain == settings.epochs
+    assert_as_one(outcome, want, knobs["cache"])
 
 
 @pytest.mark.parametrize("rule", ["prose", "literal"])
@@ -67,11 +81,10 @@ def test_the_share_of_messages_and_the_threshold_over_a_longer_run(pool, rule):
     settings = Settings(model={"name": "gcn", "layers": 2, "hidden": 6, "dropout": 0.0}, epochs=40)
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
     want = train(graph, outcome, settings, "gcn", knobs)
-    systems.assert_trained_alike(outcome, want)
-    assert_as_many_messages(outcome, want)
+    assert want.certain == settings.epochs
+    assert_as_one(outcome, want)
     steps = np.diff(want.epsilon)
     assert (steps > 0).any() and (steps < 0).any(), "eps moves one way only: the case tests little"
-    np.testing.assert_allclose([m[-1, "epsilon"] for m in outcome.workers[0]["metrics"]], want.epsilon, rtol=1e-12)
     counts = [sum(m.gathered[0] + m.scattered[0] for m in messages.values()) for messages in want.messages]
     assert min(counts) < 0.5 * counts[0], "the cache saves little: the case tests little"
 
@@ -105,6 +118,7 @@ def test_a_masters_sum_is_that_of_the_cached_parts_and_both_are_the_oracles(pool
                        per_worker=list(systems.build_replicas(graph, edges)))  # fmt: skip
     master = edges.masters()
     want = cdfgnn.train(graph, edges, master, workers[0]["weights"], epochs=settings.epochs, **knobs, **settings.optimiser)
+    assert want.certain == settings.epochs
     shared = np.unique(np.concatenate([worker["mirrors"] for worker in workers]))
     assert len(shared) > 5
     for epoch in range(settings.epochs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from tests import systems
@@ -13,6 +14,7 @@ from tests.systems import Settings
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
+@examples(max_examples=10)
 @given(bound=st.integers(0, 4), features=st.sampled_from(["refetch", "once"]), seed=st.integers(0, 10_000), parts=st.integers(2, 4),
        directed=st.booleans(), layers=st.integers(2, 3))  # fmt: skip
 def test_skipg_equals_its_oracle(pool, model, bound, features, seed, parts, directed, layers):

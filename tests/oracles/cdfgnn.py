@@ -39,8 +39,8 @@ features = "once": Â X is exact from the start, Z[1] = Â X W[0] + ..., and ∂
 
 Decisions and rounding. Two programs that round differently may decide otherwise about a row for which (4) is an equality, or for which
 (22) is at a half. For generic values neither has a chance, with one exception: a row whose z_i has become exactly 0 (all its ReLUs
-dead) is sent again and again while z̃_i shrinks to the size of rounding errors. What is sent then changes no result, but counts as a
-message; `Messages` counts such rows apart.
+dead) is sent again and again until z̃_i is 0, or 1e-19 and sent once more. That last message counts (`Messages` counts such rows apart),
+and under scatter "diff" it matters: whatever makes the row active brings y nearer to z̃. From such an epoch on, a run is not `certain`.
 """
 
 from __future__ import annotations
@@ -64,11 +64,13 @@ class Messages:
 class CdfgnnHistory(History):
     """epsilon[e]          the threshold during epoch e
     messages[e][l, way]   of every synchronisation, way "forward" or "backward"
+    certain               epochs before the first one in which rounding decides something that matters
     parts, total, used    [e][l, way] after it: z̃_i [p, V, F], z̃ and y [V, F]
     """
 
     epsilon: list[float] = field(default_factory=list)
     messages: list[dict] = field(default_factory=list)
+    certain: int = 0
     parts: list[dict] = field(default_factory=list)
     total: list[dict] = field(default_factory=list)
     used: list[dict] = field(default_factory=list)
@@ -97,7 +99,7 @@ class Synchronised:
     def __init__(self, is_master, is_mirror, width: int, dequantised, cache: bool, scatter: str):
         self.is_master, self.is_mirror = is_master, is_mirror
         self.dequantised, self.cache, self.scatter = dequantised, cache, scatter
-        self.width = width
+        self.width, self.been_fresh, self.certain = width, np.zeros_like(is_master), True
         self.empty()
 
     def empty(self) -> None:
@@ -112,9 +114,10 @@ class Synchronised:
         if not self.cache:
             self.empty()
         change, size = np.abs(z - self.cached).max(axis=2), np.abs(self.cached).max(axis=2)
-        # In doubt: an equality but for rounding, unless both sides are plainly zero.
-        doubt = (np.abs(change - epsilon * size) <= 1e-12 * np.abs(z).max()) & (change + size > 0)
         fresh = change > epsilon * size
+        # In doubt: an equality but for rounding, unless both sides are 0 because the row has never been anything else.
+        doubt = (np.abs(change - epsilon * size) <= 1e-12 * np.abs(z).max()) & (self.been_fresh | (change > 0))
+        self.been_fresh |= fresh
         if not self.cache:
             doubt, fresh = np.zeros_like(replica), replica
         sent = fresh & self.is_mirror
@@ -129,10 +132,12 @@ class Synchronised:
             new = self.used + self.dequantised(self.total - self.used)
         else:
             new = self.total
+        surely, perhaps = fresh & ~doubt, fresh | doubt
+        moves = (np.abs(new - self.used) > 1e-12 * np.abs(new).max()).any(axis=1) & (mirrors > 0)
+        self.certain &= not (moves & perhaps.any(axis=0) & ~surely.any(axis=0)).any()
         self.used = np.where(active[:, None], new, self.used)
         self.used = np.where((mirrors == 0)[:, None], z.sum(axis=0), self.used)
 
-        surely, perhaps = fresh & ~doubt, fresh | doubt
         return self.used, Messages(*[
             tuple(int(count(rows)) for rows in (surely, perhaps))
             for count in (lambda rows: (rows & self.is_mirror).sum(), lambda rows: mirrors[(rows & replica).any(axis=0)].sum())
@@ -240,6 +245,7 @@ def train(
         state["mean"] = momentum * mean + (1 - momentum) * acc
         history.epsilon.append(eps)
         history.messages.append(messages)
+        history.certain += all(rows.certain for rows in sync.values())
         history.parts.append({key: rows.cached for key, rows in sync.items()})
         history.total.append({key: rows.total for key, rows in sync.items()})
         history.used.append({key: rows.used for key, rows in sync.items()})
