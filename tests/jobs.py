@@ -23,7 +23,7 @@ def make_trainer(comm, block, model, optimiser, seed, shard, cluster=None) -> Tr
                    cluster=typed(Cluster, cluster, "cluster") if cluster else None)
 
 
-def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, cluster, shard) -> dict:
+def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, cluster, shard) -> dict:
     """Train and report what happened, epoch by epoch; with `stop_at`, through a state dict and a new trainer."""
     torch.set_default_dtype(getattr(torch, dtype))
     try:
@@ -32,6 +32,7 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, cluster, 
         for epoch in range(epochs):
             if epoch == stop_at:
                 state = trainer.state_dict()
+                comm.barrier()  # a server may end with worker 0, and others still be asking it for their state
                 trainer.system.close()
                 trainer = make_trainer(comm, block, model, optimiser, seed, shard, cluster)
                 trainer.load_state_dict(state)
@@ -39,7 +40,8 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, cluster, 
             record = comm.recorder.epoch
             losses.append(trainer.global_loss(local))
             weights.append(snapshot(trainer))
-            scores.append(trainer.evaluate())
+            if scored == "every epoch" or epoch == epochs - 1:
+                scores.append(trainer.evaluate())
             sent.append({key: tuple(value) for key, value in record.sent.items()})
             metrics.append(dict(record.metrics))
             spans.append((record.train, record.spans))

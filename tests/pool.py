@@ -34,9 +34,9 @@ class WorkerPool:
             own = (per_worker[rank],) if per_worker is not None else ()
             pipe.send((job, rank, size, store, (*args, *own)))
         answers = [pipe.recv() for pipe in self.pipes[:size]]
-        for rank, (ok, value) in enumerate(answers):
-            if not ok:
-                raise AssertionError(f"worker {rank} failed:\n{value}")
+        failed = [f"worker {rank} failed:\n{value}" for rank, (ok, value) in enumerate(answers) if not ok]
+        if failed:  # a lost peer is what follows: the first cause last, where it is read
+            raise AssertionError("\n".join(sorted(failed, key=lambda text: "PeerLost" not in text)))
         return [value for _, value in answers]
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ def test_over_a_slow_link_nothing_arrives_early_and_all_arrives(pool):
     plain = systems.run(pool, graph, block, 3, settings=settings)
     shards = systems.shards_of(graph, plain.assignment, 3)
     rate = 1e6
-    given = (rate, block, settings.model, settings.optimiser, settings.seed, settings.epochs, settings.dtype, None, None)
+    given = (rate, block, settings.model, settings.optimiser, settings.seed, settings.epochs, settings.dtype, None, settings.scored, None)
     slow = pool.run(jobs.train_over_slow_link, 3, *given, per_worker=shards)
     for worker in slow:
         assert worker["losses"] == plain.losses

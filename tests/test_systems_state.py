@@ -20,14 +20,14 @@ def settings(**changes) -> Settings:
 @pytest.mark.parametrize("variant", STALE_VARIANTS, ids=label)
 def test_same_seed_same_bits_and_resume_goes_on_bit_for_bit(pool, variant):
     graph, system = random_graph(3, vertices=30), systems.block(variant[0], **variant[1])
-    once = systems.run(pool, graph, system, 4, settings=settings())
-    again = systems.run(pool, graph, system, 4, settings=settings())
-    resumed = systems.run(pool, graph, system, 4, settings=settings(stop_at=5))
+    once = systems.run(pool, graph, system, 3, settings=settings())
+    again = systems.run(pool, graph, system, 3, settings=settings())
+    resumed = systems.run(pool, graph, system, 3, settings=settings(stop_at=5))
     for other in (again, resumed):
         assert other.losses == once.losses
         for mine, theirs in zip(once.weights, other.weights):
             assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
-    other_seed = systems.run(pool, graph, system, 4, settings=settings(seed=4))
+    other_seed = systems.run(pool, graph, system, 3, settings=settings(seed=4))
     assert other_seed.losses != once.losses
 
 
@@ -65,7 +65,8 @@ def planted():
 
 def accuracy(pool, graphs, name: str, knobs: dict) -> tuple[float, float]:
     """Mean test accuracy over the graphs and the half width of its 95 % interval."""
-    how = Settings(model={"name": "gcn", "layers": 2, "hidden": 16, "dropout": 0.0}, dtype="float32", epochs=60)
+    how = Settings(model={"name": "gcn", "layers": 2, "hidden": 16, "dropout": 0.0}, optimiser={"lr": 0.01, "weight_decay": 5e-4},
+                   dtype="float32", epochs=45, scored="at the end")
     scores = [systems.run(pool, graph, systems.block(name, **knobs), 4, settings=how).scores[-1][2] for graph in graphs]
     return np.mean(scores), stats.t.ppf(0.975, len(scores) - 1) * np.std(scores, ddof=1) / len(scores) ** 0.5
 
