@@ -11,14 +11,16 @@ P parts, P devices, and a hat for a device's time over the slowest's (1 for all 
 
     S_k = (sum_{j in Nout(k)} (Din_j Dout_k)^-1/2 + sum_{j in Nin(k)} (Dout_j Din_k)^-1/2) C_k            (16)
 
-for k in H_i: neighbours and out-degrees in G_i, in-degrees in the original graph, C_k the number of subgraphs that k is
-in now, as an inner vertex (one) or as a halo vertex. No edge of G_i leads to a halo vertex, so the second sum is empty.
+for k in H_i: in-degrees in the original graph, C_k = R(k) of (2) in the partition as given: how many halos hold k, and
+neighbours and out-degrees among the vertices of G_i, edges between two halo vertices apart. Edges from inner to halo
+vertices have a say here only; G_i as defined above has none, so read by the letter the second sum would be empty.
 
-Algorithm 3, one sweep, for i from the weakest device (the largest sum of its five hatted times, ties by rank): with
-lambda_i and the mean of lambda as they are now,
+Algorithm 3, one sweep, for i from the weakest device (the paper does not say how weakness is measured: the one that pays
+most for one inner vertex and one outer edge together, by (13) and (14); ties by rank): with lambda_i and the mean of
+lambda as they are now,
 
     lambda_i <= mean and room_i: r_i = 1, nothing else. Otherwise halo vertices leave in ascending order of S_k (ties by
-    vertex) until lambda_i <= (lambda_i at the start + mean) / 2 and there is room, or H_i is empty; if none left, r_i = 1.
+    owner, then by vertex) until lambda_i <= (lambda_i at the start + mean) / 2 and there is room, or H_i is empty; if none left, r_i = 1.
 
 As printed, the loop runs while lambda_i > mean, so that a device without room whose cost is below the mean would keep
 everything; here it goes on while there is no room as well, which is what the constraint in (15) asks for.
@@ -63,9 +65,14 @@ class Rapa:
     def __init__(self, graph, assignment, devices, *, alpha, threshold, vertex_bytes, edge_bytes, beta_mb):
         self.a, self.inner = adjacency(graph), np.array([assignment == i for i in range(int(assignment.max()) + 1)])
         self.devices, self.features = devices[: len(self.inner)], graph.num_features
-        self.alpha, self.threshold = alpha, threshold
+        self.threshold, self.assignment = threshold, assignment
         self.vertex_bytes, self.edge_bytes, self.beta = vertex_bytes, edge_bytes, beta_mb * 2**20
         self.kept = np.array([(self.a[rows].sum(axis=0) > 0) & ~rows for rows in self.inner])
+        self.ratio = self.kept.sum(axis=0)  # (2)
+        h2d, d2h, idt, spmm, mm = (relative(self.devices, f"{name}_s") for name in ("h2d", "d2h", "idt", "spmm", "mm"))
+        parts = len(self.inner)
+        self.outer_price, self.edge_price = (h2d + d2h) * (1 - 1 / parts) + idt / parts, alpha * spmm
+        self.vertex_price = (1 - alpha) * mm
 
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
         """|E_all|, |E_outer| by part."""
@@ -75,10 +82,8 @@ class Rapa:
 
     def costs(self) -> np.ndarray:
         """lambda, by (13), (14) and (15)."""
-        h2d, d2h, idt, spmm, mm = (relative(self.devices, f"{name}_s") for name in ("h2d", "d2h", "idt", "spmm", "mm"))
-        parts, (every, outer) = len(self.inner), self.edges()
-        communication = outer * ((h2d + d2h) * (1 - 1 / parts) + idt / parts)
-        return self.alpha * every * spmm + (1 - self.alpha) * self.inner.sum(axis=1) * mm + communication
+        every, outer = self.edges()
+        return every * self.edge_price + self.inner.sum(axis=1) * self.vertex_price + outer * self.outer_price
 
     def vertices(self) -> np.ndarray:
         return (self.inner | self.kept).sum(axis=1)
@@ -92,23 +97,22 @@ class Rapa:
 
     def scores(self, i: int) -> np.ndarray:
         """(16) of every vertex; it means something in H_i."""
-        inside = np.zeros_like(self.a)  # [v, u]: u -> v in G_i
-        everyone = self.inner[i] | self.kept[i]
-        inside[np.ix_(self.inner[i], everyone)] = self.a[np.ix_(self.inner[i], everyone)]
+        inner, everyone = self.inner[i], self.inner[i] | self.kept[i]
+        inside = self.a * ((np.outer(inner, everyone) | np.outer(everyone, inner)) > 0)  # [v, u]: u -> v
         d_in, d_out = self.a.sum(axis=1), inside.sum(axis=0)
         e = np.divide(inside, np.sqrt(np.outer(d_in, d_out)), out=np.zeros_like(inside), where=inside > 0)
-        return (e.sum(axis=0) + e.sum(axis=1)) * (self.inner | self.kept).sum(axis=0)
+        return (e.sum(axis=0) + e.sum(axis=1)) * self.ratio
 
     def sweep(self) -> bool:
         """Algorithm 3; whether r = 1."""
-        weakness = sum(relative(self.devices, f"{name}_s") for name in ("h2d", "d2h", "idt", "spmm", "mm"))
+        weakness = self.vertex_price + self.edge_price + self.outer_price
         done = np.zeros(len(self.inner), bool)
         for i in np.argsort(-weakness, kind="stable"):
             start, mean = self.costs()[i], self.costs().mean()
             leaving = []
             if start > mean or not self.room(i):
-                score, halo = self.scores(i).round(12), np.flatnonzero(self.kept[i])  # a tie is a tie, whatever the rounding
-                leaving = list(halo[np.argsort(score[halo], kind="stable")])
+                score = self.scores(i).round(12)  # a tie is a tie, whatever the rounding
+                leaving = sorted(np.flatnonzero(self.kept[i]), key=lambda k: (score[k], self.assignment[k], k))
             done[i] = not leaving
             for k in leaving:
                 self.kept[i, k] = False
