@@ -30,16 +30,17 @@ no id travels after the start. Only the forward pass is cached (the paper descri
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 import torch
 
 from harness.check import at_least, choice, within
-from harness.comm.comm import InFlight
+from harness.comm.comm import HaloPlan, InFlight
 from harness.comm.rows import scatter_add_rows
 from harness.comm.shared import SharedRows
 from harness.core.system import System, check_features
-from systems.jaca import POLICIES, Fetch, Halos, Tiers, capacities, direct_fetch
+from systems.jaca import POLICIES, Fetch, Halos, Part, Tiers, capacities, direct_fetch
 from systems.rapa import Step, restrict
 
 
@@ -99,7 +100,8 @@ class Capgnn(System):
 
     def setup(self, context):
         super().setup(context)
-        self.epoch, self.tiers, self.ahead = 0, None, {}
+        self.epoch, self.tiers = 0, None
+        self.ahead: dict[int, Request] = {}  # pipeline: by layer, what was asked for last and is used in the next epoch
         self.all_rows = direct_fetch(self.plan, self.device)
         if not self.jaca:
             return
@@ -167,6 +169,14 @@ class Capgnn(System):
             self.staged[layer] = h.index_select(0, self.tiers.taken_in()[0])
         return request
 
+    def due(self, request: Request) -> Request:
+        """The request whose rows are used now: with `pipeline` that of the epoch before, which epoch 0 has not."""
+        if not self.pipeline:
+            return request
+        due = self.ahead.get(request.layer, request)
+        self.ahead[request.layer] = request
+        return due
+
     def announce(self, layer: int) -> InFlight:
         """Tell every peer, in one byte, that this worker's rows are in host memory."""
         ones = [int(p != self.comm.rank) for p in range(self.comm.size)]
@@ -185,7 +195,8 @@ class Capgnn(System):
         fetch = request.fetch
         if request.announcement is not None:
             request.announcement.wait()
-        if self.tiers is not None and request.shared is None:
+            request.announcement = None
+        if self.tiers is not None and request.rows is None and request.shared is None:
             request.shared = self.shared_rows.get(request.layer, fetch.shared_slots, fetch.shared_counts)
             if request.layer:
                 request.shared_born = self.shared_born[request.layer][fetch.shared_slots]
@@ -215,9 +226,8 @@ class Capgnn(System):
                 born[fetch.shared_places.cpu()] = request.shared_born
             store.index_copy_(0, fetch.keep_slots, rows.index_select(0, fetch.keep_places))
             stored[fetch.keep_slots.cpu()] = born[fetch.keep_places.cpu()]
-        if layer:
-            self.recorder.metric("staleness", self.epoch - int(born.min()) if len(born) else 0, layer)
-        request.rows, request.flight, request.sent = rows, None, None
+        request.oldest = int(born.min()) if len(born) else None
+        request.rows, request.arrived, request.flight, request.sent, request.shared = rows, None, None, None, None
         return rows
 
     def after_epoch(self, epoch):
@@ -238,13 +248,24 @@ class Capgnn(System):
     # -- state ----------------------------------------------------------------------------------------------------
 
     def state_dict(self):
+        state = {"ahead": {l: self.arrived_ahead(request) for l, request in self.ahead.items()}}
         if self.tiers is None:
-            return {}
+            return state
         own = self.tiers.own_slots()
-        return {"tiers": self.tiers.state_dict(), "store": self.store, "born": self.born, "shared_born": self.shared_born,
+        return {**state, "tiers": self.tiers.state_dict(), "store": self.store, "born": self.born, "shared_born": self.shared_born,
                 "shared": {l: rows[own] for l, rows in self.shared_rows.rows.items()}}
 
+    def arrived_ahead(self, request: Request) -> dict:
+        """What the next epoch uses of `request`: its rows, collected, and the part whose gradients it sends."""
+        part, rows = request.fetch.gradient, self.collect(request).clone()
+        return {"epoch": request.epoch, "oldest": request.oldest, "rows": rows, "places": part.places, "anyone": part.anyone,
+                "send_rows": part.plan.send_rows, "send_counts": part.plan.send_counts, "receive_counts": part.plan.receive_counts}
+
     def load_state_dict(self, state):
+        for l, ahead in state["ahead"].items():
+            part = Part(HaloPlan(ahead["send_rows"], ahead["send_counts"], ahead["receive_counts"]), ahead["places"], ahead["anyone"])
+            fetch = dataclasses.replace(self.all_rows, gradient=part)
+            self.ahead[l] = Request(l, ahead["epoch"], ahead["rows"].shape[1], fetch, rows=ahead["rows"], oldest=ahead["oldest"])
         if self.tiers is None:
             return
         self.tiers.load_state_dict(state["tiers"])
@@ -257,7 +278,10 @@ class Capgnn(System):
 
 @dataclass
 class Request:
-    """A layer's halo as asked for in an epoch; what is under way, and once collected its `rows` [m, F]."""
+    """A layer's halo as asked for in an epoch; what is under way, and once collected its `rows` [m, F].
+
+    oldest   the epoch in which the oldest of the rows was computed
+    """
 
     layer: int
     epoch: int
@@ -270,6 +294,7 @@ class Request:
     shared: torch.Tensor | None = None
     shared_born: torch.Tensor | None = None
     rows: torch.Tensor | None = field(default=None, repr=False)
+    oldest: int | None = None
 
 
 class CachedHalo:
@@ -288,7 +313,8 @@ class _Ask(torch.autograd.Function):
     @staticmethod
     def forward(ctx, h, pending):
         ctx.pending, ctx.rows = pending, len(h)
-        pending.request = pending.system.request(pending.layer, h.detach())
+        pending.asked = pending.system.request(pending.layer, h.detach())
+        pending.request = pending.system.due(pending.asked)
         return h.new_empty(pending.system.plan.num_halo, h.shape[1])
 
     @staticmethod
@@ -306,8 +332,14 @@ class _Ask(torch.autograd.Function):
 class _Use(torch.autograd.Function):
     @staticmethod
     def forward(ctx, token, pending):
-        ctx.pending = pending
-        return pending.system.collect(pending.request).view_as(token)
+        ctx.pending, system = pending, pending.system
+        rows = system.collect(pending.request)
+        if system.tiers is not None and pending.layer:
+            oldest = pending.request.oldest
+            system.recorder.metric("staleness", 0 if oldest is None else system.epoch - oldest, pending.layer)
+        # The global tier changes again before the epoch in which these rows are used.
+        system.read_global(pending.asked)
+        return rows.view_as(token)
 
     @staticmethod
     def backward(ctx, g):

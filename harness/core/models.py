@@ -13,7 +13,7 @@ from harness.core.adjacency import Adjacency
 from harness.core.attention import attend
 from harness.core.config import ModelConfig
 from harness.core.inputs import StaticInput
-from harness.core.propagate import BackwardMark, HaloDropout
+from harness.core.propagate import BackwardMark, HaloDropout, ReadsNobody
 
 
 class Strategy(Protocol):
@@ -86,7 +86,10 @@ class AttentionLayer(nn.Module):
             pending = strategy.halo(layer, h)
             y = drop.inner(h) @ self.weight
             remote = pending.wait()
-            y_halo = drop.halo(remote) @ self.weight if edges.num_columns > edges.num_rows else None
+            if edges.num_columns > edges.num_rows:
+                y_halo = drop.halo(remote) @ self.weight
+            else:
+                y, y_halo = ReadsNobody.apply(y, remote), None
         y = y.view(len(y), self.heads, -1)
         target = (y * self.att_target).sum(2)
         if y_halo is not None:

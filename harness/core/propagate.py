@@ -44,7 +44,22 @@ def propagate(adjacency: Adjacency, h: torch.Tensor, pending, weight: torch.Tens
     if adjacency.halo is not None:
         x_halo = drop.halo(x_halo)
         z = spmm(adjacency.halo, x_halo @ weight if first else x_halo, z)
+    else:
+        z = ReadsNobody.apply(z, x_halo)
     return z if first else z @ weight
+
+
+class ReadsNobody(torch.autograd.Function):
+    """z of a worker that aggregates no halo: whoever reads its rows sends it gradients, so the halo's backward pass must run."""
+
+    @staticmethod
+    def forward(ctx, z, x_halo):
+        ctx.shape = x_halo.shape
+        return z.view_as(z)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, g.new_zeros(ctx.shape)
 
 
 class _Gathered(torch.autograd.Function):

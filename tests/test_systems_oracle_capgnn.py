@@ -1,0 +1,80 @@
+"""CaPGNN's joint cache equals its paper's equations, epoch by epoch, on random graphs, and finds rows in the tier they say; its
+bytes, its bound on staleness, and Algorithm 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import systems
+from tests.oracles import capgnn
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+
+NAMES = ("lookups", "local_hits", "global_hits", "refreshed", "misses")
+
+
+def assert_same_counts(outcome, history, first_layer: int) -> None:
+    """Every tier's hits and the oldest row, by worker, layer and epoch."""
+    for i, worker in enumerate(outcome.workers):
+        for epoch, (counts, metrics) in enumerate(zip(history.counts, worker["metrics"])):
+            assert sorted(counts) == list(range(first_layer, len(outcome.widths) - 1))
+            for l, named in counts.items():
+                for name in (*NAMES, "staleness") if l else NAMES:
+                    assert metrics[l, name] == named[name][i], (i, epoch, l, name)
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+@given(policy=st.sampled_from(["jaca", "fifo", "lru"]), local=st.integers(0, 16), shared=st.integers(0, 20),
+       refresh=st.sampled_from([1, 2, 3, 10]), gradients=st.sampled_from(["fresh", "exact"]), pipeline=st.booleans(),
+       features=st.sampled_from(["refetch", "once"]), top_k=st.sampled_from([-1, -1, 1, 3]), seed=st.integers(0, 10_000),
+       parts=st.integers(2, 4), directed=st.booleans(), layers=st.integers(2, 3))  # fmt: skip
+def test_capgnn_equals_its_oracle(pool, model, policy, local, shared, refresh, gradients, pipeline, features, top_k, seed, parts,
+                                  directed, layers):  # fmt: skip
+    graph = random_graph(seed, vertices=20, directed=directed)
+    knobs = {"policy": policy, "local_capacity": local, "global_capacity": shared, "refresh": refresh, "gradients": gradients,
+             "pipeline": pipeline, "features": features, "top_k": top_k}
+    settings = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100)
+    outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), parts, settings=settings)
+    history = capgnn.train(
+        graph, outcome.assignment, outcome.weights[0], model=model, epochs=settings.epochs, **knobs, **settings.optimiser)
+    assert_same_counts(outcome, history, first_layer=1 if features == "once" else 0)
+    systems.assert_trained_alike(outcome, history)
+
+
+@pytest.mark.parametrize("policy,pipeline", [("jaca", True), ("fifo", False), ("lru", True)])
+def test_owners_send_what_no_tier_holds_and_no_row_is_older_than_the_refresh(pool, policy, pipeline):
+    graph = random_graph(8, vertices=40)
+    knobs = {"policy": policy, "local_capacity": 28, "global_capacity": 9, "refresh": 3, "pipeline": pipeline}
+    settings = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=8)
+    outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), 4, settings=settings)
+    history = capgnn.train(graph, outcome.assignment, outcome.weights[0], epochs=8, **knobs, **settings.optimiser)
+    oldest = 0
+    for epoch, counts in enumerate(history.counts):
+        sent = outcome.sent(epoch)
+        for l, named in counts.items():
+            rows = int(named["direct"].sum())
+            assert sent.get((l, "forward", "halo"), (0, 0)) == (rows, 4 * outcome.widths[l] * rows), (epoch, l)
+            oldest = max([oldest, *(worker["metrics"][epoch].get((l, "staleness"), 0) for worker in outcome.workers)])
+    assert sum(int(named["direct"].sum()) for counts in history.counts for named in counts.values()) > 0
+    assert oldest == (3 if pipeline else 2)  # T - 1, and one more through the pipeline
+
+
+@given(seed=st.integers(0, 10_000), top_k=st.sampled_from([-1, 1, 3]), features=st.sampled_from(["refetch", "once"]),
+       room=st.lists(st.floats(0.0, 20.0), min_size=4, max_size=4), host=st.floats(0.0, 30.0))  # fmt: skip
+def test_capacities_are_algorithm_1s(pool, seed, top_k, features, room, host):
+    """Room for about so many vertices over the reserves."""
+    graph = random_graph(seed, vertices=24)
+    settings = Settings(epochs=1)
+    widths = [graph.num_features, 4][1 if features == "once" else 0 :]
+    gib = lambda vertices, reserved: (reserved + (vertices + 0.25) * 4 * sum(widths) / 2**20) / 1024  # noqa: E731
+    memory, host_memory = [gib(vertices, 64) for vertices in room], gib(host, 32)
+    settings.cluster = {"devices": [{"memory_gb": m} for m in memory], "host_memory_gb": host_memory}
+    block = systems.block("capgnn", rapa=False, top_k=top_k, features=features, reserved_device_mb=64, reserved_host_mb=32)
+    outcome = systems.run(pool, graph, block, 4, settings=settings)
+    local, shared = capgnn.capacities(graph, outcome.assignment, widths, memory, host_memory, 64, 32, top_k)
+    metrics = [{name: value for (_, name), value in worker["metrics"][0].items()} for worker in outcome.workers]
+    assert [m["local_capacity"] for m in metrics] == local
+    assert [m["global_capacity"] for m in metrics] == [shared] * 4

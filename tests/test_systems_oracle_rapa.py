@@ -1,0 +1,91 @@
+"""RAPA keeps the halo vertices that CaPGNN's Algorithms 2 and 3 keep, and training on what is kept equals the dense one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import systems
+from tests.oracles import rapa
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+
+TIMES = ("mm_s", "spmm_s", "h2d_s", "d2h_s", "idt_s")
+
+
+def devices_of(seed: int, stated: float) -> list[dict]:
+    """Four devices up to eight times apart; each time is stated with this chance."""
+    rng = np.random.default_rng(seed)
+    names = [name for name in TIMES if rng.random() < stated]
+    return [{"kind": f"d{i}", **{name: float(2 ** rng.uniform(-3, 0)) for name in names}} for i in range(4)]
+
+
+def partition(graph, assignment, devices, knobs) -> rapa.Partition:
+    defaults = systems.block("capgnn", **knobs)
+    return rapa.Rapa(graph, assignment, devices, **{name: defaults[name] for name in (
+        "alpha", "threshold", "vertex_bytes", "edge_bytes", "beta_mb")}).partition()
+
+
+def assert_same_partition(outcome, passed) -> None:
+    """lambda, edges and vertices by worker and iteration."""
+    for i, worker in enumerate(outcome.workers):
+        for name, values in (("lambda", passed.costs), ("edges", passed.edges), ("vertices", passed.vertices)):
+            have = [value for (_, metric), value in sorted(worker["metrics"][0].items()) if metric == f"rapa_{name}"]
+            np.testing.assert_allclose(have, [value[i] for value in values], rtol=1e-12, err_msg=f"{name} of {i}")
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+@given(pipeline=st.booleans(), degrees=st.sampled_from(["global", "local"]), alpha=st.sampled_from([0.0, 0.35, 1.0]),
+       threshold=st.sampled_from([0.0, 0.01, 0.1]), stated=st.sampled_from([0.0, 0.6, 1.0]), seed=st.integers(0, 10_000),
+       parts=st.integers(2, 4), directed=st.booleans(), layers=st.integers(2, 3),
+       features=st.sampled_from(["once", "refetch"]))  # fmt: skip
+def test_rapa_equals_its_oracle(pool, model, pipeline, degrees, alpha, threshold, stated, seed, parts, directed, layers, features):
+    graph, devices = random_graph(seed, vertices=24, directed=directed), devices_of(seed, stated)[:parts]
+    knobs = {"jaca": False, "pipeline": pipeline, "rapa_degrees": degrees, "alpha": alpha, "threshold": threshold, "features": features}
+    settings = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=5, seed=seed % 100,
+                        cluster={"devices": devices})
+    outcome = systems.run(pool, graph, systems.block("capgnn", **knobs), parts, settings=settings)
+    passed = partition(graph, outcome.assignment, devices, knobs)
+    assert_same_partition(outcome, passed)
+    systems.assert_trained_alike(outcome, rapa.train(
+        graph, outcome.assignment, outcome.weights[0], passed.kept, pipeline=pipeline, degrees=degrees, model=model,
+        epochs=settings.epochs, **settings.optimiser))
+
+
+@given(seed=st.integers(0, 10_000), tight=st.integers(0, 2), share=st.floats(0.3, 1.0))
+def test_a_device_without_room_gives_up_halo_vertices(pool, seed, tight, share):
+    """Memory for a share of what the subgraph needs as it is given, beta and all: what is left fits, or no halo is left."""
+    graph, devices = random_graph(seed, vertices=24), devices_of(seed, 1.0)[:3]
+    knobs = {"jaca": False, "pipeline": False, "beta_mb": 2e-4, "vertex_bytes": 16, "edge_bytes": 12}
+    settings = Settings(epochs=1, cluster={"devices": devices})
+    free = systems.run(pool, graph, systems.block("capgnn", **knobs), 3, settings=settings)
+    whole = rapa.Rapa(graph, free.assignment, devices, **{
+        name: systems.block("capgnn", **knobs)[name] for name in ("alpha", "threshold", "vertex_bytes", "edge_bytes", "beta_mb")})
+    need = lambda i: whole.vertices()[i] * (16 + 4 * graph.num_features) + whole.edges()[0][i] * 12 + 2e-4 * 2**20  # noqa: E731
+    devices[tight]["memory_gb"] = float(share * need(tight) / 2**30)
+    outcome = systems.run(pool, graph, systems.block("capgnn", **knobs), 3, settings=settings, assignment=free.assignment)
+    passed = partition(graph, outcome.assignment, devices, knobs)
+    assert_same_partition(outcome, passed)
+    whole.kept = passed.kept
+    assert need(tight) <= devices[tight]["memory_gb"] * 2**30 or not passed.kept[tight].any()
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+@pytest.mark.parametrize("name,knobs", [("vanilla", {}), ("capgnn", {"jaca": False, "rapa": False, "pipeline": False})])
+def test_a_worker_that_reads_nobody_returns_no_gradients_and_takes_those_of_its_readers(pool, model, name, knobs):
+    """As after RAPA has taken a worker's whole halo: here no edge leads into part 0, and part 1 reads it."""
+    graph = random_graph(5, vertices=24)
+    assignment = (np.arange(24) >= 12).astype(int)
+    target = np.repeat(np.arange(24), np.diff(graph.indptr))
+    kept = (assignment[target] == 1) | (assignment[graph.indices] == 0)
+    graph = graph.replace(indptr=np.concatenate([[0], np.bincount(target[kept], minlength=24).cumsum()]).astype(np.int32),
+                          indices=graph.indices[kept])
+    settings = Settings(model={"name": model, "layers": 3, "hidden": 8, "dropout": 0.0})
+    outcome = systems.run(pool, graph, systems.block(name, **knobs), 2, settings=settings, assignment=assignment)
+    one = systems.run(pool, graph, systems.block("vanilla"), 1, settings=settings)
+    np.testing.assert_allclose(outcome.losses, one.losses, rtol=1e-9)
+    for mine, whole in zip(outcome.weights, one.weights):
+        for key in whole:
+            np.testing.assert_allclose(mine[key], whole[key], rtol=1e-7, atol=1e-9, err_msg=key)
