@@ -46,6 +46,32 @@ class Trouble(System):
                 os.kill(os.getpid(), signal.SIGKILL)
 """
 TROUBLE_YAML = "_target_: trouble.Trouble\nhow: nothing\nepoch: 3\nrank: 1\n"
+# The systems themselves, which stand still in epoch 30 for as long as a file is there.
+HELD = """
+import os, time
+from systems.digest import Digest
+from systems.digest_a import DigestA
+from systems.sancus import Sancus
+from systems.vanilla import Vanilla
+
+class Held:
+    def before_epoch(self, epoch):
+        super().before_epoch(epoch)
+        while epoch == 30 and os.path.exists(os.environ["HALOBENCH_HOLD"]):
+            time.sleep(0.01)
+
+class HeldVanilla(Held, Vanilla):
+    pass
+
+class HeldSancus(Held, Sancus):
+    pass
+
+class HeldDigest(Held, Digest):
+    pass
+
+class HeldDigestA(Held, DigestA):
+    pass
+"""
 
 
 class Place:
@@ -61,11 +87,19 @@ class Place:
         self.write_graph(num_vertices)
         (folder / "modules").mkdir()
         (folder / "modules" / "trouble.py").write_text(TROUBLE)
+        (folder / "modules" / "held.py").write_text(HELD)
+        self.hold = folder / "hold"
         (folder / "conf" / "system").mkdir(parents=True)
         (folder / "conf" / "system" / "trouble.yaml").write_text(TROUBLE_YAML)
+        for name in ("vanilla", "sancus", "digest", "digest_a"):
+            yaml = (ROOT / "conf" / "system" / f"{name}.yaml").read_text()
+            held = yaml.replace(f"systems.{name}.", "held.Held")
+            (folder / "conf" / "system" / f"held_{name}.yaml").write_text(held)
         self.environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder / 'modules'}", "TMPDIR": str(folder),
-                            "COLUMNS": "300", "PYTHONDONTWRITEBYTECODE": "1"}
-        self.trouble = (f"hydra.searchpath=[file://{folder / 'conf'}]", "system=trouble")
+                            "COLUMNS": "300", "PYTHONDONTWRITEBYTECODE": "1",
+                            "HALOBENCH_HOLD": str(self.hold)}
+        self.more = f"hydra.searchpath=[file://{folder / 'conf'}]"
+        self.trouble = (self.more, "system=trouble")
         self.going: Started | None = None
         self.forker = subprocess.Popen([sys.executable, "-m", "tests.forker"], env=self.environment, cwd=folder,
                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -70,27 +70,29 @@ def test_killed_launcher_takes_its_workers_along(place):
 
 
 @pytest.mark.parametrize("stop, system", [
-    (signal.SIGINT, ("system=vanilla",)),
-    (signal.SIGTERM, ("system=sancus", "system.staleness=variation_gap", "system.bound=0.05")),
+    (signal.SIGINT, ("system=held_vanilla",)),
+    (signal.SIGTERM, ("system=held_sancus", "system.staleness=variation_gap", "system.bound=0.05")),
 ], ids=["SIGINT-vanilla", "SIGTERM-sancus"])
 def test_stopped_run_ends_cleanly_and_resumed_equals_one_never_stopped(place, stop, system):
-    command = (*system, "epochs=400", "checkpoint_every=10")
+    command = (place.more, *system, "epochs=60", "checkpoint_every=10")
+    place.hold.touch()  # it cannot end before it is told to
     run = place.start(*command)
     run.until_epoch(20)
     run.interrupt() if stop == signal.SIGINT else run.process.send_signal(stop)
     done = run.end()
+    place.hold.unlink()
     assert done.code == 128 + stop and run.survivors() == []
     assert done.err == f"stopped by {stop.name}; the same command goes on from the last checkpoint\n"
     (run_dir,) = place.runs()
     assert not (run_dir / "summary.json").exists()
     went_on_at = int((run_dir / "checkpoints" / "latest").read_text())
-    assert 20 <= went_on_at < 400
+    assert 20 <= went_on_at <= 30
     assert place.run(*command).code == 0
     resumed = losses(run_dir)
     again = place.run(*command, "fresh=true", "checkpoint_every=0")
     assert again.code == 0 and f"{run_dir}.old1" in again.out
     assert_frame_equal(resumed, losses(run_dir), check_exact=True)
-    assert len(resumed) == 800 and resumed["loss"].nunique() > 300
+    assert len(resumed) == 120 and resumed["loss"].nunique() > 50
     assert json.loads((run_dir / "summary.json").read_text())["final"]
     # The checkpoint did the work: the resumed attempt traced no epoch before it.
     assert Trace(f"{run_dir}.old1").finished and not (run_dir / "checkpoints").exists()

@@ -30,10 +30,13 @@ def fresh(place):
 
 def test_killed_redis_ends_the_run_with_one_sentence_and_the_run_goes_on_bit_for_bit(place, tmp_path):
     server = RedisServer(tmp_path)
-    command = ("system=digest", "system.interval=3", f"system.store={server.url}", "epochs=120", "checkpoint_every=5", "model.layers=3")
+    command = (place.more, "system=held_digest", "system.interval=3", f"system.store={server.url}", "epochs=60", "checkpoint_every=5",
+               "model.layers=3")  # fmt: skip
+    place.hold.touch()  # it cannot end before the server is killed
     run = place.start(*command)
     run.until_epoch(10)
     server.kill()
+    place.hold.unlink()
     done = run.end()
     assert done.code == 1 and run.survivors() == []
     assert done.err.count("\n") == 1 and "Traceback" not in done.err, done.err
@@ -57,3 +60,24 @@ def test_a_killed_worker_leaves_no_shared_memory(place):
     run.family[0].kill()
     assert run.end().code == 128 + signal.SIGKILL
     assert run.survivors() == [] and set(Path("/dev/shm").glob("halobench-*")) <= before
+
+
+def test_a_killed_parameter_server_ends_the_run_with_one_sentence_and_the_run_goes_on_bit_for_bit(place):
+    command = (place.more, "system=held_digest_a", "system.order=rotation", "system.interval=2", "epochs=60", "checkpoint_every=5",
+               "model.layers=3")  # fmt: skip
+    place.hold.touch()
+    run = place.start(*command)
+    run.until_epoch(10)
+    (server,) = (process for process in run.family if "harness.comm.server" in process.cmdline())
+    server.kill()
+    place.hold.unlink()
+    done = run.end()
+    assert done.code == 1 and run.survivors() == []
+    assert done.err.count("\n") == 1 and "Traceback" not in done.err, done.err
+    assert done.err.startswith(f"error: the parameter server (process {server.pid}) went away in epoch")
+    assert "goes on from the last checkpoint" in done.err
+    assert place.run(*command).code == 0
+    (run_dir,) = place.runs()
+    resumed = Trace(run_dir).epochs[LOSSES]
+    assert place.run(*command, "fresh=true", "checkpoint_every=0").code == 0
+    assert_frame_equal(resumed, Trace(run_dir).epochs[LOSSES], check_exact=True)
