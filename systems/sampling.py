@@ -15,8 +15,7 @@ import torch
 from harness.core.adjacency import Adjacency
 from harness.core.kernels import SparseOperator
 from harness.partition.shard import Csr, Shard
-
-GOLDEN, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64's
+from harness.splitmix import GOLDEN, mix
 
 
 @dataclass
@@ -94,21 +93,14 @@ def _water_fill(indptr, columns, weight, rate, p):
                 budget, free = budget - filled, free - filled
 
 
-@numba.njit(inline="always")
-def _mix(z):
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX_1)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX_2)
-    return z ^ (z >> np.uint64(31))
-
-
 @numba.njit(cache=True, nogil=True)
 def _draw(indptr, columns, ids, p, key):
     mask = np.empty(len(columns), np.bool_)
-    base = _mix(key)
+    base = mix(key)
     for v in range(len(indptr) - 1):
-        row = _mix(base + np.uint64(ids[v]) * np.uint64(GOLDEN))
+        row = mix(base + np.uint64(ids[v]) * np.uint64(GOLDEN))
         for e in range(indptr[v], indptr[v + 1]):
-            bits = _mix(row + np.uint64(ids[columns[e]]) * np.uint64(GOLDEN))
+            bits = mix(row + np.uint64(ids[columns[e]]) * np.uint64(GOLDEN))
             mask[e] = (bits >> np.uint64(11)) * (1.0 / 9007199254740992.0) < p[e]
     return mask
 

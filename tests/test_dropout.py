@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from harness.check import InputError
-from harness.core.dropout import LEVELS, _mix_int, drop_with_torch, dropout
+from harness.core.dropout import LEVELS, drop_with_torch, dropout
+from harness.splitmix import mix_int
 
 
 def ids_of(rows, start=0):
@@ -47,7 +48,7 @@ def test_torch_operations_give_the_same_bits(width, dtype):
     x, ids = torch.randn(64, width, dtype=dtype), (torch.arange(64) * 33_000_001).int()
     for key in (0, 5, 2**63 + 11):
         threshold = round(0.4 * LEVELS)
-        expected = drop_with_torch(x, ids, _mix_int(key), threshold, LEVELS / (LEVELS - threshold))
+        expected = drop_with_torch(x, ids, mix_int(key), threshold, LEVELS / (LEVELS - threshold))
         assert torch.equal(dropout(x, ids, 0.4, key), expected)
 
 

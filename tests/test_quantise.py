@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from systems.quantise import BITS, dequantise, quantise, row_bytes
+from systems.quantise import BITS, code_with_torch, codes_with_torch, dequantise, quantise, row_bytes
 
 ROWS = hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.floats(-1e3, 1e3, width=32))
 
@@ -51,3 +51,16 @@ def test_stochastic_rounding_is_unbiased_and_its_variance_is_the_formula(bits):
 
 def test_rows_without_entries_travel_as_nothing():
     assert dequantise(quantise(torch.empty(0, 5), 4), 5, 4, torch.float32).shape == (0, 5)
+
+
+@given(ROWS, st.sampled_from(BITS), st.sampled_from([torch.float32, torch.float64]), st.booleans())
+def test_compiled_codes_are_torch_s_to_the_bit(rows, bits, dtype, stochastic):
+    x = torch.from_numpy(rows).to(dtype)
+    noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(2), dtype=dtype) if stochastic else 0.5
+    wire, size = quantise(x, bits, noise), 2 * dtype.itemsize
+    low, high = x.aminmax(dim=1, keepdim=True)
+    step = (high - low) / (2**bits - 1)
+    codes = code_with_torch(x, low, torch.where(step > 0, step, torch.ones_like(step)), bits, noise)
+    assert torch.equal(wire[:, :-size], codes)
+    restored = low + codes_with_torch(codes, x.shape[1], bits).to(dtype) * step
+    assert torch.equal(dequantise(wire, x.shape[1], bits, dtype), restored)

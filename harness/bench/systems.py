@@ -51,5 +51,9 @@ def system_lines(folders: Folders, rounds: int = 3, names: list[str] | None = No
         if not name.startswith("vanilla"):
             features = known[name].get("features", "once")
             note = f"features={features}" + ("; vanilla on an edge-cut" if "partition" not in cases[name] else "")
-            lines.append(Line("systems", f"{name} / vanilla, computing", found[name], "CPU s", found[f"vanilla {features}"], TARGET, note))
+            steps = known[name].get("local_steps", 1) + known[name].get("server_steps", 0)  # each a forward and a backward pass
+            if steps > 1:
+                note += f"; of a step, {steps} an epoch"
+            lines.append(Line("systems", f"{name} / vanilla, computing", found[name] / steps, "CPU s", found[f"vanilla {features}"],
+                              TARGET, note))  # fmt: skip
     return lines

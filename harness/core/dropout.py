@@ -3,8 +3,7 @@
     x'_vk = x_vk / (1 - p)  where  u(key, v, k) >= p,  else 0
 
 u is 16 bits of a counter-based hash: one 64-bit word serves four neighbouring columns. The word of vertex v and column
-group g is mix(mix(key) + (v * 2^32 + g) * golden) with mix the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast
-splittable pseudorandom number generators", OOPSLA 2014). p is therefore rounded to a multiple of 2^-16, and the scale
+group g is mix(mix(key) + (v * 2^32 + g) * golden), see `harness.splitmix`. p is therefore rounded to a multiple of 2^-16, and the scale
 uses the rounded p, so that the expectation is exact.
 """
 
@@ -16,17 +15,10 @@ import torch
 
 from harness.check import within
 from harness.core.parallel import use_threads
+from harness.splitmix import GOLDEN, MIX_1, MIX_2, mix, mix_int
 
 LEVELS = 1 << 16
 SERIAL_BELOW = 1 << 15  # entries: waking threads costs more than it saves
-GOLDEN, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-
-
-@numba.njit(inline="always")
-def _mix(z):
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX_1)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX_2)
-    return z ^ (z >> np.uint64(31))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -38,13 +30,13 @@ def _drop_rows(first, last, x, ids, base, threshold, scale, out):
         a, y = x[v], out[v]
         counter = base + (np.uint64(ids[v]) << np.uint64(32)) * np.uint64(GOLDEN)
         for k in range(0, full, 4):
-            bits = _mix(counter + np.uint64(k >> 2) * np.uint64(GOLDEN))
+            bits = mix(counter + np.uint64(k >> 2) * np.uint64(GOLDEN))
             y[k] = a[k] * scale if (bits & np.uint64(0xFFFF)) >= threshold else zero
             y[k + 1] = a[k + 1] * scale if ((bits >> np.uint64(16)) & np.uint64(0xFFFF)) >= threshold else zero
             y[k + 2] = a[k + 2] * scale if ((bits >> np.uint64(32)) & np.uint64(0xFFFF)) >= threshold else zero
             y[k + 3] = a[k + 3] * scale if (bits >> np.uint64(48)) >= threshold else zero
         if full < width:
-            bits = _mix(counter + np.uint64(full >> 2) * np.uint64(GOLDEN))
+            bits = mix(counter + np.uint64(full >> 2) * np.uint64(GOLDEN))
             for k in range(full, width):
                 y[k] = a[k] * scale if (bits & np.uint64(0xFFFF)) >= threshold else zero
                 bits = bits >> np.uint64(16)
@@ -55,12 +47,6 @@ def _drop_rows_parallel(parts, x, ids, base, threshold, scale, out):
     rows = len(ids)
     for part in numba.prange(parts):
         _drop_rows(rows * part // parts, rows * (part + 1) // parts, x, ids, base, threshold, scale, out)
-
-
-def _mix_int(z: int) -> int:
-    z = ((z ^ (z >> 30)) * MIX_1) & (2**64 - 1)
-    z = ((z ^ (z >> 27)) * MIX_2) & (2**64 - 1)
-    return z ^ (z >> 31)
 
 
 def _signed(value: int) -> int:
@@ -87,7 +73,7 @@ def drop_with_torch(x: torch.Tensor, ids: torch.Tensor, base: int, threshold: in
 
 
 def _drop(x: torch.Tensor, ids: torch.Tensor, key: int, threshold: int) -> torch.Tensor:
-    base = _mix_int(key & (2**64 - 1))
+    base = mix_int(key & (2**64 - 1))
     scale = LEVELS / (LEVELS - threshold)
     if x.device.type != "cpu":
         return drop_with_torch(x, ids, base, threshold, scale)

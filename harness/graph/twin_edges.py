@@ -14,6 +14,8 @@ import numba
 import numpy as np
 from numba import njit, prange
 
+from harness.splitmix import GOLDEN, mix
+
 ROUNDS = 60
 CLOSE_ENOUGH = 5e-4  # of the edge count; below it another round costs more than it mends
 TRIES = 12
@@ -115,26 +117,18 @@ def _level_shares(layout: Layout) -> np.ndarray:
 
 
 @njit(inline="always")
-def _mix(z):
-    """The finaliser of splitmix64 (Steele, Lea and Flood 2014)."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@njit(inline="always")
 def _stream(seed, round_, vertex):
-    return _mix(_mix(seed * np.uint64(0x9E3779B97F4A7C15) + round_) + np.uint64(vertex) * np.uint64(0xD1B54A32D192ED03))
+    return mix(mix(seed * np.uint64(GOLDEN) + round_) + np.uint64(vertex) * np.uint64(0xD1B54A32D192ED03))
 
 
 @njit(inline="always")
 def _step(state):
-    return state + np.uint64(0x9E3779B97F4A7C15)
+    return state + np.uint64(GOLDEN)
 
 
 @njit(inline="always")
 def _unit(state):
-    return np.float64(_mix(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+    return np.float64(mix(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @njit(cache=True)

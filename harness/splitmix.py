@@ -1,0 +1,25 @@
+"""The finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): random bits as a
+hash of a counter, for compiled loops and for Python.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+GOLDEN, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+@numba.njit(inline="always")
+def mix(z):
+    """64 bits of the counter z, uint64."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX_1)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX_2)
+    return z ^ (z >> np.uint64(31))
+
+
+def mix_int(z: int) -> int:
+    """The same of a Python integer below 2^64."""
+    z = ((z ^ (z >> 30)) * MIX_1) & (2**64 - 1)
+    z = ((z ^ (z >> 27)) * MIX_2) & (2**64 - 1)
+    return z ^ (z >> 31)
