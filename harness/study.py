@@ -51,8 +51,11 @@ Written by the command below, and not edited. GCN of 2 layers, hidden 64, dropou
 
     python -m harness.study --data-dir ../shared/data
 
-- `vanilla` is there in both forms: layer 0's features are static, and fetching them once is exact; other systems stand with `features=once`.
-- `zero_halo` is the control: a system no better than it uses no remote information. It is scored with them, since evaluation is exact for all.
+- `vanilla` is there in both forms, since layer 0's features are static and fetching them once is exact. Each other system stands as its paper has it: `MB layer 0`
+  is 0 where it fetches features once, and is to be compared with `vanilla features=refetch` where it is not.
+- `zero_halo` is the control: a system no better than it uses no remote information. Evaluation is exact and sees the whole graph for all, the control too.
+- Times are of the machine named; where it has fewer cores than workers, wall time says nothing of the system, and communication is given as CPU seconds: what
+  the training thread spent waiting, and the transport's threads. `cluster=` names device figures that CaPGNN's RAPA reads; nobody ran on them.
 - What each system does, knob by knob: the pages beside this one.
 
 {tables}

@@ -400,3 +400,11 @@ def test_names_at_the_ends_do_not_overlap(tmp_path):
 def test_bad_input_is_one_sentence(tmp_path, capsys):
     assert main(["table", str(tmp_path / "nowhere")]) == 2
     assert re.fullmatch(r"error: .*nowhere holds no run; give .*\n", capsys.readouterr().err)
+
+
+def test_a_cluster_goes_by_its_name_and_only_where_a_systems_runs_differ_in_it(tmp_path):
+    for at, (system, cluster) in enumerate([("a", "measured"), ("a", "x4"), ("b", "measured")]):
+        changes = {"system___target_": f"systems.{system}.S", "cluster__name": cluster, "cluster__matrix": at}
+        traces.finished(tmp_path / str(at), traces.config(**changes))
+    found, _ = groups.load([tmp_path])
+    assert sorted(group.label for group in found) == ["a cluster=measured", "a cluster=x4", "b"]

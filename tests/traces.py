@@ -64,6 +64,7 @@ def config(**changes: Any) -> dict[str, Any]:
         "dataset": {"name": "cora", "source": "real", "split": "own"},
         "partition": {"method": "metis", "seed": None},
         "model": {"name": "gcn", "layers": 2, "hidden": 64},
+        "cluster": {"name": "measured", "matrix": None},
         "gpus": 2,
         "epochs": 5,
         "seed": 1,

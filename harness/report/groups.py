@@ -156,12 +156,15 @@ def load(paths: Iterable[str | Path]) -> tuple[list[Group], list[Path]]:
 
 def _name(groups: list[Group]) -> None:
     """Give every group its dataset and label: two groups that differ in the config differ in what the table says."""
-    common = _differing(groups, lambda key: not key.startswith(("system.", "dataset.", "partition.")))
+    common = _differing(groups, lambda key: not key.startswith(("system.", "dataset.", "partition.", "cluster.")))
     for group in groups:
         alike = [g for g in groups if g.first.name == group.first.name]
-        own = _differing(alike, lambda key: key.startswith("system."))
+        # A cluster's figures go by its name, and concern the systems that read them.
+        own = _differing(alike, lambda key: key.startswith("system.") or key == "cluster.name")
         knobs = [
-            knob(key.removeprefix("system."), group.first.keys[key]) for key in own + common if key in group.first.keys
+            knob("cluster" if key == "cluster.name" else key.removeprefix("system."), group.first.keys[key])
+            for key in own + common
+            if key in group.first.keys
         ]
         group.label = " ".join([group.first.name, *knobs])
         graph = group.first.summary["dataset"]
