@@ -30,7 +30,7 @@ import numba
 import numpy as np
 import torch
 
-from harness.check import at_least, choice
+from harness.check import InputError, at_least, choice
 from harness.comm.rows import scatter_add_rows
 from harness.core.system import System, check_features
 from harness.splitmix import GOLDEN, mix, mix_int
@@ -41,7 +41,7 @@ LEVELS = (2, 4, 8)
 
 @dataclass
 class Adaqp(System):
-    """bits        a value: 2, 4 or 8; under `adaptive` the mean over rows
+    """bits        a value: 2, 4 or 8; under `adaptive` the mean over rows, 3 to 7
     assignment  "uniform" or "adaptive"
     period      epochs between assignments
     features    "refetch" or "once"
@@ -53,10 +53,18 @@ class Adaqp(System):
     features: str = "refetch"
 
     def __post_init__(self):
-        choice("bits", self.bits, LEVELS)
         choice("assignment", self.assignment, ("uniform", "adaptive"))
+        if self.assignment == "uniform":
+            choice("bits", self.bits, LEVELS)
+        elif not LEVELS[0] < self.bits < LEVELS[-1]:
+            raise InputError(f"bits={self.bits} on average leaves assignment=adaptive no choice among 2, 4 and 8; give bits=3 to bits=7")
         at_least("period", self.period, 1)
         check_features(self.features)
+
+    def supports(self, run):
+        if run.model == "gat" and self.assignment == "adaptive":
+            return "model=gat has no propagation matrix to weigh rows by; give system.assignment=uniform, or model=gcn or model=sage"
+        return super().supports(run)
 
     def setup(self, context):
         super().setup(context)

@@ -43,6 +43,12 @@ class Bns(System):
         within("rate", self.rate, 0, 1)
         check_features(self.features)
 
+    def supports(self, run):
+        if run.model == "gat" and self.rate < 1:
+            return ("model=gat weighs neighbours by a softmax, in which drawn rows cannot stand for those that were not; "
+                    "give model=gcn or model=sage, or system.rate=1")
+        return super().supports(run)
+
     def before_epoch(self, epoch):
         rank, send, receive = self.comm.rank, self.plan.send_counts, self.plan.receive_counts
         to_send = [self.sample(epoch, p, rank, count) for p, count in enumerate(send)]

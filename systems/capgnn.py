@@ -1,7 +1,7 @@
 """CaPGNN: Song, Zhang, Li, Wang et al., "CaPGNN: Optimizing Parallel Graph Neural Network Training with Joint Caching and
 Resource-Aware Graph Partitioning"; cited from the papers' folder.
 
-Implements JACA (section 4.2: two tiers, overlap ratio eq. 2, Algorithm 1, prefetching and its queues; systems/jaca.py), RAPA (section 4.3:
+Implements JACA (section 4.2: two tiers, overlap ratio eq. 2, Algorithm 1; systems/jaca.py), RAPA (section 4.3:
 eqs. 13-16, Algorithms 2 and 3; systems/rapa.py) and the pipeline of section 4.4, each of which can be switched off (Table 8).
 
 Notation: m halo vertices of a worker; R(v) the overlap ratio, in how many workers' halos v is; T = `refresh`; the local tier is a worker's
@@ -24,7 +24,9 @@ Decisions
   when nobody can improve; the lowest S_k go first until lambda_i <= (lambda_i + mean) / 2. `rapa_degrees=global`: kept edges keep their weight.
   In eq. (16) out-degrees are of the subgraph, in-degrees of the whole graph. Part i goes to device i: the partition's order is the seed's.
 - device figures: those of the cluster preset (Table 1), or measured on the workers at the start (`cluster=measured`).
-Departures: tiers are agreed on before the first epoch instead of looked up by hash, since all workers know all halos: no locks, and under `jaca`
+- what workers tell each other at the start: JACA's halo ids are counted in epoch 0; RAPA's costs and masks, told before the shards stand, are not.
+Departures: of section 4.2's three queues the prefetch queue is the direct exchange, in the background, and with `pipeline` an epoch ahead; local and
+global queue are copies made by the training thread, of memory to memory on one host, timed as waits. Tiers are agreed on before the first epoch instead of looked up by hash, since all workers know all halos: no locks, and under `jaca`
 no id travels after the start. Only the forward pass is cached (the paper describes no other).
 """
 
@@ -269,10 +271,12 @@ class Capgnn(System):
         if self.tiers is None:
             return
         self.tiers.load_state_dict(state["tiers"])
-        self.store, self.born, self.shared_born = state["store"], state["born"], state["shared_born"]
+        self.store = state["store"]
+        # Ages and the global tier live on the host, wherever a checkpoint was loaded to.
+        self.born, self.shared_born = ({l: ages.cpu() for l, ages in state[name].items()} for name in ("born", "shared_born"))
         own = self.tiers.own_slots()
         for l, rows in state["shared"].items():
-            self.shared_rows.rows[l][own] = rows
+            self.shared_rows.rows[l][own] = rows.cpu()
         self.comm.barrier()
 
 

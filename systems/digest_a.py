@@ -20,7 +20,10 @@ Decisions
 - workers meet at checkpoints and at the end only: with a straggler give checkpoint_every=0 to measure time.
 - order=rotation: the server adds worker 0's update, then 1's, ..., M - 1's, and again, and a pull sees exactly the pushes of the
   updates that its worker's weights hold. Nothing then depends on timing, so a run repeats and resumes bit for bit (tests use it).
-- features, start, loss, form: as in systems/digest.py. One layer more of slots in the store than there are rounds apart.
+- features, start, loss, form: as in systems/digest.py; `features=refetch` is an exchange in every round, in which all workers meet, so that
+  nothing is asynchronous any more. Three slots a slice in the store: in rotation an owner may push beside what is read of two rounds ago.
+- tables give an epoch the time of its slowest worker, as for all systems; here nobody waits for it, and `server_s` is the clock to compare
+  with others: seconds since the first update arrived. What has been trained is traced when the workers meet: at checkpoints and at the end.
 Departures: the server is a process on worker 0's host, reached by a Unix socket; one host only.
 """
 
@@ -163,15 +166,15 @@ class DigestA(System):
             parameter.copy_(part.view_as(parameter))
 
     def state_dict(self):
-        weights, version = self.server.read()
-        return {"representations": self.representations.state_dict(), "server": weights, "updates": version,
+        weights, version, elapsed = self.server.read()
+        return {"elapsed": elapsed, "representations": self.representations.state_dict(), "server": weights, "updates": version,
                 "weights": self.weights, "version": self.version}
 
     def load_state_dict(self, state):
         self.representations.load_state_dict(state["representations"])
         self.weights, self.version = state["weights"], state["version"]
         if self.comm.rank == 0:
-            self.server.load(state["server"], state["updates"])
+            self.server.load(state["server"], state["updates"], state["elapsed"])
         self.comm.barrier()
 
     def close(self):

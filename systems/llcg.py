@@ -73,7 +73,6 @@ class Llcg(System):
 
     def before_epoch(self, epoch):
         """All local steps but the last, which is the trainer's own."""
-        self.epoch = epoch
         for _ in range(self.local_steps - 1):
             rows = self.context.train_rows
             self.context.gradient(rows, self.loss_divisor(len(rows), sum(self.counts)))

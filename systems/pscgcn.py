@@ -100,11 +100,10 @@ class Pscgcn(System):
         self.coming: Drawn | None = None  # of the next iteration, its boundary rows already asked for
         self.owner = torch.repeat_interleave(torch.arange(self.comm.size), torch.tensor(self.plan.receive_counts)).to(self.device)
         self.features_cache = FeatureCache(self)
-        self.cached = None
 
     # -- SampleGraph, Algorithm 2 ---------------------------------------------------------------------------------
 
-    def renew(self, epoch: int) -> None:
+    def renew(self) -> None:
         """Lines 4-7: p from the last iteration's norms, told to whoever has the vertex in its halo."""
         if self.sampling == "variance":
             told = self.comm.exchange(self.plan, self.square_norms[:, None], 0, "norms").wait()[:, 0]
@@ -137,7 +136,7 @@ class Pscgcn(System):
             if epoch == 0:
                 self.queue.extend(self.sample_graph(number).settle(self) for number in range(self.tau))  # lines 2-3
             if epoch and epoch % self.refresh == 0:
-                self.renew(epoch)
+                self.renew()
             if self.features == "refetch" and epoch % self.refresh == 0:
                 self.features_cache.renew(epoch)
             # Lines 6-7. What is asked for in an iteration is sent in the next, so that nobody waits to be asked.
@@ -206,7 +205,7 @@ class Pscgcn(System):
                 "coming": self.coming and self.coming.settle(self).state_dict(), "cache": self.features_cache.state_dict()}
 
     def load_state_dict(self, state):
-        self.p, self.square_norms = state["p"].numpy(), state["square_norms"]
+        self.p, self.square_norms = state["p"].cpu().numpy(), state["square_norms"]
         for group, saved in zip((self.rows_ahead, self.gradients_ahead), state["pipes"]):
             for l, pipe in group.items():
                 pipe.load_state_dict(saved[l])
@@ -270,7 +269,7 @@ class Drawn:
 
     @staticmethod
     def restore(system: Pscgcn, state) -> Drawn:
-        drawn = Drawn(system, state["mask"].numpy(), state["factor"].numpy())
+        drawn = Drawn(system, state["mask"].cpu().numpy(), state["factor"].cpu().numpy())
         drawn.request, drawn.missing = (None if r is None else Request(*r) for r in state["requests"])
         drawn.hit, drawn.slots, drawn.rows = state["hit"], state["slots"], state["cached"]
         return drawn

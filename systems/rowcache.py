@@ -71,7 +71,7 @@ class Queue:
 
     def load_state_dict(self, state: dict) -> None:
         for name, values in state.items():
-            setattr(self, name, values.numpy().copy())
+            setattr(self, name, values.cpu().numpy().copy())
 
 
 @numba.njit(cache=True)

@@ -22,7 +22,7 @@ def knobs(yaml: str) -> str:
     for line in yaml.splitlines():
         found = re.match(r"(\w+): *(\"[^\"]*\"|[^#]*?) *(?:# *(.*))?$", line)
         if found and found[1] != "_target_" and found[2]:
-            rows.append(f"| `{found[1]}` | `{found[2]}` | {(found[3] or '').replace('|', 'or')} |")
+            rows.append(f"| `{found[1]}` | `{found[2]}` | {(found[3] or '').replace(' | ', ' or ')} |")
     return "\n".join(rows) if len(rows) > 2 else "None."
 
 

@@ -13,6 +13,8 @@ from harness.core.attention import AttentionEdges, attend, attend_with_torch
 from harness.core.config import ModelConfig
 from harness.core.system import RunFacts
 from harness.partition.build import build_shards
+from systems.adaqp import Adaqp
+from systems.bns import Bns
 from systems.sancus import Sancus
 from tests import systems
 from tests.oracles import dense, gat
@@ -122,6 +124,13 @@ def test_dropout_is_the_same_for_any_number_of_workers(pool):
 def test_a_system_with_its_own_product_refuses_attention():
     reason = Sancus().supports(RunFacts(model="gat", num_workers=2, symmetric=True, multilabel=False))
     assert "model=gat" in reason and "give model=gcn" in reason
+
+
+@pytest.mark.parametrize("system, mend", [(Bns(rate=0.5), "system.rate=1"), (Adaqp(bits=4, assignment="adaptive"), "assignment=uniform")])
+def test_a_knob_that_attention_has_no_sense_for_is_refused_with_it(system, mend):
+    facts = RunFacts(model="gat", num_workers=2, symmetric=True, multilabel=False)
+    assert mend in system.supports(facts)
+    assert Bns(rate=1.0).supports(facts) is None and Adaqp(bits=4).supports(facts) is None
 
 
 def test_heads_divide_the_hidden_width():

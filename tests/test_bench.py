@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.bench import epoch, lines, runs, systems
+from harness.bench import epoch, lines, partition, runs, systems
 from harness.core.config import ModelConfig, OptimiserConfig
 from harness.core.dgl_kernel import load_dgl
 from tests.graphs import random_graph
@@ -111,3 +111,8 @@ def test_system_lines_of_real_runs(folders):
 
 def test_every_configured_system_is_benched():
     assert {"vanilla", "sancus", "cdfgnn"} <= set(systems.configured())
+
+
+def test_partition_lines_are_of_every_edge_method():
+    found = partition.partition_lines(random_graph(300, 12, num_features=2, num_classes=2, seed=1))
+    assert [line.name.split(":")[0] for line in found] == list(partition.EDGE_METHODS) and all(line.met for line in found)

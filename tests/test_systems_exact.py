@@ -19,6 +19,11 @@ def exact(graph, outcome, settings: Settings):
                        normalisation=settings.model.get("normalisation", "symmetric"), **settings.optimiser)
 
 
+def small(model: str, layers: int) -> dict:
+    heads = {"heads": 2, "out_heads": 2} if model == "gat" else {}
+    return {"name": model, "layers": layers, "hidden": 4, "dropout": 0.0, **heads}
+
+
 def test_every_system_is_tested():
     there = {p.relative_to(systems.CONF).with_suffix("").as_posix() for p in systems.CONF.rglob("*.yaml")}
     assert there == set(EXACT)
@@ -29,18 +34,17 @@ def test_every_system_is_tested():
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 def test_exact_knob_is_full_batch_training(pool, variant, model, directed):
     graph = random_graph(7, vertices=23, directed=directed)
-    heads = {"heads": 2, "out_heads": 2} if model == "gat" else {}
-    settings = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.0, **heads})
+    settings = Settings(model=small(model, layers=3))
     for parts, method in systems.partitions_of(variant[0]):
         outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), parts, method, settings)
         systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
 
 
-@pytest.mark.parametrize("variant", systems.SINGLE_VARIANTS, ids=label)
-@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("variant,model", [(v, m) for v in systems.SINGLE_VARIANTS for m in systems.models_of(v[0])],
+                         ids=lambda value: value if isinstance(value, str) else label(value))
 def test_a_single_worker_has_nothing_remote_to_miss(pool, variant, model):
     graph = random_graph(8, vertices=20)
-    settings = Settings(model={"name": model, "layers": 2, "hidden": 4, "dropout": 0.0})
+    settings = Settings(model=small(model, layers=2))
     outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), 1, "block", settings)
     systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
 

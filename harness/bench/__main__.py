@@ -18,6 +18,7 @@ from harness.bench import roofline
 from harness.bench.epoch import epoch_lines
 from harness.bench.lines import Line, table
 from harness.bench.overlap import overlap_lines
+from harness.bench.partition import partition_lines
 from harness.bench.runs import Folders, cpu_lines, start_lines
 from harness.bench.systems import system_lines
 from harness.comm.recorder import cpu_count
@@ -26,7 +27,7 @@ from harness.core.kernels import make_kernel
 from harness.graph import sources
 from harness.graph.config import DatasetConfig
 
-PARTS = ("epoch", "cpu", "systems", "overlap", "spmm", "curve", "start")
+PARTS = ("epoch", "cpu", "systems", "overlap", "partition", "spmm", "curve", "start")
 GRAPH = DatasetConfig(name="reddit", source="twin", scale=0.05)
 MODEL = ModelConfig(name="gcn", layers=2, hidden=128, dropout=0.0)
 LINEAR = 1.15  # largest exponent of cost ~ edges^k that still counts as linear
@@ -76,6 +77,7 @@ def main() -> int:
             "cpu": lambda: cpu_lines(folders, asked.rounds),
             "systems": lambda: system_lines(folders, asked.rounds),
             "overlap": lambda: overlap_lines(sources.load(GRAPH, Path("data"), seed=1), MODEL),
+            "partition": partition_lines,
             "epoch": lambda: epoch_lines(sources.load(GRAPH, Path("data"), seed=1), MODEL),
             "spmm": spmm_lines,
             "curve": curve_lines,

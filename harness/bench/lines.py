@@ -14,7 +14,7 @@ from rich.table import Table
 class Line:
     """`ratio` is ours / peer and `target` its largest good value; None where there is no peer or nothing is promised.
 
-    part   "epoch", "cpu", "systems", "overlap", "spmm", "curve" or "start"
+    part   "epoch", "cpu", "systems", "overlap", "partition", "spmm", "curve" or "start"
     unit   of both figures
     note   what a reader needs to judge the line
     """

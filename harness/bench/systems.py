@@ -28,7 +28,9 @@ def compute_per_epoch(trace: Trace) -> float:
     """CPU seconds of an epoch that all training threads spent computing, packing and keeping books: the median over epochs, so
     that an epoch in which something is renewed does not count."""
     spans = trace.spans
-    settled = spans[(spans.epoch >= min(WARM_UP, int(spans.epoch.max()))) & spans.kind.isin(["compute", "other"])]
+    # Copies to and from memory that workers share are waits of a kind, made by the training thread itself.
+    own = spans.kind.isin(["compute", "other"]) | ((spans.kind == "wait") & spans.name.isin(["global_put", "global_get"]))
+    settled = spans[(spans.epoch >= min(WARM_UP, int(spans.epoch.max()))) & own]
     return float(settled.groupby("epoch").cpu_s.sum().median())
 
 

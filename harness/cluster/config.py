@@ -1,6 +1,7 @@
 """The typed schema of the block `cluster`: devices, one a worker, and the links between them; the values stand in `conf/cluster/`.
 
-What a source does not give stays null, and whoever needs it says so in one sentence.
+What a source does not give stays null, and whoever needs it says so in one sentence. Training reads the devices' times and memory and the
+host's memory (CaPGNN); links, bandwidths and peaks describe the testbed for what models it.
 """
 
 from __future__ import annotations

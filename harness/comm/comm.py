@@ -13,6 +13,7 @@ What is counted is what a worker hands to the transport, by (layer, direction, p
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,15 +53,17 @@ class InFlight:
                  finish: Callable[[], None] | None = None, sequence: int = 0):
         self.comm, self.works, self.name, self.layer, self.id, self.span = comm, works, name, layer, id, span
         self.finish, self.sequence = finish, sequence
-        self.pending = len(works)
+        self.pending, self.lock = len(works), threading.Lock()
         if span is not None and comm.device.type == "cpu":
             for work in works:
                 work.get_future().add_done_callback(self._completed)
 
     def _completed(self, _future) -> None:
         # Runs on a transport thread: the moment the last part of the operation was through.
-        self.pending -= 1
-        if self.pending == 0 and not self.span.end:
+        with self.lock:
+            self.pending -= 1
+            last = self.pending == 0
+        if last and not self.span.end:
             self.span.end = time.monotonic()
 
     def wait(self) -> None:

@@ -83,13 +83,13 @@ class Parameters:
         _, when, weights = self._ask(server.SNAPSHOT, epoch)
         return weights, when
 
-    def load(self, weights: torch.Tensor, version: int) -> None:
-        self._ask(server.LOAD, version=version, body=weights)
+    def load(self, weights: torch.Tensor, version: int, elapsed: float = 0.0) -> None:
+        self._ask(server.LOAD, round(1e6 * elapsed), version, weights)
 
-    def read(self) -> tuple[torch.Tensor, int]:
-        """The weights [w] now, and how many updates they hold."""
-        version, _, weights = self._ask(server.READ)
-        return weights, version
+    def read(self) -> tuple[torch.Tensor, int, float]:
+        """The weights [w] now, how many updates they hold, and the seconds that the server's clock has run."""
+        version, elapsed, weights = self._ask(server.READ)
+        return weights, version, elapsed
 
     def _ask(self, op: bytes, epoch: int = 0, version: int = 0, body: torch.Tensor | None = None):
         content = body.detach().cpu().contiguous().numpy().tobytes() if body is not None else b""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -71,7 +70,6 @@ class Recorder:
         self.training = False
         self._segment: Span | None = None
         self._segment_cpu = 0.0
-        self._lock = threading.Lock()  # completion callbacks come from transport threads
 
     # -- clocks ---------------------------------------------------------------------------------------------------
 
@@ -152,8 +150,7 @@ class Recorder:
         if not self.training:
             return None
         span = Span("comm", name, layer, time.monotonic(), bytes=bytes, peers=peers, id=id, blocking=blocking)
-        with self._lock:
-            self.epoch.spans.append(span)
+        self.epoch.spans.append(span)
         return span
 
     def count(self, layer: int, direction: str, purpose: str, peer: int, rows: int, bytes: int) -> None:

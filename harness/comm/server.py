@@ -6,9 +6,9 @@ user can reach, takes one connection a worker, and ends with worker 0, whose end
 A request is (op, rank, epoch, version, bytes) and a body, an answer (version, number, bytes) and a body; bodies are the flat weights:
 
     update    body delta, version of the weights it was computed from -> weights after adding it, number = delay: updates added since
-    snapshot  of an epoch e -> the weights after (e + 1) P updates, once there; number = when, seconds since the first connection
-    load      body weights, version = updates they hold
-    read      -> weights
+    snapshot  of an epoch e -> the weights after (e + 1) P updates, once there; number = when, seconds since the first update arrived
+    load      body weights, version = updates they hold, epoch = microseconds the clock has run
+    read      -> weights, number = seconds the clock has run
 """
 
 from __future__ import annotations
@@ -37,17 +37,21 @@ class ParameterServer:
         self.snapshots: dict[int, tuple[float, np.ndarray]] = {}  # epoch: (when, weights)
         self.asked: dict[int, int] = {}  # epoch: workers that have had its snapshot
         self.changed = threading.Condition()
-        self.started = time.monotonic()
+        self.before, self.started = 0.0, None  # seconds before a resume; when the first update came since
+
+    def elapsed(self) -> float:
+        return self.before + (time.monotonic() - self.started if self.started is not None else 0.0)
 
     def update(self, rank: int, epoch: int, base: int, delta: np.ndarray) -> tuple[int, float, np.ndarray]:
         with self.changed:
             if self.order == "rotation":
                 self.changed.wait_for(lambda: self.version == epoch * self.workers + rank)
+            self.started = self.started if self.started is not None else time.monotonic()
             delay = self.version - base
             self.weights = self.weights + self.weights.dtype.type(self.scale) * delta  # a new array: snapshots keep the old one
             self.version += 1
             if self.version % self.workers == 0:
-                self.snapshots[self.version // self.workers - 1] = (time.monotonic() - self.started, self.weights)
+                self.snapshots[self.version // self.workers - 1] = (self.elapsed(), self.weights)
             self.changed.notify_all()
             return self.version, delay, self.weights
 
@@ -61,9 +65,10 @@ class ParameterServer:
                 self.asked = {}
             return (epoch + 1) * self.workers, when, weights
 
-    def load(self, version: int, weights: np.ndarray) -> tuple[int, float, np.ndarray]:
+    def load(self, version: int, microseconds: int, weights: np.ndarray) -> tuple[int, float, np.ndarray]:
         with self.changed:
             self.weights, self.version = weights, version
+            self.before, self.started = microseconds / 1e6, None
             return version, 0.0, weights[:0]
 
     def serve(self, connection: socket.socket) -> None:
@@ -77,9 +82,9 @@ class ParameterServer:
                 elif op == SNAPSHOT:
                     answer = self.snapshot(epoch)
                 elif op == LOAD:
-                    answer = self.load(version, body)
+                    answer = self.load(version, epoch, body)
                 else:
-                    answer = (self.version, 0.0, self.weights)
+                    answer = (self.version, self.elapsed(), self.weights)
                 version, number, weights = answer
                 connection.sendall(ANSWER.pack(version, number, weights.nbytes))
                 connection.sendall(weights.data)
@@ -110,7 +115,6 @@ def main(path: str, workers: int, order: str, scale: float, dtype: str) -> None:
         threading.Thread(target=_end_with_parent, daemon=True).start()
         print("ready", flush=True)
         threads = [threading.Thread(target=server.serve, args=(listening.accept()[0],)) for _ in range(workers)]
-    server.started = time.monotonic()
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -26,7 +26,9 @@ def draw(groups):
         if name == "digest_a":
             seconds = dict(zip(*series(group.first, "server_s")))
         else:
-            seconds = epochs.groupby("epoch")["train_s"].max().cumsum().to_dict()
+            lasted = epochs.groupby("epoch")["train_s"].max()
+            lasted.iloc[0] = 0.0  # the server's clock starts when the first update arrives
+            seconds = lasted.cumsum().to_dict()
         accuracy = accuracy.dropna()
         line(ax, [seconds[e] for e in accuracy.index], accuracy, f"{name}{', a straggler' if delayed else ''}", int(name == "digest_a"),
              linestyle="-" if delayed else "--")  # fmt: skip

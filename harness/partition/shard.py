@@ -136,9 +136,5 @@ class ReplicaShard:
         return len(self.labels)
 
     @property
-    def num_mirrors(self) -> int:
-        return len(self.vertices) - self.num_masters
-
-    @property
     def num_replicas(self) -> int:
         return len(self.vertices)

@@ -18,6 +18,7 @@ from harness.graph.csr import from_csr
 from harness.graph.graph import Graph
 from harness.partition import dne, ebv, hep
 from harness.partition.config import EDGE_METHODS, MASTER_RULES
+from harness.splitmix import GOLDEN, mix
 
 
 @dataclass
@@ -146,10 +147,7 @@ def _upper(indptr, indices):
 @njit(cache=True, nogil=True)
 def _hash(v):
     """splitmix64 of a vertex id."""
-    x = np.uint64(v) + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    return mix(np.uint64(v) + np.uint64(GOLDEN))
 
 
 @njit(cache=True, nogil=True)

@@ -1,3 +1,4 @@
 EXACT = {"local": None}
 STALE = [("local", {})]
 CONTROL = []
+MODELS = ["gcn", "sage", "gat"]
