@@ -9,7 +9,7 @@ from harness.figures.panels import by_epoch, knob, line, panels
 TITLE = "CaPGNN, Fig. 15: hit rate by policy and capacity"
 GRAPHS = ["twin/reddit dataset.scale=0.02", "amazon-computers dataset.split=low_label"]
 POLICIES = ("jaca", "lru", "fifo")
-CAPACITIES = (250, 500, 1000, 2000, 3000, 5000)
+CAPACITIES = (500, 1000, 2000, 3000, 5000)
 
 
 def sweeps(graph: str) -> list[str]:

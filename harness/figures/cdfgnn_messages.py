@@ -30,6 +30,6 @@ def draw(groups):
     axes[0, 0].set_ylabel("messages sent, %")
     axes[0, 0].set_ylim(-2, 102)
     axes[1, 0].set_ylabel("%")
-    for row in axes:
-        figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    lines = [*axes[0, 0].lines, *axes[1, 0].lines]
+    figure.legend(lines, [each.get_label() for each in lines], loc="outside lower center", ncols=6, frameon=False, fontsize=9)
     return figure

@@ -8,7 +8,7 @@ from harness.figures.panels import by_epoch, knob, line, panels
 TITLE = "PSC-GCN, Fig. 8: hit rate of the feature cache by policy and size"
 GRAPHS = ["twin/reddit dataset.scale=0.02", "amazon-computers dataset.split=low_label"]
 POLICIES = ("inclusion", "degree", "random")
-SIZES = (0.05, 0.1, 0.2, 0.3, 0.5)
+SIZES = (0.1, 0.2, 0.3, 0.5)
 RENEWED = 10
 
 
