@@ -5,6 +5,7 @@ A line of standard input is [arguments, file for stdout, file for stderr]; two l
 
 import json
 import os
+import signal
 import sys
 import traceback
 
@@ -14,6 +15,8 @@ from harness.report import table  # noqa: F401
 
 def child(arguments: list[str], out: str, err: str) -> None:
     os.setsid()
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # as in a terminal, however the tests were started
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     for path, number in ((out, 1), (err, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -11,7 +11,7 @@ GRAPHS = ["twin/reddit dataset.scale=0.02", "amazon-photo dataset.split=low_labe
 
 
 def sweeps(graph: str) -> list[str]:
-    how = f"dataset={graph} partition=metis gpus=4 epochs=100 seed=1 evaluate.every=2"
+    how = f"dataset={graph} partition=metis gpus=4 epochs=100 seed=1 evaluate.every=5"
     return [
         f"system=vanilla system.features=refetch,once {how}",
         f"system=zero_halo {how}",
