@@ -58,6 +58,7 @@ Written by the command below, and not edited. GCN of 2 layers, hidden 64, dropou
   the training thread spent waiting, and the transport's threads. `cluster=` names device figures that CaPGNN's RAPA reads; nobody ran on them.
 - What each system does, knob by knob: the pages beside this one.
 
+{lacking}
 {tables}
 """
 
@@ -86,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     console, places, failed = Console(stderr=True), Places(asked.results, asked.cache, asked.data_dir), False
     found: dict[Path, None] = {}
+    unmade: dict[str, list[str]] = {}  # by graph: systems of which runs are lacking when the page is written
     for name in asked.graphs:
         if not runs.is_here(name, places.data_dir):
             console.print(f"{name} is not in {places.data_dir}, left out", highlight=False)
@@ -103,7 +105,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except InputError as error:
                 console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True)
                 failed = True
-            found.update(dict.fromkeys(f for f in runs.folders(sweep, places) if (f / "summary.json").exists()))
+            folders = runs.folders(sweep, places)
+            there = [folder for folder in folders if (folder / "summary.json").exists()]
+            found.update(dict.fromkeys(there))
+            if len(there) < len(folders):
+                unmade.setdefault(name, []).append(f"{system} ({len(there)} of {len(folders)} runs)")
     if not found:
         print(f"error: no run has finished in {places.results}; leave out --only-there", file=sys.stderr)
         return 2
@@ -111,7 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     compared, _ = groups.load(found)
     asked.out.parent.mkdir(parents=True, exist_ok=True)
-    asked.out.write_text(PAGE.format(epochs=asked.epochs, seeds=asked.seeds, tables=table.markdown(compared)))
+    lacking = "".join(f"\nNot made when this was written, on {name}: {', '.join(systems)}.\n" for name, systems in unmade.items())
+    asked.out.write_text(PAGE.format(epochs=asked.epochs, seeds=asked.seeds, lacking=lacking, tables=table.markdown(compared)))
     print(asked.out)
     return int(failed)
 
