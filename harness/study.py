@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             there = [folder for folder in folders if (folder / "summary.json").exists()]
             found.update(dict.fromkeys(there))
             if len(there) < len(folders):
-                unmade.setdefault(name, []).append(f"{system} ({len(there)} of {len(folders)} runs)")
+                unmade.setdefault(name, []).append(system if not there else f"{system} (there: {len(there)} of {len(folders)} runs)")
     if not found:
         print(f"error: no run has finished in {places.results}; leave out --only-there", file=sys.stderr)
         return 2
