@@ -1,6 +1,7 @@
 """`python -m harness.study`: every system on real graphs, beside vanilla in both forms and the zero-halo control, as one page.
 
-Runs that are lacking are started, one sweep a graph and system; those there are are reused. The page is made of the report's tables alone.
+Runs that are lacking are started, one sweep a graph and system; those there are are reused. The page is made of the report's tables
+alone, a section a graph, written as soon as that graph is through; sections of graphs that were not asked for stay as they are.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ GRAPHS = {
 SYSTEMS = {
     "vanilla": "system=vanilla system.features=refetch,once",
     "zero_halo": "system=zero_halo",
+    "local": "system=local",
     "cdfgnn": "system=cdfgnn",
     "sancus": "system=sancus system.features=once system.staleness=epoch_fixed system.bound=1",
     "sancus-h": "system=sancus system.features=once system.staleness=variation_gap system.bound=0.02",
@@ -47,19 +49,17 @@ SYSTEMS = {
 VERTEX_CUT = ("cdfgnn",)
 PAGE = """# Systems on real graphs
 
-Written by the command below, and not edited. GCN of 2 layers, hidden 64, dropout 0.5, Adam 0.01, weight decay 5e-4, {epochs} epochs, seeds {seeds}, 4 workers.
+Written by `python -m harness.study --data-dir ../shared/data`, and not edited; a graph made with other options says so. GCN of 2 layers,
+hidden 64, dropout 0.5, Adam 0.01, weight decay 5e-4, 4 workers.
 
-    python -m harness.study --data-dir ../shared/data
-
-- `vanilla` is there in both forms, since layer 0's features are static and fetching them once is exact. Each other system stands as its paper has it: `MB layer 0`
-  is 0 where it fetches features once, and is to be compared with `vanilla features=refetch` where it is not.
-- `zero_halo` is the control: a system no better than it uses no remote information. Evaluation is exact and sees the whole graph for all, the control too.
-- Times are of the machine named; where it has fewer cores than workers, wall time says nothing of the system, and communication is given as CPU seconds: what
-  the training thread spent waiting, and the transport's threads. `cluster=` names device figures that CaPGNN's RAPA reads; nobody ran on them.
+- `vanilla` is there in both forms, since layer 0's features are static and fetching them once is exact. Each other system stands as its
+  paper has it: `MB layer 0` is 0 where it fetches features once, and is to be compared with `vanilla features=refetch` where it is not.
+- `zero_halo` is the control: a system no better than it uses no remote information. Evaluation is exact and sees the whole graph for
+  all, the control too.
+- Times are of the machine named; where it has fewer cores than workers, wall time says nothing of the system, and communication is
+  given as CPU seconds: what the training thread spent waiting, and the transport's threads. `cluster=` names device figures that
+  CaPGNN's RAPA reads; nobody ran on them.
 - What each system does, knob by knob: the pages beside this one.
-
-{lacking}
-{tables}
 """
 
 
@@ -86,16 +86,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     console, places, failed = Console(stderr=True), Places(asked.results, asked.cache, asked.data_dir), False
-    found: dict[Path, None] = {}
-    unmade: dict[str, list[str]] = {}  # by graph: systems of which runs are lacking when the page is written
+    made = read_sections(asked.out)
     for name in asked.graphs:
         if not runs.is_here(name, places.data_dir):
             console.print(f"{name} is not in {places.data_dir}, left out", highlight=False)
             continue
+        there: list[Path] = []
+        unmade: list[str] = []
         for system in asked.systems:
-            partitions = "ebv" if system in VERTEX_CUT else asked.partitions
-            sweep = (f"{SYSTEMS[system]} dataset={GRAPHS[name]} partition={partitions} gpus=4 epochs={asked.epochs} "
-                     f"seed={asked.seeds} evaluate.every=10")  # fmt: skip
+            sweep = sweep_of(name, system, asked.partitions, asked.seeds, asked.epochs)
             started = time.monotonic()
             try:
                 missing = runs.lacking(sweep, places)
@@ -106,21 +105,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True)
                 failed = True
             folders = runs.folders(sweep, places)
-            there = [folder for folder in folders if (folder / "summary.json").exists()]
-            found.update(dict.fromkeys(there))
-            if len(there) < len(folders):
-                unmade.setdefault(name, []).append(system if not there else f"{system} (there: {len(there)} of {len(folders)} runs)")
-    if not found:
+            finished = [folder for folder in folders if (folder / "summary.json").exists()]
+            there += finished
+            if len(finished) < len(folders):
+                unmade.append(system if not finished else f"{system} (there: {len(finished)} of {len(folders)} runs)")
+        if there:
+            made[name] = section(there, unmade, options(parser, asked))
+            asked.out.parent.mkdir(parents=True, exist_ok=True)
+            asked.out.write_text(page(made))
+    if not made:
         print(f"error: no run has finished in {places.results}; leave out --only-there", file=sys.stderr)
         return 2
-    from harness.report import groups, table
-
-    compared, _ = groups.load(found)
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
-    lacking = "".join(f"\nNot made when this was written, on {name}: {', '.join(systems)}.\n" for name, systems in unmade.items())
-    asked.out.write_text(PAGE.format(epochs=asked.epochs, seeds=asked.seeds, lacking=lacking, tables=table.markdown(compared)))
     print(asked.out)
     return int(failed)
+
+
+def sweep_of(graph: str, system: str, partitions: str, seeds: str, epochs: int) -> str:
+    partitions = "ebv" if system in VERTEX_CUT else partitions
+    return f"{SYSTEMS[system]} dataset={GRAPHS[graph]} partition={partitions} gpus=4 epochs={epochs} seed={seeds} evaluate.every=10"
+
+
+def options(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> str:
+    """What was asked for that shapes a graph's runs and is not the default, as on the command line."""
+    given = {key: getattr(asked, key) for key in ("partitions", "seeds", "epochs")}
+    return "".join(f" --{key} {value}" for key, value in given.items() if value != parser.get_default(key))
+
+
+def section(folders: Sequence[Path], unmade: list[str], given: str) -> str:
+    """One graph's part of the page: how it differs from the rest, what is missing, the table."""
+    from harness.report import groups, table  # pandas: only where there is something to tell of
+
+    compared, _ = groups.load(folders)
+    said = [f"Made with `{given.strip()}`."] if given else []
+    said += [f"Not made when this was written: {', '.join(unmade)}."] if unmade else []
+    return "\n\n".join([*said, table.markdown(compared)]).strip()
+
+
+def page(made: dict[str, str]) -> str:
+    return "\n".join([PAGE, *(f"## {name}\n\n{made[name]}\n" for name in GRAPHS if name in made)])
+
+
+def read_sections(path: Path) -> dict[str, str]:
+    """The sections of a page written before, by graph; none where there is no page."""
+    parts = path.read_text().split("\n## ")[1:] if path.exists() else []
+    return {name: text.strip() for name, _, text in (part.partition("\n") for part in parts)}
 
 
 if __name__ == "__main__":
