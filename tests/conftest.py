@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.launching import Place
 from tests.pool import WorkerPool
 from tests.redis_server import RedisServer
 
@@ -23,6 +24,21 @@ def pool():
     workers = WorkerPool()
     yield workers
     workers.close()
+
+
+@pytest.fixture(scope="session")
+def launcher(tmp_path_factory):
+    """A process that has imported the command, and starts it without the seconds that importing takes."""
+    place = Place(tmp_path_factory.mktemp("place"))
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def place(launcher):
+    """Where a test runs `python -m harness`; what it left is gone afterwards."""
+    yield launcher
+    launcher.settle()
 
 
 @pytest.fixture(scope="session")

@@ -132,6 +132,7 @@ class Place:
         if self.going is not None:
             self.going.process.kill()
             self.going.end()
+        self.hold.unlink(missing_ok=True)
         shutil.rmtree(self.results, ignore_errors=True)
 
     def run(self, *overrides: str) -> Ended:

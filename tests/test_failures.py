@@ -9,22 +9,8 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from harness.trace.reader import Trace
-from tests.launching import Place
 
 LONG = "epochs=1000000"
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    place = Place(tmp_path_factory.mktemp("failures"))
-    yield place
-    place.close()
-
-
-@pytest.fixture(autouse=True)
-def fresh(place):
-    yield
-    place.settle()
 
 
 def losses(run_dir):

@@ -9,7 +9,7 @@ from harness.figures import __main__ as figures
 from harness.figures import runs
 from harness.figures.runs import Places
 from tests.conftest import ROOT
-from tests.launching import Place, Started
+from tests.launching import Started
 
 FIGURES = figures.available()
 TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
@@ -19,13 +19,6 @@ TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
 def places(tmp_path_factory) -> Places:
     folder = tmp_path_factory.mktemp("figures")
     return Places(folder / "results", folder / "cache", ROOT.parent / "shared" / "data")
-
-
-@pytest.fixture(scope="module")
-def launcher(tmp_path_factory) -> Place:
-    place = Place(tmp_path_factory.mktemp("launcher"))
-    yield place
-    place.close()
 
 
 def test_a_sweep_expands_as_hydra_expands_it():
@@ -42,7 +35,7 @@ def test_what_a_figure_asks_for_is_a_run(name, places):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_draws_from_traces_and_reuses_what_has_run(name, places, launcher, monkeypatch, tmp_path, capsys):
+def test_a_figure_draws_from_traces_and_reuses_what_has_run(name, places, place, monkeypatch, tmp_path, capsys):
     """The first run of each of its sweeps, shortened; the command is forked rather than started, which alone takes seconds."""
     module = FIGURES[name]
     short = {"epochs": "12", "evaluate.every": "4", "gpus": "2"} if name != "capgnn_rapa" else {"epochs": "2"}  # a cluster has its size
@@ -52,7 +45,7 @@ def test_a_figure_draws_from_traces_and_reuses_what_has_run(name, places, launch
         sweeps.append(" ".join([*kept, *(f"{key}={value}" for key, value in short.items())]))
 
     def start(sweep, there):
-        ended = Started(launcher, ["-m", *sweep.split(), *there.overrides]).end()
+        ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
         assert ended.code == 0, ended.err
 
     monkeypatch.setattr(module, "GRAPHS", [TINY])

@@ -9,23 +9,9 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from harness.trace.reader import Trace
-from tests.launching import Place
 from tests.redis_server import RedisServer
 
 LOSSES = ["epoch", "worker", "loss", "train_acc", "val_acc", "test_acc", "bytes_sent"]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    place = Place(tmp_path_factory.mktemp("store"))
-    yield place
-    place.close()
-
-
-@pytest.fixture(autouse=True)
-def fresh(place):
-    yield
-    place.settle()
 
 
 def test_killed_redis_ends_the_run_with_one_sentence_and_the_run_goes_on_bit_for_bit(place, tmp_path):
