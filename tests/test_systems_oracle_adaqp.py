@@ -11,7 +11,7 @@ from systems.adaqp import draws
 from tests import systems
 from tests.oracles import adaqp
 from tests.oracles import bytes as count
-from tests.oracles.samples import random_graph
+from tests.oracles.samples import OPERATORS, RUNS, random_graph
 from tests.systems import Settings
 
 KNOBS = {
@@ -20,13 +20,7 @@ KNOBS = {
     "period": st.integers(1, 4),
     "features": st.sampled_from(["refetch", "once"]),
 }
-RUNS = {
-    "seed": st.integers(0, 10_000),
-    "parts": st.integers(2, 4),
-    "directed": st.booleans(),
-    "layers": st.integers(2, 3),
-    "model": st.sampled_from([("gcn", "symmetric"), ("gcn", "row"), ("sage", "symmetric")]),
-}
+CASES = {**RUNS, "model": st.sampled_from(OPERATORS)}
 
 
 def drawer(seed: int):
@@ -44,7 +38,7 @@ def both(pool, graph, knobs, parts, how):
 
 
 @settings(max_examples=18)
-@given(knobs=st.fixed_dictionaries(KNOBS), run=st.fixed_dictionaries(RUNS))
+@given(knobs=st.fixed_dictionaries(KNOBS), run=st.fixed_dictionaries(CASES))
 def test_adaqp_equals_its_oracle(pool, knobs, run):
     name, normalisation = run["model"]
     bits, assignment = knobs["bits, assignment"]

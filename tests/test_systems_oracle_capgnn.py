@@ -3,14 +3,13 @@ bytes, its bound on staleness, and Algorithm 1."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import systems
 from tests.oracles import capgnn
-from tests.oracles.samples import random_graph
+from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
 
 NAMES = ("lookups", "local_hits", "global_hits", "refreshed", "misses")
@@ -29,8 +28,7 @@ def assert_same_counts(outcome, history, first_layer: int) -> None:
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 @given(policy=st.sampled_from(["jaca", "fifo", "lru"]), local=st.integers(0, 16), shared=st.integers(0, 20),
        refresh=st.sampled_from([1, 2, 3, 10]), gradients=st.sampled_from(["fresh", "exact"]), pipeline=st.booleans(),
-       features=st.sampled_from(["refetch", "once"]), top_k=st.sampled_from([-1, -1, 1, 3]), seed=st.integers(0, 10_000),
-       parts=st.integers(2, 4), directed=st.booleans(), layers=st.integers(2, 3))  # fmt: skip
+       features=st.sampled_from(["refetch", "once"]), top_k=st.sampled_from([-1, -1, 1, 3]), **RUNS)  # fmt: skip
 def test_capgnn_equals_its_oracle(pool, model, policy, local, shared, refresh, gradients, pipeline, features, top_k, seed, parts,
                                   directed, layers):  # fmt: skip
     graph = random_graph(seed, vertices=20, directed=directed)

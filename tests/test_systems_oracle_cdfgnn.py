@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests import jobs, systems
 from tests.oracles import cdfgnn
-from tests.oracles.samples import random_graph
+from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
 
 
@@ -62,8 +62,7 @@ def assert_as_one(outcome, want: cdfgnn.CdfgnnHistory, cache: bool = True) -> No
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 @examples(max_examples=10)
-@given(knobs=knobs_of(), method=st.sampled_from(["ebv", "hep", "dne"]), seed=st.integers(0, 10_000), parts=st.integers(2, 4),
-       directed=st.booleans(), layers=st.integers(2, 3))  # fmt: skip
+@given(knobs=knobs_of(), method=st.sampled_from(["ebv", "hep", "dne"]), **RUNS)
 def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, seed, parts, directed, layers):
     graph = random_graph(seed, vertices=18, directed=directed)
     settings = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=8, seed=seed % 100)

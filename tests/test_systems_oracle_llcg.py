@@ -12,7 +12,7 @@ from tests import systems
 from tests.oracles import bytes as count
 from tests.oracles import dense, llcg
 from tests.oracles.halo import blocks_of
-from tests.oracles.samples import assert_same_run, random_graph, random_weights
+from tests.oracles.samples import OPERATORS, RUNS, assert_same_run, random_graph, random_weights
 from tests.systems import Settings
 
 KNOBS = {
@@ -21,13 +21,7 @@ KNOBS = {
     "batch": st.sampled_from([1, 3, 5, 256]),
     "server_lr": st.sampled_from([None, 0.003, 0.05]),
 }
-RUNS = {
-    "seed": st.integers(0, 10_000),
-    "parts": st.integers(2, 4),
-    "directed": st.booleans(),
-    "layers": st.integers(2, 3),
-    "model": st.sampled_from([("gcn", "symmetric"), ("gcn", "row"), ("sage", "symmetric")]),
-}
+CASES = {**RUNS, "model": st.sampled_from(OPERATORS)}
 
 
 def drawer(graph, assignment: np.ndarray, batch: int, seed: int):
@@ -49,7 +43,7 @@ def drawer(graph, assignment: np.ndarray, batch: int, seed: int):
 
 
 @settings(max_examples=15)
-@given(knobs=st.fixed_dictionaries(KNOBS), run=st.fixed_dictionaries(RUNS))
+@given(knobs=st.fixed_dictionaries(KNOBS), run=st.fixed_dictionaries(CASES))
 def test_llcg_equals_its_oracle(pool, knobs, run):
     name, normalisation = run["model"]
     graph = random_graph(run["seed"], vertices=18, directed=run["directed"])

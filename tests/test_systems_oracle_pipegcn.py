@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from tests import systems
 from tests.oracles import bytes as count
 from tests.oracles import pipegcn
-from tests.oracles.samples import random_graph
+from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
-@given(features=st.booleans(), gradients=st.booleans(), momentum=st.sampled_from([0.3, 0.95]), seed=st.integers(0, 10_000),
-       parts=st.integers(2, 4), directed=st.booleans(), layers=st.integers(2, 3))  # fmt: skip
+@given(features=st.booleans(), gradients=st.booleans(), momentum=st.sampled_from([0.3, 0.95]), **RUNS)
 def test_pipegcn_equals_its_oracle(pool, model, features, gradients, momentum, seed, parts, directed, layers):
     graph = random_graph(seed, vertices=18, directed=directed)
     knobs = {"smooth_features": features, "smooth_gradients": gradients, "momentum": momentum}

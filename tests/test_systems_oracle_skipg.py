@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from tests import systems
 from tests.oracles import skipg
-from tests.oracles.samples import random_graph
+from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 @examples(max_examples=10)
-@given(bound=st.integers(0, 4), features=st.sampled_from(["refetch", "once"]), seed=st.integers(0, 10_000), parts=st.integers(2, 4),
-       directed=st.booleans(), layers=st.integers(2, 3))  # fmt: skip
+@given(bound=st.integers(0, 4), features=st.sampled_from(["refetch", "once"]), **RUNS)
 def test_skipg_equals_its_oracle(pool, model, bound, features, seed, parts, directed, layers):
     graph, epochs = random_graph(seed, vertices=18, directed=directed), 7
     settings = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=epochs, seed=seed % 100)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import strategies as st
 
 from harness.graph.graph import Graph, validate
 from tests.oracles import dense
 
 WIDTHS = [5, 4, 3]
+# What is drawn for a run that is compared with an oracle, the model and the system's knobs apart.
+RUNS = {"seed": st.integers(0, 10_000), "parts": st.integers(2, 4), "directed": st.booleans(), "layers": st.integers(2, 3)}
+OPERATORS = [("gcn", "symmetric"), ("gcn", "row"), ("sage", "symmetric")]  # model and normalisation
 
 
 def random_graph(seed: int, *, vertices=14, directed=True, multilabel=False, classes=WIDTHS[-1]) -> Graph:
