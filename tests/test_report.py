@@ -1,4 +1,4 @@
-"""Tables and pictures: read from traces alone, repeats found, nothing mixed that does not belong together."""
+"""Tables: read from traces alone, repeats found, nothing mixed that does not belong together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 from rich.console import Console
 from scipy import stats
 
@@ -311,90 +310,6 @@ def test_the_run_table_says_where_time_and_bytes_went(tmp_path):
     assert re.search(r"halo +2\.000 +4\.000 +0\.000 +6\.000", text)
     best = Trace(tmp_path).summary["best"]
     assert f"{100 * best['test']:.2f} % at the best validation" in text
-
-
-def test_curves_add_up_over_epochs(tmp_path):
-    run = groups.Run(traces.finished(tmp_path, size=10**6))
-    c = plot.curve(run)
-    epochs = Trace(tmp_path).epochs
-    assert c["epoch"].tolist() == [1, 2, 3, 4, 5]
-    assert c["seconds"].to_numpy() == pytest.approx(0.58 * np.arange(5))  # from the end of the first epoch
-    assert c["megabytes"].to_numpy() == pytest.approx(6.00002 * np.arange(1, 6))
-    assert c["accuracy"].to_numpy() == pytest.approx(100 * epochs[epochs["worker"] == 0]["test_acc"].to_numpy())
-
-
-def test_curves_of_a_dying_run_end_with_its_slowest_worker(tmp_path):
-    run = traces.prepare(tmp_path)
-    ahead, behind = traces.stream(run, range(2), close=False)
-    ahead.write(traces.epoch(2), loss=0, accuracy=(0.1, 0.1, 0.1), peak_rss_bytes=0)
-    assert plot.curve(groups.Run(run))["epoch"].tolist() == [1, 2]
-
-
-def test_bands_reach_from_the_lowest_to_the_highest_seed(tmp_path):
-    for seed in (1, 2, 3):
-        traces.finished(tmp_path / str(seed), traces.config(seed=seed), target=0.1 * seed, speed=seed)
-    (group,), _ = groups.load([tmp_path])
-    b, curves = plot.band(group), [plot.curve(run) for run in group.runs]
-    stacked = np.array([c["accuracy"] for c in curves])
-    assert (
-        np.allclose(b["low"], stacked.min(0))
-        and np.allclose(b["high"], stacked.max(0))
-        and np.allclose(b["accuracy"], stacked.mean(0))
-    )
-    assert np.allclose(b["seconds"], np.mean([c["seconds"] for c in curves], axis=0))
-
-
-def test_plot_draws_four_pictures_a_dataset(tmp_path, capsys):
-    for name in ("cora", "dblp"):
-        for seed in (1, 2):
-            composed = traces.config(seed=seed, dataset__name=name, system__bound=seed)
-            traces.finished(tmp_path / f"{name}{seed}", composed)
-    assert main(["plot", str(tmp_path), "--out", str(tmp_path / "figures")]) == 0
-    files = sorted((tmp_path / "figures").iterdir())
-    assert [f.name for f in files] == [
-        f"{name}-{what}.png"
-        for name in ("cora", "dblp")
-        for what in ("accuracy-over-bytes", "accuracy-over-epochs", "accuracy-over-time", "breakdown")
-    ]
-    assert sorted(capsys.readouterr().out.split()) == sorted(map(str, files))
-    for file in files:
-        picture = Image.open(file)
-        assert min(picture.size) > 300 and len(picture.getcolors(1 << 24)) > 20
-
-
-def test_a_label_has_one_colour_in_all_pictures_and_bars_are_the_tables(tmp_path):
-    for number, bound in enumerate((1, 2, 3)):
-        for name in ("cora", "dblp") if bound > 1 else ("cora",):
-            traces.finished(
-                tmp_path / f"{name}{number}", traces.config(dataset__name=name, system__bound=bound), speed=bound
-            )
-    compared, _ = groups.load([tmp_path])
-    strokes = plot.strokes_of(g.label for g in compared)
-    for name, count in (("cora", 3), ("dblp", 2)):
-        members = [g for g in compared if g.dataset == name]
-        figure = plot.accuracy_over(plot.AXES[0], members, plot.names_of(members), strokes, name, "wall")
-        lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
-        assert [line.get_color() for line in lines] == [strokes[g.label]["color"] for g in members] and len(
-            lines
-        ) == count
-        labels = [t.get_text() for t in figure.axes[0].texts if t.get_text()]
-        assert sorted(label.split("  ")[0] for label in labels) == sorted(g.label for g in members)
-    bars = plot.breakdown(members, plot.names_of(members), "dblp", "wall").axes[0].containers
-    widths = [sum(bar[i].get_width() for bar in bars[:3]) for i in range(2)]
-    assert widths == pytest.approx([g.first.summary["epoch_s"] for g in members])
-
-
-def test_names_at_the_ends_do_not_overlap(tmp_path):
-    for bound in range(8):
-        traces.finished(tmp_path / str(bound), traces.config(system__bound=bound), target=0.8 + bound / 1e4)
-    compared, _ = groups.load([tmp_path])
-    figure = plot.accuracy_over(
-        plot.AXES[2], compared, plot.names_of(compared), plot.strokes_of(g.label for g in compared), "cora", "wall"
-    )
-    figure.draw_without_rendering()
-    boxes = sorted((t.get_window_extent() for t in figure.axes[0].texts if t.get_text()), key=lambda box: box.y0)
-    assert len(boxes) == 8 and all(below.y1 <= above.y0 + 1 for below, above in zip(boxes, boxes[1:]))
-    assert boxes[-1].y1 <= figure.bbox.height and all(box.x1 <= figure.bbox.width for box in boxes)
 
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):
