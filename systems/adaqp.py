@@ -133,15 +133,16 @@ class Adaqp(System):
 
     def finish(self, under_way: list, count: int, width: int, dtype: torch.dtype) -> torch.Tensor:
         """The rows [count, width] that arrived."""
-        rows = torch.empty(count, width, dtype=dtype, device=self.device) if len(under_way) > 1 else None
-        for level, flight, received, _ in under_way:
+        for _, flight, _, _ in under_way:
             flight.wait()
-            if rows is None:
-                with self.recorder.inside("other", "unpack"):
-                    return dequantise(received, width, level.bits, dtype)
-            with self.recorder.inside("other", "unpack"):
-                rows[level.into] = dequantise(received, width, level.bits, dtype)
-        return rows
+        with self.recorder.inside("other", "unpack"):
+            parts = [(level, dequantise(received, width, level.bits, dtype)) for level, _, received, _ in under_way]
+            if len(parts) == 1:
+                return parts[0][1]
+            rows = torch.empty(count, width, dtype=dtype, device=self.device)
+            for level, part in parts:
+                rows[level.into] = part
+            return rows
 
     def noise(self, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
         """u [k, F] in [0, 1): of this seed, epoch, layer, direction and sender alone, so that a run repeats and resumes."""

@@ -12,8 +12,8 @@ Decisions
   it above mean + mu2, which fits Fig. 7; `literal` does as printed. Both clamp eps to [nu2, nu1].
 - xi = 0.01, mu1 = 0.001, mu2 = 0.02, nu1 = 0.3, nu2 = 0.001, lambda1 = 1.05, lambda2 = 0.9, eps starts at 0.01; the mean starts at the
   first accuracy; compare, then update (7). The accuracy is that of the epoch's own logits, the workers' counts summed (16 bytes each).
-- quantisation: 2^B - 1 in (22) and (23); a row of equal entries is restored exactly; `bits` B = 8. A message is its row's id (4 bytes), B F bits
-  and the two constants.
+- quantisation: 2^B - 1 in (22) and (23); a row of equal entries is restored exactly; `bits` B = 8. A message is its row's id (4 bytes),
+  B F bits and the two constants.
 - Algorithm 2's product form, strict; caches start at 0, so the first epoch sends every row that is not 0.
 - drift: zt_i becomes zt_i + the dequantised difference, so that zt = sum_i zt_i at every step. A master's own part is not quantised.
 - scatter: the dequantised sum is what all replicas compute with, the master too, which keeps an exact accumulator; `diff` sends the
@@ -170,7 +170,7 @@ class Cdfgnn(ReplicaSystem):
 
     def pack(self, rows: torch.Tensor, coded: bool) -> torch.Tensor:
         """The bytes [rows, ...] that travel for rows [rows, F]."""
-        return linear.quantise(rows, self.bits, 0.5) if coded else rows.contiguous().view(torch.uint8)
+        return linear.quantise(rows, self.bits) if coded else rows.contiguous().view(torch.uint8)
 
     def unpack(self, wire: torch.Tensor, like: torch.Tensor, coded: bool) -> torch.Tensor:
         if coded:

@@ -2,9 +2,10 @@
 
     q = (x - low) / (high - low) (2^B - 1), rounded;   x' = low + q (high - low) / (2^B - 1)
 
-with low and high the least and largest entry of each row. Rounding is to the nearest, or stochastic: floor(q + u) with u uniform in
-[0, 1), which is unbiased. A row whose entries are all equal is restored exactly. A row travels as B F bits of codes (whole bytes) and
-the two constants in the rows' own precision. On the CPU codes are made and read by compiled loops, to the bit what the torch operations give.
+with low and high the least and largest entry of each row. To round is floor(q + u): u = 0.5 to the nearest, halves up; u uniform in
+[0, 1) stochastically, which is unbiased. A row whose entries are all equal is restored exactly. A row travels as B F bits of codes
+(whole bytes) and the two constants in the rows' own precision. On the CPU codes are made and read by compiled loops, to the bit what
+the torch operations give.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ def row_bytes(width: int, bits: int, dtype: torch.dtype) -> int:
     return -(-width * bits // 8) + 2 * dtype.itemsize
 
 
-def quantise(x: torch.Tensor, bits: int, noise: torch.Tensor | float | None = None) -> torch.Tensor:
-    """The wire form [k, row_bytes] uint8 of x [k, F]; `noise` [k, F] in [0, 1) rounds stochastically, 0.5 rounds halves up."""
+def quantise(x: torch.Tensor, bits: int, noise: torch.Tensor | float = 0.5) -> torch.Tensor:
+    """The wire form [k, row_bytes] uint8 of x [k, F]; `noise` is u, one number or [k, F]."""
     assert bits in BITS
     wire = x.new_empty(len(x), row_bytes(x.shape[1], bits, x.dtype), dtype=torch.uint8)
     if not x.numel():
@@ -32,7 +33,7 @@ def quantise(x: torch.Tensor, bits: int, noise: torch.Tensor | float | None = No
     step = (high - low) / ((1 << bits) - 1)
     step = torch.where(step > 0, step, torch.ones_like(step))
     wire[:, -size:] = torch.cat([low, high], 1).view(torch.uint8)
-    if noise is None or x.device.type != "cpu":
+    if x.device.type != "cpu":
         wire[:, :-size] = code_with_torch(x, low, step, bits, noise)
     else:
         stochastic = isinstance(noise, torch.Tensor)
@@ -100,11 +101,9 @@ def _restore(wire, low, step, bits, rows):
                 rows[r, k] = low[r] + number(wire[r, k // per] >> (bits * (k % per)) & mask) * step[r]
 
 
-def code_with_torch(x: torch.Tensor, low: torch.Tensor, step: torch.Tensor, bits: int, noise: torch.Tensor | float | None) -> torch.Tensor:
+def code_with_torch(x: torch.Tensor, low: torch.Tensor, step: torch.Tensor, bits: int, noise: torch.Tensor | float) -> torch.Tensor:
     """The codes' bytes [k, ceil(B F / 8)] by torch operations, on any device; low and step [k, 1]."""
-    q = (x - low) / step
-    q = torch.round(q) if noise is None else torch.floor(q + noise)
-    q = q.clamp_(0, (1 << bits) - 1)
+    q = torch.floor((x - low) / step + noise).clamp_(0, (1 << bits) - 1)
     if bits == 16:
         # There is no unsigned 16-bit arithmetic: the codes' two bytes one after the other.
         codes = q.to(torch.int32)
