@@ -60,7 +60,8 @@ def for_hydra(arguments: list[str], conf: str) -> list[str]:
         return arguments
     parsed, known = {word: _parse(word) for word in args.overrides}, _Known(conf, [])
     swept = tuple(f"{o.key_or_group}." for o in parsed.values() if o.is_sweep_override() and known.is_group(o.key_or_group))
-    alone = {word for word, o in parsed.items() if swept and o.key_or_group.startswith(swept) and not o.is_sweep_override() and not o.is_delete()}
+    inside = {word: o for word, o in parsed.items() if swept and o.key_or_group.startswith(swept)}
+    alone = {word for word, o in inside.items() if not o.is_sweep_override() and not o.is_delete()}
     return ["{}=choice({})".format(*word.split("=", 1)) if word in alone else word for word in arguments]
 
 

@@ -284,7 +284,8 @@ def _pack_bits(mask: torch.Tensor, counts: list[int]) -> torch.Tensor:
 def _unpack_bits(packed: torch.Tensor, counts: list[int]) -> torch.Tensor:
     sizes = [-(-count // 8) for count in counts]
     parts = np.split(packed[:, 0].cpu().numpy(), np.cumsum(sizes)[:-1])
-    return torch.from_numpy(np.concatenate([np.unpackbits(part, count=count) for part, count in zip(parts, counts)])).bool().to(packed.device)
+    bits = np.concatenate([np.unpackbits(part, count=count) for part, count in zip(parts, counts)])
+    return torch.from_numpy(bits).bool().to(packed.device)
 
 
 class FeatureCache:

@@ -114,7 +114,8 @@ def run(pool, graph: Graph, system: dict, parts: int, method: str | None = None,
     if assignment is None:
         assignment = (assign_edges if method in EDGE_METHODS else assign)(graph, method, parts, s.seed)
     shards = shards_of(graph, assignment, parts)
-    answers = pool.run(jobs.train, parts, system, s.model, s.optimiser, s.seed, s.epochs, s.dtype, s.stop_at, s.scored, s.cluster, per_worker=shards)
+    answers = pool.run(jobs.train, parts, system, s.model, s.optimiser, s.seed, s.epochs, s.dtype, s.stop_at, s.scored, s.cluster,
+                       per_worker=shards)  # fmt: skip
     first = answers[0]
     for other in answers[1:]:
         assert other["losses"] == first["losses"] and other["scores"] == first["scores"]

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from harness import config as configs

@@ -184,8 +184,12 @@ def test_a_straggler_is_slow_and_changes_nothing_else(pool):
 
 
 @pytest.mark.parametrize("knobs, parts", [
-    ({"interval": 0}, ["interval=0", "give 1"]), ({"schedule": "before"}, ["schedule", "after"]), ({"store": "plasma"}, ["store", "redis://"]),
-    ({"form": "concat"}, ["form=concat", "form=sum"]), ({"norm": "l2"}, ["norm=l2", "norm=none"]), ({"delay": 1.0}, ["straggler=-1", "delay=0"]),
+    ({"interval": 0}, ["interval=0", "give 1"]),
+    ({"schedule": "before"}, ["schedule", "after"]),
+    ({"store": "plasma"}, ["store", "redis://"]),
+    ({"form": "concat"}, ["form=concat", "form=sum"]),
+    ({"norm": "l2"}, ["norm=l2", "norm=none"]),
+    ({"delay": 1.0}, ["straggler=-1", "delay=0"]),
     ({"straggler": 1, "slowdown": 0.5}, ["slowdown=0.5"]),
 ])
 def test_knobs_are_refused_in_one_sentence(knobs, parts):

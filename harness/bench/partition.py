@@ -22,5 +22,6 @@ def partition_lines(graph: Graph | None = None) -> list[Line]:
     for method in EDGE_METHODS:
         started = time.monotonic()
         made = assign_edges(graph, method, PARTS, 1)
-        lines.append(Line("partition", f"{method}: {len(made.owner):,} edges into {PARTS}", time.monotonic() - started, "s", target=TARGET_S))
+        took = time.monotonic() - started
+        lines.append(Line("partition", f"{method}: {len(made.owner):,} edges into {PARTS}", took, "s", target=TARGET_S))
     return lines

@@ -11,7 +11,8 @@ MODELS = ("gcn", "sage", "gat")
 
 @dataclass
 class ModelConfig:
-    """name: "gcn", "sage" (GraphSAGE with mean aggregation) or "gat" (attention over neighbours). dropout acts on every layer's input but the features.
+    """name: "gcn", "sage" (GraphSAGE with mean aggregation) or "gat" (attention over neighbours). dropout acts on every layer's
+    input but the features.
 
     normalisation   of the GCN's adjacency: "symmetric" D^-1/2 (A+I) D^-1/2 or "row" D^-1 (A+I); a SAGE always takes the mean
     norm            between layers: "none" or "layer" (layer norm before the activation)

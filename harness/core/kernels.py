@@ -5,7 +5,8 @@
 with `*` row-wise. The three kernels differ in speed only (docs/log.md has the figures):
 
     dgl     DGL's blocked copy-sum; what it cannot take (float64, values, 2^31 entries, tiny blocks) goes to numba.
-    numba   the same sum compiled here, up to a fifth slower at width 128, faster at narrow ones. Any float type, values, no dependency beyond numba.
+    numba   the same sum compiled here, up to a fifth slower at width 128, faster at narrow ones. Any float type, values, no
+            dependency beyond numba.
     torch   torch.sparse CSR; the only one on CUDA.
 
 On the CPU each row is summed by one thread in the order of its entries, so a product is bitwise repeatable, whatever

@@ -25,7 +25,8 @@ def draw(groups):
         capacities = [knob(g, "system.capacity") for g in mine]
         line(axes[0, 0], capacities, [share(g.first, "local_hits", "global_hits") for g in mine], policy, p, marker="o", markersize=4)
         line(axes[0, 1], capacities, [share(g.first, "local_hits") for g in mine], f"{policy}, local", p, marker="o", markersize=4)
-        line(axes[0, 1], capacities, [share(g.first, "global_hits") for g in mine], f"{policy}, global", p, marker="s", markersize=4, linestyle="--")
+        line(axes[0, 1], capacities, [share(g.first, "global_hits") for g in mine], f"{policy}, global", p, marker="s", markersize=4,
+             linestyle="--")  # fmt: skip
     for ax in axes[0]:
         ax.set_xlabel("capacity of each worker's tier and of the global one, vertices")
         ax.set_ylim(0, 102)

@@ -1,6 +1,7 @@
 """CaPGNN's Fig. 20: every worker's cost lambda while RAPA takes halo vertices from the dear ones, on the paper's testbeds.
 
-From the metrics `rapa_lambda`, `rapa_vertices` and `rapa_edges`, whose layer is the iteration of Algorithm 2; 0 is the partition as it came.
+From the metrics `rapa_lambda`, `rapa_vertices` and `rapa_edges`, whose layer is the iteration of Algorithm 2; 0 is the partition as it
+came.
 """
 
 from harness.figures.panels import knob, line, panels

@@ -15,7 +15,8 @@ def sweeps(graph: str) -> list[str]:
 
 
 def draw(groups):
-    figure, axes = panels(groups, "Messages sent of those possible, and the threshold", len(groups), 2, height=2.7, sharex=True, sharey="row")
+    title = "Messages sent of those possible, and the threshold"
+    figure, axes = panels(groups, title, len(groups), 2, height=2.7, sharex=True, sharey="row")
     for column, group in enumerate(groups):
         run, (shares, threshold) = group.first, axes[:, column]
         shares.set_title(f"dropout {knob(group, 'model.dropout'):g}", fontsize=9.5, loc="left")

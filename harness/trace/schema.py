@@ -56,7 +56,8 @@ COMM = _schema(
     _LAYER,
     _column("direction", pa.string(), "", "forward | backward"),
     _column("purpose", pa.string(), "", "what it was for: halo, features, weights, flags, ..."),
-    _column("peer", RANK, "", "the worker sent to, or whose rows are taken from a store; -1 a store itself; of an all-reduce the next worker of the ring"),
+    _column("peer", RANK, "", "the worker sent to, or whose rows are taken from a store; -1 a store itself; of an all-reduce the next "
+                              "worker of the ring"),
     _column("rows", COUNT, "rows", "vertex rows sent; 0 for weights"),
     _column("bytes", COUNT, "B", "bytes handed to the transport, or moved to or from a store"),
 )

@@ -11,7 +11,8 @@ maps H[l] to H[l + 1], and i, j are blocks:
 δ̃_j is renewed, for all layers at once, when e - Ver > bound (Algorithm 4), and in epoch 0: epochs 0, bound + 1, 2 (bound + 1), ...
 So bound = 0 is exact.
 
-features = "once": layer 0 broadcasts nothing after epoch 0: ∂W[0] = Σ_i (ÂX)_iᵀ δ_i[1], exact given δ[1], for which δ[1] need not travel.
+features = "once": layer 0 broadcasts nothing after epoch 0: ∂W[0] = Σ_i (ÂX)_iᵀ δ_i[1], exact given δ[1], for which δ[1] need not
+travel.
 """
 
 from __future__ import annotations
