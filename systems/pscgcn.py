@@ -16,7 +16,7 @@ Decisions
   authors' code); P_ij = r_i c_j, and r_i cancels. Where all of a row are 0, eps. a_j is 1.1 inner, 1 boundary, as sqrt(a_j) ||y||.
 - rescale 1 / p_ij (`selfnorm`: |N_i| / drawn neighbours of i).
 - p and the cache are renewed every `refresh` iterations; before the first time p = eps and the cache goes by degree. What that takes
-  (a number a boundary vertex, ids and rows newly cached) is sent and counted then.
+  is sent and counted then: a number a boundary vertex for p, a byte a boundary vertex for the cache, and the rows that are new in it.
 - boundary gradients: `tg` sends the rows of TG(t), `sampled` those of SG(t) (Algorithm 1, lines 24-25), zero where TG(t) had none.
 - first tau iterations: halo rows and incoming gradients are 0.
 - layer 0: `refetch` asks for sampled boundary features that are not cached, as printed; `once` fetches all, once, unsampled.

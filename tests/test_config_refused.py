@@ -57,6 +57,14 @@ def test_a_sweep_over_systems_sets_keys_that_the_default_system_lacks():
         assert overrides.for_hydra(same, CONF) == same
 
 
+def test_such_a_sweep_reaches_every_run(place):
+    done = place.run("-m", "system=digest,digest_a", "system.interval=5", "launch=prepare")
+    assert done.code == 0, done.err
+    prepared = [config.stored(run_dir)["system"] for run_dir in place.runs()]
+    assert sorted((system["_target_"], system["interval"]) for system in prepared) == [
+        ("systems.digest.Digest", 5), ("systems.digest_a.DigestA", 5)]
+
+
 def test_fingerprint_forgets_the_place_and_nothing_else():
     base = accept("dataset=cora")
     assert accept("dataset=cora", "results=/elsewhere", "threads=2").fingerprint == base.fingerprint

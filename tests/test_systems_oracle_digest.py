@@ -65,3 +65,10 @@ def test_digest_a_in_rotation_equals_its_oracle(pool, knobs, scale, run):
     systems.assert_trained_alike(outcome, history)
     delays = [worker["metrics"][e][-1, "delay"] for e in range(epochs) for worker in outcome.workers]
     assert delays == history.delays
+
+
+def test_the_servers_clock_goes_on_where_a_run_is_resumed(pool):
+    graph = random_graph(6, vertices=30)
+    outcome = systems.run(pool, graph, systems.block("digest_a", interval=2), 3, settings=Settings(epochs=8, stop_at=5))
+    when = np.array([[worker["metrics"][e][-1, "server_s"] for worker in outcome.workers] for e in range(8)])
+    assert (when > 0).all() and (when == when[:, :1]).all() and (np.diff(when[:, 0]) > 0).all()

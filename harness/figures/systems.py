@@ -14,9 +14,10 @@ def sweeps(graph: str) -> list[str]:
     how = f"dataset={graph} partition=metis gpus=4 epochs=100 seed=1 evaluate.every=5"
     return [
         f"system=vanilla system.features=refetch,once {how}",
-        f"system=zero_halo {how}",
+        f"system=zero_halo,local {how}",
         f"system=cagnet,skipg,sancus,adaqp,bns system.features=once {how}",
-        f"system=pscgcn,digest,digest_a,capgnn,pipegcn,llcg {how}",
+        f"system=pscgcn,digest,digest_a,pipegcn,llcg {how}",
+        f"system=capgnn cluster=capgnn/x4 {how}",
         f"system=cdfgnn {how.replace('partition=metis ', '')}",
     ]
 
