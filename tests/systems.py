@@ -81,7 +81,7 @@ class Settings:
     seed: int = 3
     dtype: str = "float64"
     stop_at: int | None = None
-    scored: str = "every epoch"  # or "at the end", where scores alone are asked for
+    scored: str = "at the end"  # or after "every epoch"
     cluster: dict | None = None  # None: devices that are all alike
 
 
