@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from PIL import Image
 
+from harness.check import InputError
 from harness.figures import __main__ as figures
 from harness.figures import runs
 from harness.figures.runs import Places
@@ -32,6 +33,14 @@ def test_what_a_figure_asks_for_is_a_run(name, places):
         for sweep in FIGURES[name].sweeps(graph):
             found = runs.folders(sweep, places)
             assert len(set(found)) == len(runs.expand(sweep)), "no two runs of a sweep are the same run"
+
+
+def test_a_sweep_is_started_as_the_command_would(places):
+    runs.start(f"dataset={TINY} gpus=2 seed=1,2 launch=prepare", places)
+    prepared = list(places.results.glob("*/*/config.yaml"))
+    assert len(prepared) == 2
+    with pytest.raises(InputError, match='a run failed: error: system="vanila" is not known'):
+        runs.start(f"system=vanila dataset={TINY}", places)
 
 
 @pytest.mark.parametrize("name", FIGURES)
