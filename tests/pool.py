@@ -11,7 +11,10 @@ SIZE = 4
 
 
 class WorkerPool:
-    """`run(job, size, *args)` calls job(comm, *args) on `size` workers in a real gloo group and returns their results."""
+    """`run(job, size, *args)` calls job(comm, *args) on `size` workers in a real gloo group and returns their results.
+
+    A group is kept for as long as jobs of its size follow one another and none fails: to meet takes as long as a small job.
+    """
 
     def __init__(self, size: int = SIZE):
         # Spawned, not forked: the test process has run threads of its own.
@@ -24,18 +27,23 @@ class WorkerPool:
             self.pipes.append(ours)
             self.processes.append(process)
         self.scratch = tempfile.TemporaryDirectory(prefix="halobench-pool-")
-        self.jobs = 0
+        self.groups = 0
+        self.met: int | None = None  # the size of the group that stands
 
     def run(self, job, size: int, *args, per_worker: list | None = None) -> list:
         """Results by rank. `per_worker[rank]` is appended to the arguments of each worker."""
-        self.jobs += 1
-        store = str(Path(self.scratch.name) / f"store-{self.jobs}")
+        meeting = None
+        if size > 1 and size != self.met:
+            self.groups, self.met = self.groups + 1, size
+            meeting = str(Path(self.scratch.name) / f"store-{self.groups}")
         for rank, pipe in enumerate(self.pipes[:size]):
             own = (per_worker[rank],) if per_worker is not None else ()
-            pipe.send((job, rank, size, store, (*args, *own)))
+            pipe.send((job, rank, size, meeting, (*args, *own)))
         answers = [pipe.recv() for pipe in self.pipes[:size]]
         failed = [f"worker {rank} failed:\n{value}" for rank, (ok, value) in enumerate(answers) if not ok]
-        if failed:  # a lost peer is what follows: the first cause last, where it is read
+        if failed:
+            self.met = None
+            # A lost peer is what follows: the first cause last, where it is read.
             raise AssertionError("\n".join(sorted(failed, key=lambda text: "PeerLost" not in text)))
         return [value for _, value in answers]
 
@@ -59,15 +67,15 @@ def _serve(pipe) -> None:
 
     torch.set_num_threads(1)
     while (message := pipe.recv()) is not None:
-        job, rank, size, store, args = message
+        job, rank, size, meeting, args = message
         try:
-            if size > 1:
-                dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
-            try:
-                answer = (True, job(Comm(rank, size, torch.device("cpu"), Recorder()), *args))
-            finally:
-                if size > 1:
+            if meeting:
+                if dist.is_initialized():
                     dist.destroy_process_group()
+                dist.init_process_group("gloo", store=dist.FileStore(meeting, size), rank=rank, world_size=size)
+            answer = (True, job(Comm(rank, size, torch.device("cpu"), Recorder()), *args))
         except BaseException:
             answer = (False, traceback.format_exc())
+            if dist.is_initialized():
+                dist.destroy_process_group()  # whoever waits for this worker is told
         pipe.send(answer)
