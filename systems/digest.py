@@ -14,8 +14,8 @@ Decisions
 - the store holds the hidden layers; the halo's features are fetched once (`features=refetch`: every round, exact).
 - start: the store begins with one exact forward, outside the clock, recorded as `start_bytes`; `zeros`: the halo is 0 until the
   first pull. Under `literal` the start is also read outside the clock, since Algorithm 1 pulls nothing before round N.
-- form: eq. 5 with the whole graph's degrees, `sum`. Line 8's concatenation and line 11's l2 normalisation change the model itself (three
-  weights a layer that depend on the partition; another forward pass at evaluation), so `form` and `norm` refuse them.
+- form: eq. 5 with the whole graph's degrees, `sum`. Line 8's concatenation gives a layer three weights whose meaning depends on the
+  partition, another model than any other system trains, so `form` refuses it. Line 11 is `model.norm=l2`, for every system alike.
 - line 12 updates a layer inside the forward pass: here one backward pass and one local step a round.
 - loss: the mean over the partition's training vertices; `global` divides by all workers' count.
 - AGG: the mean of the local weights, Adam moments stay local; `weighting=train` weighs by training vertices; `aggregate=gradients`
@@ -49,7 +49,7 @@ class Digest(System):
     aggregate   "weights" after local steps, or "gradients" before a common one
     weighting   "uniform" 1 / M, or "train": by training vertices
     features    "once" or "refetch"
-    form, norm  only "sum" and "none"
+    form        only "sum"
     gradient_error   report the distance to the exact gradient (Figure 10), untimed and uncounted
     straggler, delay, delay_spread, slowdown   see systems/straggler.py
     """
@@ -63,7 +63,6 @@ class Digest(System):
     weighting: str = "uniform"
     features: str = "once"
     form: str = "sum"
-    norm: str = "none"
     gradient_error: bool = False
     straggler: int = -1
     delay: float = 0.0
@@ -79,7 +78,7 @@ class Digest(System):
         choice("aggregate", self.aggregate, ("weights", "gradients"))
         choice("weighting", self.weighting, ("uniform", "train"))
         check_features(self.features)
-        check_form(self.form, self.norm)
+        check_form(self.form)
         self.slow = Straggler(self.straggler, self.delay, self.delay_spread, self.slowdown)
 
     def setup(self, context):
@@ -198,10 +197,7 @@ def set_weights(parameters: list[torch.nn.Parameter], values: list[torch.Tensor]
             parameter.copy_(value)
 
 
-def check_form(form: str, norm: str) -> None:
+def check_form(form: str) -> None:
     if form != "sum":
         raise InputError(f"form={form} gives every layer three weights that depend on the partition, so that no other system could train "
                          "the same model; give form=sum")
-    if norm != "none":
-        raise InputError(f"norm={norm} normalises rows that exact evaluation and every other system would not, so that the model is "
-                         "another one; give norm=none")

@@ -188,7 +188,6 @@ def test_a_straggler_is_slow_and_changes_nothing_else(pool):
     ({"schedule": "before"}, ["schedule", "after"]),
     ({"store": "plasma"}, ["store", "redis://"]),
     ({"form": "concat"}, ["form=concat", "form=sum"]),
-    ({"norm": "l2"}, ["norm=l2", "norm=none"]),
     ({"delay": 1.0}, ["straggler=-1", "delay=0"]),
     ({"straggler": 1, "slowdown": 0.5}, ["slowdown=0.5"]),
 ])

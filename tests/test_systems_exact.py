@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from tests import systems
 from tests.oracles import bytes as count
@@ -58,6 +59,40 @@ def test_other_depths_and_normalisations(pool, name, settings):
     graph = random_graph(9, vertices=21)
     outcome = systems.run(pool, graph, systems.block(name), 3, "random", settings)
     systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
+
+
+@pytest.mark.parametrize("norm", ["none", "layer", "l2"])
+@pytest.mark.parametrize("name", ["vanilla", "cagnet", "cdfgnn"])
+def test_norms_between_layers(pool, name, norm):
+    """Against torch's own derivatives of the dense model."""
+    graph = random_graph(9, vertices=21)
+    # Wide enough that rows have several active units: a row of one is constant under "l2", and what passes back is rounding.
+    settings = Settings(model={**small("gcn", layers=3), "hidden": 24, "norm": norm})
+    knobs = EXACT["cdfgnn"][0] if name == "cdfgnn" else {}
+    outcome = systems.run(pool, graph, systems.block(name, **knobs), 3, settings=settings)
+    operator = torch.from_numpy(dense.gcn_operator(dense.adjacency(graph), "symmetric"))
+    x, labels, train = torch.from_numpy(graph.features).double(), torch.from_numpy(graph.labels).long(), torch.from_numpy(graph.train)
+    w = {key: torch.from_numpy(value).requires_grad_() for key, value in outcome.weights[0].items()}
+    adam = torch.optim.Adam(w.values(), **settings.optimiser)
+    for epoch, loss in enumerate(outcome.losses):
+        h = x
+        for l in range(3):
+            h = operator @ h @ w[f"layers.{l}.weight"] + w[f"layers.{l}.bias"]
+            if l < 2 and norm == "layer":
+                centred = h - h.mean(1, keepdim=True)
+                h = centred / (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
+                h = h * w[f"layers.{l}.norm.weight"] + w[f"layers.{l}.norm.bias"]
+            if l < 2:
+                h = h.clamp(min=0)
+            if l < 2 and norm == "l2":
+                h = h / h.square().sum(1, keepdim=True).sqrt().clamp(min=1e-12)
+        own = torch.nn.functional.cross_entropy(h[train], labels[train])
+        np.testing.assert_allclose(loss, own.item(), rtol=1e-5)
+        adam.zero_grad()
+        own.backward()
+        adam.step()
+        for key, value in outcome.weights[epoch + 1].items():
+            np.testing.assert_allclose(value, w[key].detach(), rtol=1e-5, atol=1e-8, err_msg=key)
 
 
 def test_multilabel_loss_and_score(pool):

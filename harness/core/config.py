@@ -15,7 +15,7 @@ class ModelConfig:
     input but the features.
 
     normalisation   of the GCN's adjacency: "symmetric" D^-1/2 (A+I) D^-1/2 or "row" D^-1 (A+I); a SAGE always takes the mean
-    norm            between layers: "none" or "layer" (layer norm before the activation)
+    norm            between layers: "none", "layer" (layer norm before the activation) or "l2" (rows of length 1 after it)
     heads, out_heads   of a GAT: concatenated in hidden layers (hidden counts all of them), averaged in the last
     """
 
@@ -34,7 +34,7 @@ class ModelConfig:
         at_least("hidden", self.hidden, 1)
         within("dropout", self.dropout, 0.0, 0.99)
         choice("normalisation", self.normalisation, ("symmetric", "row"))
-        choice("norm", self.norm, ("none", "layer"))
+        choice("norm", self.norm, ("none", "layer", "l2"))
         at_least("heads", self.heads, 1)
         at_least("out_heads", self.out_heads, 1)
         if self.name == "gat" and self.layers > 1 and self.hidden % self.heads:

@@ -111,6 +111,7 @@ class Model(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         last = len(widths) - 2
         self.activation = F.elu if config.name == "gat" else torch.relu
+        self.unit_rows = config.norm == "l2"
         self.layers = nn.ModuleList(
             make_layer(config, f_in, f_out, l == last, generator) for l, (f_in, f_out) in enumerate(zip(widths, widths[1:]))
         )
@@ -136,6 +137,8 @@ class Model(nn.Module):
                 h = BackwardMark.apply(h, recorder, l, layer.flops(strategy.adjacency, only) * (1 if l == 0 else 2))
             if l + 1 < len(self.layers):
                 h = self.activation(h if layer.norm is None else layer.norm(h))
+                if self.unit_rows:
+                    h = F.normalize(h, dim=1)
         return h
 
 
