@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 from harness.check import InputError, at_least, choice
-from harness.comm.rows import scatter_add_rows
+from harness.comm.crossing import Crossing
 from harness.core.system import System, check_features
 from harness.splitmix import GOLDEN, mix, mix_int
 from systems.quantise import dequantise, quantise
@@ -203,44 +203,29 @@ def assign_bits(beta: torch.Tensor, mean: int) -> torch.Tensor:
     return (low + (middle - low) * first + (high - middle) * (first & second)).to(torch.uint8)
 
 
-class QuantisedHalo:
-    """A quantised exchange under way. Like `Comm.exchange`, it is two autograd nodes around the local work: gradients are
-    quantised and sent in `_Wait`'s backward and added up in `_Start`'s."""
+class QuantisedHalo(Crossing):
+    """A quantised exchange under way, in both passes."""
 
     def __init__(self, system: Adaqp, layer: int, h: torch.Tensor):
-        self.system, self.layer = system, layer
-        self.token = _Start.apply(h, self)
+        self.system, self.width, self.dtype = system, h.shape[1], h.dtype
+        super().__init__(system.recorder, layer, h)
 
-    def wait(self) -> torch.Tensor:
-        return _Wait.apply(self.token, self)
+    def send(self, h):
+        self.start("forward", h.index_select(0, self.system.plan.send_rows))
 
+    def take(self):
+        return self.finish(self.system.plan.num_halo)
 
-class _Start(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, h, pending):
-        system, ctx.pending, ctx.rows = pending.system, pending, len(h)
-        with system.recorder.inside("compute", "quantise", pending.layer):
-            pending.under_way = system.start(pending.layer, "forward", h.index_select(0, system.plan.send_rows))
-        return h.new_empty(system.plan.num_halo, h.shape[1])
+    def send_back(self, g):
+        self.start("backward", g)
 
-    @staticmethod
-    def backward(ctx, token):
-        pending, system = ctx.pending, ctx.pending.system
-        returned = system.finish(pending.under_way, len(system.plan.send_rows), token.shape[1], token.dtype)
-        g = token.new_zeros(ctx.rows, token.shape[1])
-        scatter_add_rows(g, system.plan.send_rows, returned)
-        return g, None
+    def take_back(self):
+        rows = self.system.plan.send_rows
+        return rows, self.finish(len(rows))
 
+    def start(self, direction: str, rows: torch.Tensor) -> None:
+        with self.recorder.inside("compute", "quantise", self.layer):
+            self.under_way = self.system.start(self.layer, direction, rows)
 
-class _Wait(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, token, pending):
-        ctx.pending = pending
-        return pending.system.finish(pending.under_way, len(token), token.shape[1], token.dtype)
-
-    @staticmethod
-    def backward(ctx, g):
-        pending, system = ctx.pending, ctx.pending.system
-        with system.recorder.inside("compute", "quantise", pending.layer):
-            pending.under_way = system.start(pending.layer, "backward", g.contiguous())
-        return g, None
+    def finish(self, count: int) -> torch.Tensor:
+        return self.system.finish(self.under_way, count, self.width, self.dtype)

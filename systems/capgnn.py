@@ -42,7 +42,7 @@ import torch
 
 from harness.check import at_least, choice, within
 from harness.comm.comm import HaloPlan, InFlight
-from harness.comm.rows import scatter_add_rows
+from harness.comm.crossing import Crossing
 from harness.comm.shared import SharedRows
 from harness.core.system import System, check_features
 from systems.jaca import POLICIES, Fetch, Halos, Part, Tiers, capacities, direct_fetch
@@ -304,59 +304,35 @@ class Request:
     oldest: int | None = None
 
 
-class CachedHalo:
-    """Two autograd nodes around the local work, as in `Comm.exchange`: gradients of rows that were fetched fresh are sent in
-    `_Use`'s backward and added up in `_Ask`'s."""
+class CachedHalo(Crossing):
+    """What is not cached is asked for when h is there; the gradients of rows that were fetched fresh go back to their owners."""
 
     def __init__(self, system: Capgnn, layer: int, h: torch.Tensor):
-        self.system, self.layer = system, layer
-        self.token = _Ask.apply(h, self)
+        self.system = system
+        super().__init__(system.recorder, layer, h)
 
-    def wait(self) -> torch.Tensor:
-        return _Use.apply(self.token, self)
+    def send(self, h):
+        self.asked = self.system.request(self.layer, h)
+        self.request = self.system.due(self.asked)
 
-
-class _Ask(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, h, pending):
-        ctx.pending, ctx.rows = pending, len(h)
-        pending.asked = pending.system.request(pending.layer, h.detach())
-        pending.request = pending.system.due(pending.asked)
-        return h.new_empty(pending.system.plan.num_halo, h.shape[1])
-
-    @staticmethod
-    def backward(ctx, token):
-        pending, system = ctx.pending, ctx.pending.system
-        g = token.new_zeros(ctx.rows, token.shape[1])
-        if pending.returning is not None:
-            flight, returned, _ = pending.returning
-            flight.wait()
-            with system.recorder.inside("other", "unpack", pending.layer):
-                scatter_add_rows(g, pending.part.plan.send_rows, returned)
-        return g, None
-
-
-class _Use(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, token, pending):
-        ctx.pending, system = pending, pending.system
-        rows = system.collect(pending.request)
-        if system.tiers is not None and pending.layer:
-            oldest = pending.request.oldest
-            system.recorder.metric("staleness", 0 if oldest is None else system.epoch - oldest, pending.layer)
+    def take(self):
+        system, request = self.system, self.request
+        rows = system.collect(request)
+        if system.tiers is not None and self.layer:
+            self.recorder.metric("staleness", 0 if request.oldest is None else system.epoch - request.oldest, self.layer)
         # The global tier changes again before the epoch in which these rows are used.
-        system.read_global(pending.asked)
-        return rows.view_as(token)
+        system.read_global(self.asked)
+        return rows
 
-    @staticmethod
-    def backward(ctx, g):
-        pending, system = ctx.pending, ctx.pending.system
-        pending.part = system.gradient_part(pending.request)
-        pending.returning = None
-        if pending.part.anyone:
-            with system.recorder.inside("other", "pack", pending.layer):
-                rows = g.index_select(0, pending.part.places)
-            plan = pending.part.plan
-            pending.returning = (*system.comm.start_exchange(
-                rows, plan.receive_counts, plan.send_counts, pending.layer, "backward", "halo"), rows)
-        return g, None
+    def send_back(self, g):
+        self.part, self.flight = self.system.gradient_part(self.request), None
+        if self.part.anyone:
+            with self.recorder.inside("other", "pack", self.layer):
+                self.sent = g.index_select(0, self.part.places)
+            self.flight, self.returned = self.system.comm.exchange_back(self.part.plan, self.sent, self.layer, "halo")
+
+    def take_back(self):
+        if self.flight is None:
+            return None
+        self.flight.wait()
+        return self.part.plan.send_rows, self.returned

@@ -26,7 +26,7 @@ from typing import ClassVar
 import torch
 
 from harness.check import within
-from harness.comm.rows import scatter_add_rows
+from harness.comm.crossing import Crossing
 from harness.core.system import System
 from systems.pipeline import Pipe
 
@@ -88,43 +88,24 @@ class Pipegcn(System):
                 pipe.load_state_dict(saved[l])
 
 
-class StaleHalo:
+class StaleHalo(Crossing):
     """This epoch's rows are sent when h is there; the gradients of the halo in use are sent, and stale ones added to h's, in the
     backward pass."""
 
     def __init__(self, system: Pipegcn, layer: int, h: torch.Tensor):
-        self.system, self.layer = system, layer
-        self.token = _Send.apply(h, self)
+        self.system = system
+        super().__init__(system.recorder, layer, h)
 
-    def wait(self) -> torch.Tensor:
-        return _Use.apply(self.token, self)
+    def send(self, h):
+        with self.recorder.inside("other", "pack", self.layer):
+            packed = h.index_select(0, self.system.plan.send_rows)
+        self.rows = self.system.next_features(self.layer, packed).clone()
 
+    def take(self):
+        return self.rows
 
-class _Send(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, h, pending):
-        ctx.pending, ctx.rows = pending, len(h)
-        system = pending.system
-        with system.recorder.inside("other", "pack", pending.layer):
-            packed = h.index_select(0, system.plan.send_rows)
-        return system.next_features(pending.layer, packed).clone()
+    def send_back(self, g):
+        self.returned = self.system.next_gradients(self.layer, g)
 
-    @staticmethod
-    def backward(ctx, token):
-        system, layer = ctx.pending.system, ctx.pending.layer
-        g = token.new_zeros(ctx.rows, token.shape[1])
-        with system.recorder.inside("other", "unpack", layer):
-            scatter_add_rows(g, system.plan.send_rows, ctx.pending.returned)
-        return g, None
-
-
-class _Use(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, token, pending):
-        ctx.pending = pending
-        return token.view_as(token)
-
-    @staticmethod
-    def backward(ctx, g):
-        ctx.pending.returned = ctx.pending.system.next_gradients(ctx.pending.layer, g.contiguous())
-        return g, None
+    def take_back(self):
+        return self.system.plan.send_rows, self.returned

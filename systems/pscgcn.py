@@ -36,7 +36,7 @@ import torch
 
 from harness.check import at_least, choice, more_than, within
 from harness.comm.comm import InFlight
-from harness.comm.rows import scatter_add_rows
+from harness.comm.crossing import Crossing
 from harness.core.propagate import HaloDropout, propagate
 from harness.core.system import System, check_features
 from systems.pipeline import Pipe
@@ -355,38 +355,21 @@ class FeatureCache:
         self.kept, self.place, self.told, self.rows = state["kept"], state["place"], state["told"], state["rows"]
 
 
-class StaleRows:
+class StaleRows(Crossing):
     """Sends and takes boundary rows when h is there; sends and takes their gradients in the backward pass."""
 
     def __init__(self, system: Pscgcn, layer: int, h: torch.Tensor):
-        self.system, self.layer = system, layer
-        self.token = _Send.apply(h, self)
+        self.system = system
+        super().__init__(system.recorder, layer, h)
 
-    def wait(self) -> torch.Tensor:
-        return _Use.apply(self.token, self)
+    def send(self, h):
+        self.rows = self.system.exchange_rows(self.layer, h).clone()
 
+    def take(self):
+        return self.rows
 
-class _Send(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, h, pending):
-        ctx.pending, ctx.rows = pending, len(h)
-        return pending.system.exchange_rows(pending.layer, h).clone()
+    def send_back(self, g):
+        self.returned = self.system.exchange_gradients(self.layer, g)
 
-    @staticmethod
-    def backward(ctx, token):
-        g = token.new_zeros(ctx.rows, token.shape[1])
-        with ctx.pending.system.recorder.inside("other", "unpack", ctx.pending.layer):
-            scatter_add_rows(g, *ctx.pending.returned)
-        return g, None
-
-
-class _Use(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, token, pending):
-        ctx.pending = pending
-        return token.view_as(token)
-
-    @staticmethod
-    def backward(ctx, g):
-        ctx.pending.returned = ctx.pending.system.exchange_gradients(ctx.pending.layer, g.contiguous())
-        return g, None
+    def take_back(self):
+        return self.returned

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
+from harness.comm.crossing import Crossing
 from harness.comm.recorder import Recorder, Span, synchronise
-from harness.comm.rows import scatter_add_rows
 
 
 class PeerLost(RuntimeError):
@@ -267,59 +267,30 @@ class Comm:
         return (lambda: tensor.copy_(wire)) if wire is not tensor else None
 
 
-class PendingHalo:
+class PendingHalo(Crossing):
     """A halo exchange under way; `wait()` once, for the halo rows [m, F] in halo order."""
 
     def __init__(self, comm: Comm, plan: HaloPlan, h: torch.Tensor, layer: int, purpose: str):
-        self.comm, self.plan, self.layer, self.purpose = comm, plan, layer, purpose
-        self.flight: InFlight | None = None
-        self.returned: torch.Tensor | None = None
-        self.token = _Start.apply(h, self)
+        self.comm, self.plan, self.purpose = comm, plan, purpose
+        super().__init__(comm.recorder, layer, h)
 
-    def wait(self) -> torch.Tensor:
-        return _Wait.apply(self.token, self)
+    def send(self, h):
+        with self.recorder.inside("other", "pack", self.layer):
+            key = ("forward", self.purpose, self.layer, "pack")
+            packed = self.comm.buffer(key, (len(self.plan.send_rows), h.shape[1]), h.dtype)
+            torch.index_select(h, 0, self.plan.send_rows, out=packed)
+            self.flight, self.received = self.comm.start_exchange(
+                packed, self.plan.send_counts, self.plan.receive_counts, self.layer, "forward", self.purpose)
 
+    def take(self):
+        self.flight.wait()
+        return self.received
 
-# The exchange is two autograd nodes around the local work. Nodes run backwards in the reverse of the order in which they
-# were made, so the gradients' return trip starts in _Wait's backward and is waited for in _Start's, after the local work.
+    def send_back(self, g):
+        with self.recorder.inside("other", "pack", self.layer):
+            self.flight, self.returned = self.comm.exchange_back(self.plan, g, self.layer, self.purpose)
 
-
-class _Start(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, h: torch.Tensor, pending: PendingHalo) -> torch.Tensor:
-        comm, plan = pending.comm, pending.plan
-        ctx.pending, ctx.rows = pending, h.shape[0]
-        with comm.recorder.inside("other", "pack", pending.layer):
-            key = ("forward", pending.purpose, pending.layer, "pack")
-            packed = comm.buffer(key, (len(plan.send_rows), h.shape[1]), h.dtype)
-            torch.index_select(h, 0, plan.send_rows, out=packed)
-            pending.flight, received = comm.start_exchange(
-                packed, plan.send_counts, plan.receive_counts, pending.layer, "forward", pending.purpose)
-        return received.detach()
-
-    @staticmethod
-    def backward(ctx, _token):
-        pending = ctx.pending
-        pending.flight.wait()
-        with pending.comm.recorder.inside("other", "unpack", pending.layer):
-            g = pending.returned.new_zeros(ctx.rows, pending.returned.shape[1])
-            # Peers' groups come in rank order and each holds a row at most once: the order of sums is fixed.
-            scatter_add_rows(g, pending.plan.send_rows, pending.returned)
-        return g, None
-
-
-class _Wait(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, token: torch.Tensor, pending: PendingHalo) -> torch.Tensor:
-        ctx.pending = pending
-        pending.flight.wait()
-        return token.detach()
-
-    @staticmethod
-    def backward(ctx, g):
-        pending = ctx.pending
-        with pending.comm.recorder.inside("other", "pack", pending.layer):
-            pending.flight, pending.returned = pending.comm.exchange_back(
-                pending.plan, g, pending.layer, pending.purpose)
-        return g, None
-
+    def take_back(self):
+        self.flight.wait()
+        # Peers' groups come in rank order and each holds a row at most once: the order of sums is fixed.
+        return self.plan.send_rows, self.returned

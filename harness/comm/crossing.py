@@ -1,0 +1,76 @@
+"""Rows that cross between workers while a layer computes, as autograd sees them."""
+
+from __future__ import annotations
+
+import torch
+
+from harness.comm.recorder import Recorder
+from harness.comm.rows import scatter_add_rows
+
+
+class Crossing:
+    """A layer's halo under way: two autograd nodes around the work that needs no remote rows. `wait()` once, for the halo [m, F].
+
+    A subclass says what is sent and what is used, in four places:
+
+                  before the local work            after the local work
+        forward   send(h), when h is there         take(), when the halo is needed
+        backward  send_back(g), its gradient's     take_back(), when h's own gradient is needed
+
+    Nodes run backwards in the reverse of the order in which they were made: so gradients leave before the local work of the
+    backward pass and are waited for after it.
+    """
+
+    def __init__(self, recorder: Recorder, layer: int, h: torch.Tensor):
+        self.recorder, self.layer = recorder, layer
+        self.token: torch.Tensor | None = _Before.apply(h, self)
+
+    def wait(self) -> torch.Tensor:
+        token, self.token = self.token, None  # the graph holds this object: held in turn, neither would be freed
+        return _After.apply(token, self)
+
+    def send(self, h: torch.Tensor) -> None:
+        """Start sending rows of h [n, F] to whoever reads them."""
+        raise NotImplementedError
+
+    def take(self) -> torch.Tensor:
+        """The halo [m, F] to aggregate."""
+        raise NotImplementedError
+
+    def send_back(self, g: torch.Tensor) -> None:
+        """Start sending the halo's gradients g [m, F] to the rows' owners."""
+        raise NotImplementedError
+
+    def take_back(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Rows [s] and gradients [s, F] to add up in h's gradient, in this order; None where there are none."""
+        raise NotImplementedError
+
+
+class _Before(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h: torch.Tensor, crossing: Crossing) -> torch.Tensor:
+        ctx.crossing, ctx.shape = crossing, h.shape
+        crossing.send(h)
+        return h.new_empty(())  # ties the two nodes together; holds nothing
+
+    @staticmethod
+    def backward(ctx, token):
+        crossing = ctx.crossing
+        back = crossing.take_back()
+        with crossing.recorder.inside("other", "unpack", crossing.layer):
+            g = token.new_zeros(ctx.shape)
+            if back is not None:
+                scatter_add_rows(g, *back)
+        return g, None
+
+
+class _After(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, token: torch.Tensor, crossing: Crossing) -> torch.Tensor:
+        ctx.crossing = crossing
+        return crossing.take().detach()  # what is kept elsewhere must not become part of this graph
+
+    @staticmethod
+    def backward(ctx, g):
+        ctx.crossing.send_back(g.contiguous())
+        return g.new_empty(()), None
