@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from harness import overrides
 from harness.check import InputError, choice
 from harness.figures import runs
 from harness.figures.runs import Places
@@ -97,15 +98,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sweep = sweep_of(name, system, asked.partitions, asked.seeds, asked.epochs)
             started = time.monotonic()
             try:
-                missing = runs.lacking(sweep, places)
+                overrides.check(["-m", *sweep.split()], runs.CONF)
+                folders = runs.folders(sweep, places)
+            except InputError as error:
+                print(f"error: {error}", file=sys.stderr)
+                return 2
+            missing = len(folders) - len(runs.finished(folders))
+            try:
                 if missing and not asked.only_there:
                     runs.start(sweep, places)
-                    console.print(f"{name} {system}: {len(missing)} runs, {time.monotonic() - started:.0f} s", highlight=False)
+                    console.print(f"{name} {system}: {missing} runs, {time.monotonic() - started:.0f} s", highlight=False)
             except InputError as error:
                 console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True)
                 failed = True
-            folders = runs.folders(sweep, places)
-            finished = [folder for folder in folders if (folder / "summary.json").exists()]
+            finished = runs.finished(folders)
             there += finished
             if len(finished) < len(folders):
                 unmade.append(system if not finished else f"{system} (there: {len(finished)} of {len(folders)} runs)")

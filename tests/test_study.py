@@ -46,6 +46,8 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
     capsys.readouterr()
     assert study.main(["--systems", "vanila"]) == 2
     assert 'system="vanila" is not known' in capsys.readouterr().err
+    assert study.main([*arguments, "--partitions", "metiss"]) == 2
+    assert 'did you mean "metis"?' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", study.SYSTEMS)

@@ -70,9 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, console: Console) -> None:
     """One figure on one graph: run what is lacking, then draw from the traces alone."""
     started, sweeps = time.monotonic(), module.sweeps(graph)
-    lacking = {sweep: runs.lacking(sweep, places) for sweep in sweeps}
-    total = sum(len(runs.expand(sweep)) for sweep in sweeps)
-    console.print(f"{name} on {graph.split()[0]}: {total} runs, {sum(map(len, lacking.values()))} to start", highlight=False)
+    folders = {sweep: runs.folders(sweep, places) for sweep in sweeps}
+    lacking = {sweep: len(found) - len(runs.finished(found)) for sweep, found in folders.items()}
+    total = sum(map(len, folders.values()))
+    console.print(f"{name} on {graph.split()[0]}: {total} runs, {sum(lacking.values())} to start", highlight=False)
     for sweep, missing in lacking.items():
         if missing:
             runs.start(sweep, places)
@@ -81,7 +82,7 @@ def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, c
 
     from harness.report import groups, plot
 
-    compared, _ = groups.load(dict.fromkeys(folder for sweep in sweeps for folder in runs.folders(sweep, places)))
+    compared, _ = groups.load(dict.fromkeys(folder for found in folders.values() for folder in found))
     out.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(plot.STYLE):
         drawn = module.draw(compared)

@@ -56,8 +56,8 @@ def folders(sweep: str, places: Places) -> list[Path]:
         return [configs.check(compose("config", overrides=[*run, *places.overrides])).directory for run in expand(sweep)]
 
 
-def lacking(sweep: str, places: Places) -> list[Path]:
-    return [folder for folder in folders(sweep, places) if not (folder / "summary.json").exists()]
+def finished(run_dirs: list[Path]) -> list[Path]:
+    return [run_dir for run_dir in run_dirs if (run_dir / "summary.json").exists()]
 
 
 def start(sweep: str, places: Places) -> None:
