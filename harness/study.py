@@ -148,7 +148,9 @@ def section(folders: Sequence[Path], unmade: list[str], given: str) -> str:
 
 
 def page(made: dict[str, str]) -> str:
-    return "\n".join([PAGE, *(f"## {name}\n\n{made[name]}\n" for name in GRAPHS if name in made)])
+    missing = [name for name in GRAPHS if name not in made]
+    head = [PAGE, f"Not made yet: {', '.join(missing)}.\n"] if missing else [PAGE]
+    return "\n".join([*head, *(f"## {name}\n\n{made[name]}\n" for name in GRAPHS if name in made)])
 
 
 def read_sections(path: Path) -> dict[str, str]:
