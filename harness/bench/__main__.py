@@ -85,17 +85,21 @@ def main() -> int:
         for part, measure in parts.items():
             if part in asked.only:
                 print(f"measuring {part} ...", file=sys.stderr, flush=True)
-                lines += measure()
-    lines.sort(key=lambda line: PARTS.index(line.part))
-    console.print(table(lines))
+                found = measure()
+                lines += found
+                console.print(table(found))  # at once: a bench that is stopped keeps what it has measured
+                if asked.json:
+                    write(lines, asked.json)
     missed = [line.name for line in lines if line.met is False]
     console.print(f"{cpu_count()} cores; load before {before:.1f}, after {os.getloadavg()[0]:.1f} "
                   "(figures of a busy machine say little)", highlight=False)  # fmt: skip
     console.print(f"targets missed: {'; '.join(missed) if missed else 'none'}", highlight=False)
-    if asked.json:
-        rows = [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in line.row().items()} for line in lines]
-        asked.json.write_text(json.dumps(rows, indent=1))
     return 0
+
+
+def write(lines: list[Line], path: Path) -> None:
+    rows = [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in line.row().items()} for line in lines]
+    path.write_text(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ class Line:
 
 
 def table(lines: list[Line]) -> Table:
-    shown = Table(title="HaloBench against its peers", title_justify="left")
+    """What was measured, as a table to print."""
+    shown = Table()
     for heading in ("part", "what", "ours", "peer", "unit", "ratio", "target", "", "note"):
         numeric = heading in ("ours", "peer", "ratio", "target")
         shown.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric or heading == "",
