@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
+import psutil
 import torch
 
 from harness.bench.overlap import SlowLink
@@ -15,6 +18,7 @@ from harness.config import make_system
 from harness.core.config import ModelConfig, OptimiserConfig
 from harness.core.cuts import halo_plan
 from harness.core.trainer import Trainer
+from tests.memory import shared_memory
 
 
 def make_trainer(comm, block, model, optimiser, seed, shard, cluster=None) -> Trainer:
@@ -211,14 +215,12 @@ def through_small_blocks(comm, address, shard) -> dict:
         redis_store.BLOCK_BYTES = whole
 
 
-def names_of_store(comm, shard) -> tuple[bool, list[str]]:
-    """While a store in shared memory is open: whether memory is mapped, and which of its names are left."""
-    import glob
-
+def names_of_store(comm, shard) -> tuple[list[str], list[str]]:
+    """While a store in shared memory is open: the names of the memory mapped, and those of them that can still be opened."""
     store = Store("shared", comm, shard, {1: 3})
     comm.barrier()
-    mapped = "halobench-" in open("/proc/self/maps").read() if glob.glob("/proc/self/maps") else True
-    left = glob.glob("/dev/shm/halobench-*")
+    mapped = shared_memory(psutil.Process())
+    left = [path for path in mapped if os.path.exists(path)]
     comm.barrier()
     store.close()
     return mapped, left

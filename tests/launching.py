@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import psutil
 
+from harness.trace.reader import Trace
 from tests.graphs import edge_list, random_graph
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,6 +74,11 @@ class HeldDigest(Held, Digest):
 class HeldDigestA(Held, DigestA):
     pass
 """
+
+
+def losses(run_dir: Path) -> pd.DataFrame:
+    """What two runs of the same settings have in common, to the bit."""
+    return Trace(run_dir).epochs[["epoch", "worker", "loss", "train_acc", "val_acc", "test_acc", "bytes_sent"]]
 
 
 class Place:
@@ -141,10 +148,6 @@ class Place:
     def truly(self, *arguments: str) -> subprocess.CompletedProcess:
         return subprocess.run([sys.executable, *arguments], env=self.environment, cwd=self.folder, capture_output=True, text=True,
                               timeout=PATIENCE)
-
-    def torchrun(self, workers: int, run_dir: Path) -> subprocess.CompletedProcess:
-        return self.truly("-m", "torch.distributed.run", "--nproc-per-node", str(workers), "--standalone", "-m",
-                          "harness.worker", str(run_dir))
 
     def runs(self, pattern: str = "npz/*") -> list[Path]:
         return sorted(p.parent for p in self.results.glob(f"{pattern}/config.yaml"))

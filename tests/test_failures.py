@@ -9,12 +9,9 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from harness.trace.reader import Trace
+from tests.launching import losses
 
 LONG = "epochs=1000000"
-
-
-def losses(run_dir):
-    return Trace(run_dir).epochs[["epoch", "worker", "loss", "train_acc", "val_acc", "test_acc", "bytes_sent"]]
 
 
 def test_killed_worker_ends_the_run_and_leaves_a_readable_trace(place):

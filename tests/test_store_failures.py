@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from pathlib import Path
 
-import pytest
 from pandas.testing import assert_frame_equal
 
-from harness.trace.reader import Trace
+from tests.launching import losses
+from tests.memory import linux, shared_memory
 from tests.redis_server import RedisServer
-
-LOSSES = ["epoch", "worker", "loss", "train_acc", "val_acc", "test_acc", "bytes_sent"]
 
 
 def test_killed_redis_ends_the_run_with_one_sentence_and_the_run_goes_on_bit_for_bit(place, tmp_path):
@@ -32,20 +30,21 @@ def test_killed_redis_ends_the_run_with_one_sentence_and_the_run_goes_on_bit_for
     server.start()  # on the same port, and empty
     assert place.run(*command).code == 0
     (run_dir,) = place.runs()
-    resumed = Trace(run_dir).epochs[LOSSES]
+    resumed = losses(run_dir)
     assert place.run(*command, "fresh=true", "checkpoint_every=0").code == 0
-    assert_frame_equal(resumed, Trace(run_dir).epochs[LOSSES], check_exact=True)
+    assert_frame_equal(resumed, losses(run_dir), check_exact=True)
     server.kill()
 
 
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs /dev/shm to look into")
+@linux
 def test_a_killed_worker_leaves_no_shared_memory(place):
-    before = set(Path("/dev/shm").glob("halobench-*"))
     run = place.start("system=digest", "epochs=1000000", "model.layers=3")
     run.until_epoch(2)
+    mapped = {path for process in run.family for path in shared_memory(process)}
+    assert len(mapped) == 2  # a file a worker
     run.family[0].kill()
     assert run.end().code == 128 + signal.SIGKILL
-    assert run.survivors() == [] and set(Path("/dev/shm").glob("halobench-*")) <= before
+    assert run.survivors() == [] and not any(map(os.path.exists, mapped))
 
 
 def test_a_killed_parameter_server_ends_the_run_with_one_sentence_and_the_run_goes_on_bit_for_bit(place):
@@ -64,6 +63,6 @@ def test_a_killed_parameter_server_ends_the_run_with_one_sentence_and_the_run_go
     assert "goes on from the last checkpoint" in done.err
     assert place.run(*command).code == 0
     (run_dir,) = place.runs()
-    resumed = Trace(run_dir).epochs[LOSSES]
+    resumed = losses(run_dir)
     assert place.run(*command, "fresh=true", "checkpoint_every=0").code == 0
-    assert_frame_equal(resumed, Trace(run_dir).epochs[LOSSES], check_exact=True)
+    assert_frame_equal(resumed, losses(run_dir), check_exact=True)

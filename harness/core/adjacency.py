@@ -21,8 +21,6 @@ from harness.core.attention import AttentionEdges
 from harness.core.kernels import Kernel, SparseOperator
 from harness.partition.shard import Shard
 
-NORMALISATIONS = ("symmetric", "row", "mean")
-
 
 def scales(degrees: np.ndarray, normalisation: str) -> tuple[np.ndarray, np.ndarray | None]:
     """Row and column scale [len(degrees)] of vertices with these in-degrees, in the model's precision; None where it is 1."""

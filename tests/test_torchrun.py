@@ -1,0 +1,38 @@
+"""A run prepared by one command and trained by another's launcher: `launch=prepare`, then torchrun."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from pandas.testing import assert_frame_equal
+
+from tests.launching import losses
+
+
+@pytest.fixture
+def prepared(place):
+    """The folder of a prepared run, and the command that was printed to train it; Python started from scratch."""
+    done = place.truly("-m", "harness", *place.arguments("launch=prepare"))
+    assert (done.returncode, done.stderr) == (0, "")
+    (run_dir,) = place.runs()
+    return run_dir, shlex.split(done.stdout)
+
+
+def test_what_prepare_prints_trains_as_the_local_launcher_does(place, prepared):
+    run_dir, printed = prepared
+    assert printed == ["torchrun", "--nproc-per-node", "2", "-m", "harness.worker", str(run_dir)]
+    done = place.truly("-m", "torch.distributed.run", *printed[1:])
+    assert done.returncode == 0, done.stderr
+    trained = losses(run_dir)
+    again = place.run("fresh=true")
+    assert again.code == 0 and f"{run_dir}.old1" in again.out
+    assert_frame_equal(trained, losses(run_dir), check_exact=True)
+
+
+def test_another_number_of_workers_is_refused(place, prepared):
+    run_dir, _ = prepared
+    done = place.truly("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "-m", "harness.worker", str(run_dir))
+    assert done.returncode != 0
+    assert f"error: gpus=2 in {run_dir}/config.yaml but 1 workers were started; start as many as gpus says" in done.stderr
+    assert place.run().code == 0  # the run is as it was
