@@ -32,7 +32,7 @@ PLACE_KEYS = ("data_dir", "results", "cache", "device", "threads", "checkpoint_e
 class RunConfig:
     """Top-level keys.
 
-    gpus      workers, one a GPU where there are GPUs enough; on CPU the name stays and means workers
+    gpus      workers: one a GPU, GPUs shared where there are fewer; on the CPU the name stays and means workers
     epochs, seed, label (what tables call the run; null: the system's name)
     device    "auto", "cpu" or "cuda"; threads: CPU threads a worker (null: cores / workers, at least 1)
     kernel    sparse kernel: "auto", "dgl", "numba" or "torch"

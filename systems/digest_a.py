@@ -20,7 +20,7 @@ Decisions
 - workers meet at checkpoints and at the end only: with a straggler give checkpoint_every=0 to measure time.
 - order=rotation: the server adds worker 0's update, then 1's, ..., M - 1's, and again, and a pull sees exactly the pushes of the
   updates that its worker's weights hold. Nothing then depends on timing, so a run repeats and resumes bit for bit (tests use it).
-- features, start, loss, form: as in systems/digest.py; `features=refetch` is an exchange in every round, in which all workers meet, so that
+- features, start, loss: as in systems/digest.py; `features=refetch` is an exchange in every round, in which all workers meet, so that
   nothing is asynchronous any more. Three slots a slice in the store: in rotation an owner may push beside what is read of two rounds ago.
 - tables give an epoch the time of its slowest worker, as for all systems; here nobody waits for it, and `server_s` is the clock to compare
   with others: seconds since the first update arrived. What has been trained is traced when the workers meet: at checkpoints and at the end.

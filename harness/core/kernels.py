@@ -40,7 +40,7 @@ class Product(Protocol):
 
 
 class Kernel(ABC):
-    """A way to multiply. Passed around, never global; `name` goes into the trace."""
+    """A way to multiply. Passed around, never global; `name` is one of KERNELS."""
 
     name: str
 
