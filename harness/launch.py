@@ -33,9 +33,10 @@ SERVICE_LOST = 3  # of a worker that lost a store or a server
 def launch(run: Run, run_dir: Path) -> None:
     """Train `run` in the prepared `run_dir` and return when every worker has finished.
 
-    Raises RunFailed within seconds of a worker's death, InputError where a worker refuses what it was given. However this
-    ends, also by Ctrl-C, all workers are gone by then, and what they traced so far stays readable.
+    Raises RunFailed within seconds of a worker's death, InputError where the device is not there or a worker refuses what it was
+    given. However this ends, also by Ctrl-C, all workers are gone by then, and what they traced so far stays readable.
     """
+    worker.check_device(run.settings.device)
     size = run.settings.gpus
     with tempfile.TemporaryDirectory(prefix="halobench-") as scratch:
         meeting = os.path.join(scratch, "meeting")

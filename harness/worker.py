@@ -97,11 +97,16 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
         checkpoints.clear()
 
 
-def choose_device(name: str) -> torch.device:
-    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
+def check_device(name: str) -> None:
+    """Raises InputError for a device that this host has not."""
+    if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device=cuda but no CUDA device is visible; give device=cpu")
+
+
+def choose_device(name: str) -> torch.device:
+    check_device(name)
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device

@@ -22,9 +22,9 @@ from tests.graphs import edge_list, random_graph
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 90  # seconds that a slow machine may take over anything here
 
-# A system that fails as told: `how` at `epoch` on worker `rank`.
+# A system that says how many threads it has, and fails as told: `how` at `epoch` on worker `rank`.
 TROUBLE = """
-import os, signal
+import os, signal, torch
 from dataclasses import dataclass
 from harness.check import InputError
 from harness.core.system import System
@@ -39,6 +39,7 @@ class Trouble(System):
         return self.comm.exchange(self.plan, h, layer)
 
     def before_epoch(self, epoch):
+        self.recorder.metric("threads", torch.get_num_threads())
         if epoch == self.epoch and self.comm.rank == self.rank:
             if self.how == "raise":
                 raise ZeroDivisionError("told to fail")

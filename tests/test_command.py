@@ -1,0 +1,73 @@
+"""`python -m harness` as it is typed: completed by the shell, watched, over loopback, in a folder of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import psutil
+import pytest
+import torch
+
+from harness.comm.recorder import cpu_count
+from harness.trace.reader import Trace
+from tests.launching import PATIENCE, ROOT
+
+
+COMPLETE = """
+import os, sys
+from hydra.core.global_hydra import GlobalHydra
+from harness.__main__ import main
+for line in sys.stdin:
+    os.environ["COMP_LINE"] = line.rstrip("\\n")
+    sys.argv = ["halobench", "-sc", "query=bash"]
+    GlobalHydra.instance().clear()
+    main()
+"""
+
+
+def test_the_shell_completes_keys_and_options(launcher):
+    offered = {"halobench system=sancus system.st": "system.staleness=", "halobench system=pip": "system=pipegcn", "halobench epo": "epochs="}
+    done = subprocess.run([sys.executable, "-c", COMPLETE], input="\n".join(offered), env=launcher.environment, capture_output=True,
+                          text=True, timeout=PATIENCE)
+    assert done.stdout.splitlines() == list(offered.values()), done.stderr
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["halobench"] == "harness.__main__:main"
+
+
+def test_a_watched_run_tells_epoch_loss_accuracy_bytes_and_time_left(place):
+    done = place.run("progress=true", "epochs=3")
+    assert done.code == 0
+    trace = Trace(place.runs()[0]).epochs
+    last = trace[trace["epoch"] == 2].iloc[0]
+    sent = trace[trace["worker"] == 0]["bytes_sent"].sum() / 1e6
+    shown = " ".join(done.err.split())
+    assert f"epoch 3/3 loss {last['loss']:.4f} val {last['val_acc']:.4f} {sent:.1f} MB sent by worker 0" in shown
+    assert re.search(r"\d:\d\d:\d\d", shown), "the time left"
+
+
+@pytest.mark.parametrize("asked, expected", [("3", 3), ("null", max(1, cpu_count() // 2))])
+def test_threads_are_those_asked_for_or_a_share_of_the_cores(place, asked, expected):
+    assert place.run(*place.trouble, f"threads={asked}", "epochs=1").code == 0
+    metrics = Trace(place.runs()[0]).metrics
+    assert metrics[metrics["name"] == "threads"]["value"].tolist() == [expected, expected]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there_is_refused(place):
+    done = place.run("device=cuda")
+    assert (done.code, done.err) == (2, "error: device=cuda but no CUDA device is visible; give device=cpu\n")
+
+
+def test_workers_of_one_host_are_reached_over_loopback_only_and_their_folder_is_theirs(place):
+    run = place.start("epochs=1000000")
+    run.until_epoch(2)
+    listening = [c.laddr.ip for p in run.family for c in p.net_connections("inet")]
+    assert set(listening) == {"127.0.0.1"}
+    second = subprocess.run([sys.executable, "-m", "harness", *place.arguments("epochs=1000000")], env=place.environment,
+                            cwd=place.folder, capture_output=True, text=True, timeout=PATIENCE)
+    (run_dir,) = place.runs()
+    assert (second.returncode, second.stderr) == (
+        2, f"error: {run_dir} is in use: the same run is going on in another process; wait for it to end\n")
+    assert all(psutil.pid_exists(p.pid) for p in run.family), "the run that has the folder goes on"

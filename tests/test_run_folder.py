@@ -1,0 +1,73 @@
+"""What may lie in a run's folder before the run: nothing, or the same run. Anything else is refused and left as it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from harness import config, prepare
+from harness.__main__ import CONF
+from harness.check import InputError
+from harness.process import RunFailed
+
+
+def run_in(folder: Path, *more: str) -> config.Run:
+    with initialize_config_dir(CONF, version_base="1.3"):
+        return config.check(compose("config", overrides=["dataset=twin/flickr", f"run_dir={folder}", *more]))
+
+
+def claim(run: config.Run) -> None:
+    """What the command does with the folder before it prepares anything."""
+    if run.settings.fresh or not prepare.is_finished(run):
+        with prepare.claimed(run):
+            pass
+
+
+def hold(folder: Path, run: config.Run) -> Path:
+    """A folder in which `run` has begun."""
+    folder.mkdir()
+    (folder / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(run.composed)))
+    return folder
+
+
+def test_the_same_run_goes_on_in_its_folder(tmp_path):
+    claim(run_in(hold(tmp_path / "a", run_in(tmp_path / "a"))))
+
+
+def test_what_was_left_of_being_prepared_is_no_hindrance(tmp_path):
+    for name in ("shards.json", "config.yaml.part"):
+        (tmp_path / name).touch()
+    claim(run_in(tmp_path))
+
+
+def test_another_run_is_refused_and_set_aside_where_asked(tmp_path, capsys):
+    folder = hold(tmp_path / "a", run_in(tmp_path / "a", "seed=2"))
+    with pytest.raises(InputError, match="holds another run; give another folder, or fresh=true to set that one aside"):
+        claim(run_in(folder))
+    claim(run_in(folder, "fresh=true"))
+    assert config.stored(tmp_path / "a.old1")["seed"] == 2 and not (folder / "config.yaml").exists()
+    assert capsys.readouterr().out == f"kept the earlier run as {folder}.old1\n"
+
+
+@pytest.mark.parametrize("more", [(), ("fresh=true",)], ids=["goes-on", "fresh"])
+def test_files_that_are_no_runs_are_refused(tmp_path, more):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(InputError, match="holds files that are no run's; give another folder"):
+        claim(run_in(tmp_path, *more))
+    assert (tmp_path / "thesis.tex").read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be written .*; give results=FOLDER"):
+        claim(run_in(tmp_path / "file" / "run"))
+
+
+def test_a_preparation_that_is_killed_says_so():
+    with pytest.raises(RunFailed, match=r"preparing the graph was killed \(exit code -9\)"):
+        prepare._in_child(lambda: os.kill(os.getpid(), signal.SIGKILL))
