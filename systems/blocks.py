@@ -1,8 +1,4 @@
-"""The block view of a partition that CAGNET and SANCUS share: whole blocks travel, the rows in use are picked from them.
-
-A worker sees the graph as P blocks of rows. `Blocks` holds, for one width, every remote block as last received (the
-cache), and the index of the rows that this worker's edges touch.
-"""
+"""The block view of a partition that CAGNET, SANCUS and SkipG share: whole blocks travel, the rows in use are picked from them."""
 
 from __future__ import annotations
 
@@ -18,10 +14,9 @@ class BlockRows:
     def __init__(self, counts, rows, device: torch.device):
         self.groups = [group.long().to(device) for group in torch.as_tensor(rows).split(list(map(int, counts)))]
 
-    def pick(self, blocks: list[torch.Tensor], width: int) -> torch.Tensor:
-        """The rows in use [m, F], grouped by owner."""
-        parts = [block.index_select(0, rows) for block, rows in zip(blocks, self.groups) if len(rows)]
-        return torch.cat(parts) if parts else blocks[0].new_empty(0, width)
+    def pick(self, blocks: list[torch.Tensor]) -> torch.Tensor:
+        """The rows in use [m, F] of blocks [n_j, F], grouped by owner."""
+        return torch.cat([block.index_select(0, rows) for block, rows in zip(blocks, self.groups)])
 
     @staticmethod
     def of_halo(shard: Shard, device: torch.device) -> BlockRows:
@@ -35,29 +30,55 @@ class BlockRows:
         return BlockRows(shard.out_halo_counts, shard.out_halo_rows, device)
 
 
-def empty_blocks(shard: Shard, width: int, device: torch.device) -> list[torch.Tensor]:
-    """One uninitialised block [n_j, width] a worker; (P-1)/P N F floats of cache, and an empty one for the worker itself."""
-    return [torch.empty(0 if j == shard.rank else int(size), width, device=device) for j, size in enumerate(shard.sizes)]
-
-
 class PendingBlocks:
     """Broadcasts under way; `wait()` picks the rows in use [m, F] from what every block now holds."""
 
-    def __init__(self, flight: InFlight, blocks: list[torch.Tensor], rows: BlockRows, width: int):
-        self.flight, self.blocks, self.rows, self.width = flight, blocks, rows, width
+    def __init__(self, comm: Comm, flight: InFlight, blocks: list[torch.Tensor], rows: BlockRows, layer: int):
+        self.comm, self.flight, self.blocks, self.rows, self.layer = comm, flight, blocks, rows, layer
 
     def wait(self) -> torch.Tensor:
         self.flight.wait()
-        return self.rows.pick(self.blocks, self.width)
+        with self.comm.recorder.inside("other", "unpack", self.layer):
+            return self.rows.pick(self.blocks)
 
 
-def broadcast(comm: Comm, cache: list[torch.Tensor], own: torch.Tensor, active, rows: BlockRows, layer: int,
-              direction: str, purpose: str) -> PendingBlocks:
-    """BROADCAST and CACHE the blocks of the `active` workers, one root after the other; the others' stay as cached.
+class Blocks:
+    """The graph as this worker sees it: P blocks of rows, its own always fresh, the others as last received.
 
-    own [n, F] is this worker's block, always fresh; cache holds the remote ones and is written in place.
+    everyone   the ACTIVE workers where nothing is skipped
     """
-    blocks = list(cache)
-    blocks[comm.rank] = own.detach().contiguous()
-    flight = comm.broadcast_blocks(blocks, active, layer, direction, purpose)
-    return PendingBlocks(flight, blocks, rows, own.shape[1])
+
+    def __init__(self, comm: Comm, shard: Shard, device: torch.device):
+        self.comm, self.shard, self.device = comm, shard, device
+        self.everyone = list(range(comm.size))
+        self.halo_rows, self.out_rows = BlockRows.of_halo(shard, device), BlockRows.of_out_halo(shard, device)
+        self.scratch: dict[int, list[torch.Tensor]] = {}  # by width; overwritten before it is read, layers take turns
+
+    def empty(self, width: int) -> list[torch.Tensor]:
+        """A cache: one uninitialised block [n_j, width] a worker, (P-1)/P N F floats; an empty one for the worker itself."""
+        return [torch.empty(0 if j == self.comm.rank else int(size), width, device=self.device) for j, size in enumerate(self.shard.sizes)]
+
+    def embeddings(self, layer: int, h: torch.Tensor, cache=None, active=None, purpose: str = "blocks") -> PendingBlocks:
+        """The halo's rows of h [n, F]."""
+        return self._broadcast(h, cache, active, self.halo_rows, layer, "forward", purpose)
+
+    def deltas(self, layer: int, delta: torch.Tensor, cache=None, active=None) -> PendingBlocks:
+        """The rows of delta [n, F] that this worker's out-edges lead to."""
+        return self._broadcast(delta, cache, active, self.out_rows, layer, "backward", "deltas")
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        """The halo's features, fetched once."""
+        return self.embeddings(0, x, cache=self.empty(x.shape[1]), purpose="features").wait()
+
+    def _broadcast(self, own, cache, active, rows, layer, direction, purpose) -> PendingBlocks:
+        """BROADCAST and CACHE the blocks of the `active` workers (None: everyone), one root after the other; the others' stay as
+        cached. The cache (None: nothing is kept) is written in place."""
+        if cache is None:
+            width = own.shape[1]
+            if width not in self.scratch:
+                self.scratch[width] = self.empty(width)
+            cache = self.scratch[width]
+        blocks = list(cache)
+        blocks[self.comm.rank] = own.detach().contiguous()
+        flight = self.comm.broadcast_blocks(blocks, self.everyone if active is None else active, layer, direction, purpose)
+        return PendingBlocks(self.comm, flight, blocks, rows, layer)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
-from systems.blocks import BlockRows, broadcast, empty_blocks
+from systems.blocks import Blocks
 
 
 @dataclass
@@ -35,22 +35,13 @@ class Cagnet(System):
 
     def setup(self, context):
         super().setup(context)
-        self.everyone = list(range(self.comm.size))
-        self.halo_rows = BlockRows.of_halo(self.shard, self.device)
-        self.out_rows = BlockRows.of_out_halo(self.shard, self.device)
-        # Scratch, not state: every block is overwritten before it is read. Layers of one width take turns.
-        self.received = {width: empty_blocks(self.shard, width, self.device) for width in set(self.widths)}
+        self.blocks = Blocks(self.comm, self.shard, self.device)
 
     def halo(self, layer, h):
-        return self.gather(h, self.halo_rows, layer, "forward", "blocks")
+        return self.blocks.embeddings(layer, h)
 
     def input_halo(self, x):
-        return self.gather(x, self.halo_rows, 0, "forward", "features").wait()
+        return self.blocks.features(x)
 
     def propagate(self, layer, h, weight, dropout):
-        return propagate_gathered(self.adjacency, h, self.halo(layer, h), weight, dropout,
-                                  lambda delta: self.gather(delta, self.out_rows, layer, "backward", "deltas"))
-
-    def gather(self, own, rows, layer, direction, purpose):
-        blocks = self.received[own.shape[1]]
-        return broadcast(self.comm, blocks, own, self.everyone, rows, layer, direction, purpose)
+        return propagate_gathered(self.adjacency, h, self.halo(layer, h), weight, dropout, lambda delta: self.blocks.deltas(layer, delta))

@@ -33,7 +33,7 @@ import torch
 from harness.check import InputError, at_least, choice, more_than
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
-from systems.blocks import BlockRows, broadcast, empty_blocks
+from systems.blocks import Blocks
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Sancus(System):
     def __post_init__(self):
         choice("staleness", self.staleness, ("epoch_fixed", "epoch_adaptive", "variation_gap"))
         at_least("bound", self.bound, 0)
-        if self.staleness != "variation_gap" and self.bound != int(self.bound):
+        if self.staleness != "variation_gap" and self.bound % 1 != 0:  # of infinity too
             raise InputError(f"bound={self.bound} counts epochs under staleness={self.staleness}: give a whole number")
         choice("norm", self.norm, ("relative", "max", "fro"))
         choice("flags", self.flags, ("layer", "worker"))
@@ -73,16 +73,14 @@ class Sancus(System):
 
     def setup(self, context):
         super().setup(context)
-        workers, inputs = self.comm.size, self.widths[:-1]
         self.epoch = 0
-        self.halo_rows = BlockRows.of_halo(self.shard, self.device)
-        self.out_rows = BlockRows.of_out_halo(self.shard, self.device)
-        first = 1 if self.features == "once" else 0
-        # State: Ht_j of every remote block by layer; Ht_i of the own block where the rule compares with it; Ver(j).
-        self.cache = {l: empty_blocks(self.shard, inputs[l], self.device) for l in range(first, self.num_layers)}
-        self.own = {l: None for l in self.cache} if self.staleness == "variation_gap" else {}
-        self.version = {l: [self.initial_version(j) for j in range(workers)] for l in self.cache}
-        self.deltas = {width: empty_blocks(self.shard, width, self.device) for width in set(self.widths[1:])}  # scratch
+        self.blocks = Blocks(self.comm, self.shard, self.device)
+        layers = range(1 if self.features == "once" else 0, self.num_layers)
+        # State: Ht_j of every remote block by layer; what the rule compares with: Ht_i of the own block, or Ver(j).
+        self.cache = {l: self.blocks.empty(self.widths[l]) for l in layers}
+        by_gap = self.staleness == "variation_gap"
+        self.own = {l: None for l in layers} if by_gap else {}
+        self.version = {} if by_gap else {l: [self.initial_version(j) for j in self.blocks.everyone] for l in layers}
 
     def initial_version(self, j: int) -> int:
         period = int(self.bound) + 1
@@ -98,7 +96,7 @@ class Sancus(System):
         self.recorder.metric("active", self.comm.rank in active, layer)
         if self.comm.rank in active and layer in self.own:
             self.own[layer] = h.detach().clone()
-        return broadcast(self.comm, self.cache[layer], h, active, self.halo_rows, layer, "forward", "blocks")
+        return self.blocks.embeddings(layer, h, self.cache[layer], active)
 
     def stale_check(self, layer: int, h: torch.Tensor) -> list[int]:
         """STALE(): the workers that are ACTIVE now, in rank order. Algorithms 4, 5 and 6."""
@@ -109,10 +107,10 @@ class Sancus(System):
             flags = self.comm.all_gather_flag(mine, layer)
             return [j for j, active in enumerate(flags) if active]
         version = self.version[layer]
-        due = [j for j in range(self.comm.size) if self.epoch - version[j] > self.bound]
+        due = [j for j in self.blocks.everyone if self.epoch - version[j] > self.bound]
         for j in due:
             version[j] = self.epoch
-        return list(range(self.comm.size)) if self.epoch < self.warmup else due
+        return self.blocks.everyone if self.epoch < self.warmup else due
 
     def gap(self, layer: int, h: torch.Tensor) -> float:
         """||H_i - Ht_i|| under the chosen norm."""
@@ -129,11 +127,7 @@ class Sancus(System):
 
     def propagate(self, layer, h, weight, dropout):
         return propagate_gathered(self.adjacency, h, self.halo(layer, h), weight, dropout,
-                                  lambda delta: self.gather_delta(layer, delta))
-
-    def gather_delta(self, layer, delta):
-        blocks = self.deltas[delta.shape[1]]
-        return broadcast(self.comm, blocks, delta, list(range(self.comm.size)), self.out_rows, layer, "backward", "deltas")
+                                  lambda delta: self.blocks.deltas(layer, delta))
 
     def output(self, layer, z):
         if math.isinf(self.clip):
@@ -144,9 +138,7 @@ class Sancus(System):
     # -- the rest -------------------------------------------------------------------------------------------------
 
     def input_halo(self, x):
-        blocks = empty_blocks(self.shard, x.shape[1], self.device)
-        everyone = list(range(self.comm.size))
-        return broadcast(self.comm, blocks, x, everyone, self.halo_rows, 0, "forward", "features").wait()
+        return self.blocks.features(x)
 
     def state_dict(self):
         return {"cache": self.cache, "own": self.own, "version": self.version}

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from harness.check import at_least
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
-from systems.blocks import BlockRows, broadcast, empty_blocks
+from systems.blocks import Blocks
 
 
 @dataclass
@@ -39,34 +39,28 @@ class Skipg(System):
 
     def setup(self, context):
         super().setup(context)
-        self.everyone = list(range(self.comm.size))
-        self.halo_rows = BlockRows.of_halo(self.shard, self.device)
-        self.out_rows = BlockRows.of_out_halo(self.shard, self.device)
-        self.received = {width: empty_blocks(self.shard, width, self.device) for width in set(self.widths)}  # scratch
+        self.blocks = Blocks(self.comm, self.shard, self.device)
+        first = 1 if self.features == "once" else 0
         # State: delta~_j of every remote block by layer, and the epoch in which they were broadcast.
-        self.deltas = [empty_blocks(self.shard, width, self.device) for width in self.widths[1:]]
+        self.deltas = {l: self.blocks.empty(self.widths[l + 1]) for l in range(first, self.num_layers)}
         self.version = -self.bound - 1
         self.active: list[int] = []
 
     def before_epoch(self, epoch):
         due = epoch - self.version > self.bound
         self.version = epoch if due else self.version
-        self.active = self.everyone if due else []
+        self.active = self.blocks.everyone if due else []
         self.recorder.metric("active", due)
 
     def halo(self, layer, h):
-        return broadcast(self.comm, self.received[h.shape[1]], h, self.everyone, self.halo_rows, layer, "forward", "blocks")
+        return self.blocks.embeddings(layer, h)
+
+    def input_halo(self, x):
+        return self.blocks.features(x)
 
     def propagate(self, layer, h, weight, dropout):
         return propagate_gathered(self.adjacency, h, self.halo(layer, h), weight, dropout,
-                                  lambda delta: self.gather_delta(layer, delta))
-
-    def gather_delta(self, layer, delta):
-        return broadcast(self.comm, self.deltas[layer], delta, self.active, self.out_rows, layer, "backward", "deltas")
-
-    def input_halo(self, x):
-        blocks = self.received[x.shape[1]]
-        return broadcast(self.comm, blocks, x, self.everyone, self.halo_rows, 0, "forward", "features").wait()
+                                  lambda delta: self.blocks.deltas(layer, delta, self.deltas[layer], self.active))
 
     def state_dict(self):
         return {"deltas": self.deltas, "version": self.version}
