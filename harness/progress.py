@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 
 from rich.console import Console
@@ -35,7 +36,7 @@ class Progress:
 
     def epoch(self, epoch: Epoch, loss: float, accuracy: tuple[float, float, float] | None) -> None:
         self.megabytes += sum(size for _, size in epoch.sent.values()) / 1e6
-        if accuracy is not None:
+        if accuracy is not None and not math.isnan(accuracy[1]):
             self.accuracy = f"val {accuracy[1]:.4f}"
         if self.bar is not None:
             self.bar.update(self.task, completed=epoch.epoch + 1, loss=loss, accuracy=self.accuracy, megabytes=self.megabytes)

@@ -142,3 +142,38 @@ def finished(folder: Path, composed: dict[str, Any] | None = None, *, cores: int
     writer.finalise(folder)
     writer.write_json_atomic(folder / "summary.json", summary.summarise(folder))
     return folder
+
+
+def measured(folder: Path, metrics: Sequence[dict[tuple[int, str], float]], composed: dict[str, Any]) -> Path:
+    """A whole run folder of one worker with these metrics {(layer, name): value}, an epoch each."""
+    prepare(folder, composed)
+    out = writer.TraceWriter(folder, 0, 0)
+    for number, values in enumerate(metrics):
+        made = epoch(number)
+        made.metrics.update(values)
+        out.write(made, loss=0.0, accuracy=(0.5, 0.5, 0.01 * number), peak_rss_bytes=0)
+    out.close()
+    writer.finalise(folder)
+    writer.write_json_atomic(folder / "summary.json", summary.summarise(folder))
+    return folder
+
+
+def uneven(folder: Path, cores: int) -> Path:
+    """A whole run folder of two workers and three epochs in which no two figures are alike: worker 0 waits, worker 1 computes."""
+    prepare(folder, config(epochs=3), cores)
+    for k in range(2):
+        out = writer.TraceWriter(folder, k, 0)
+        for number in range(3):
+            more = 1 + 0.5 * number
+            segments = (("compute", "forward", more * (0.2 + 0.13 * k)), ("wait", "exchange", more * (0.41 - 0.3 * k)),
+                        ("other", "pack", more * (0.03 + 0.01 * k)))  # fmt: skip
+            sent = {(0, "forward", "halo", 1 - k): (4, int(3e6 * more) + k), (1, "forward", "halo", 1 - k): (4, int(5e6 * more) + k),
+                    (-1, "backward", "weights", 1 - k): (0, int(7e5 * more) + k)}  # fmt: skip
+            made = epoch(number, worker=k, segments=segments, sent=sent, transport_cpu=0.07 + 0.02 * k)
+            made.spans[1].cpu = 0.015 * more  # a wait costs a little too
+            made.cpu += made.spans[1].cpu
+            out.write(made, loss=0.0, accuracy=(0.5, 0.6 + 0.1 * (number == 1), 0.37 + 0.01 * number), peak_rss_bytes=0)
+        out.close()
+    writer.finalise(folder)
+    writer.write_json_atomic(folder / "summary.json", summary.summarise(folder))
+    return folder

@@ -5,6 +5,7 @@ It runs outside the train clock, so nothing of it is timed as training or counte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -48,7 +49,8 @@ class _Keeping(ExactForward):
 
 
 class Evaluator:
-    """Accuracy (single label) or micro-F1 (multi-label) of each split of the whole graph, the same on every worker.
+    """Accuracy (single label) or micro-F1 (multi-label) of each split of the whole graph, the same on every worker; NaN of a
+    split without vertices.
 
     make_input   builds the exact StaticInput; called at the first evaluation only
     """
@@ -81,9 +83,11 @@ class Evaluator:
         logits = self.logits(model)
         counts: list[float] = []
         for mask in self.masks:
-            counts += score_counts(logits[mask], self.labels[mask])
+            scored = logits[mask]
+            counts += [*score_counts(scored, self.labels[mask]), float(len(scored))]
         totals = self.comm.total(counts)
-        return tuple(right / max(possible, 1.0) for right, possible in zip(totals[0::2], totals[1::2]))
+        return tuple(right / max(possible, 1.0) if vertices else math.nan
+                     for right, possible, vertices in zip(totals[0::3], totals[1::3], totals[2::3]))
 
 
 def score_counts(logits: torch.Tensor, labels: torch.Tensor) -> list[float]:

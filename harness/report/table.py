@@ -36,7 +36,7 @@ class Figure:
 
 
 def _accuracy(s: dict[str, Any]) -> float | None:
-    return 100 * s["best"]["test"] if s["best"] else None
+    return 100 * s["best"]["test"] if s["best"] and s["best"]["test"] is not None else None
 
 
 def _communication_cpu(s: dict[str, Any]) -> float:
@@ -253,8 +253,8 @@ def run_table(run_dir: Path | str) -> RenderableType:
     if s["best"]:
         grid.add_row(
             "test accuracy",
-            f"{100 * s['best']['test']:.2f} % at the best validation ({100 * s['best']['val']:.2f} %, epoch "
-            f"{s['best']['epoch']}); {100 * s['final']['test']:.2f} % at the last epoch ({s['final']['epoch']})",
+            f"{_percent(s['best']['test'])} at the best validation ({_percent(s['best']['val'])}, epoch "
+            f"{s['best']['epoch']}); {_percent(s['final']['test'])} at the last epoch ({s['final']['epoch']})",
         )
     if s["clock"] == "wall":
         grid.add_row(
@@ -295,6 +295,10 @@ def run_table(run_dir: Path | str) -> RenderableType:
     for purpose, by_part in {**s["bytes_epoch_by_purpose"], "sum": s["bytes_epoch"]}.items():
         sent.add_row(purpose, *(f"{by_part[part] / 1e6:.3f}" for part in PARTS), f"{sum(by_part.values()) / 1e6:.3f}")
     return Lines(grid, sent)
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None else f"{100 * share:.2f} %"
 
 
 def _shares(values: dict[str, float], whole: float, unit: str, **names: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +107,14 @@ def _accuracies(epochs: pd.DataFrame) -> dict[str, Any]:
     known = scored["val_acc"].notna().any()  # a graph may come without validation vertices
     rows = {"final": scored.iloc[-1], "best": scored.loc[scored["val_acc"].idxmax()] if known else scored.iloc[-1]}
     return {
-        at: {"epoch": int(row["epoch"]), **{split: float(row[f"{split}_acc"]) for split in SPLITS}}
+        at: {"epoch": int(row["epoch"]), **{split: _known(row[f"{split}_acc"]) for split in SPLITS}}
         for at, row in rows.items()
     }
+
+
+def _known(accuracy: float) -> float | None:
+    """None for a split without vertices."""
+    return None if math.isnan(accuracy) else float(accuracy)
 
 
 def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:

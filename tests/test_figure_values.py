@@ -1,0 +1,78 @@
+"""What a system's own picture draws, against metrics made up by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.figures import capgnn_hits, capgnn_rapa, cdfgnn_messages, digest_straggler, pscgcn_hits, sancus_broadcasts
+from harness.report import groups
+from tests import traces
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    """draw(figure module, [(changes of the config, metrics by epoch)]) -> the axes it made."""
+
+    def draw(module, runs):
+        for number, (changes, metrics) in enumerate(runs):
+            composed = traces.config(gpus=1, epochs=len(metrics), **changes)
+            traces.measured(tmp_path / str(number), metrics, composed)
+        compared, _ = groups.load([tmp_path])
+        return module.draw(compared).axes
+
+    return draw
+
+
+def lines(ax) -> dict[str, list[float]]:
+    return {line.get_label(): list(line.get_ydata()) for line in ax.lines}
+
+
+def test_capgnn_hits_are_shares_of_lookups_without_the_first_epoch_and_what_was_refreshed(drawn):
+    first = {(0, "local_hits"): 90.0, (0, "global_hits"): 9.0, (0, "refreshed"): 1.0, (0, "lookups"): 100.0}
+    later = {(0, "local_hits"): 20.0, (1, "local_hits"): 10.0, (0, "global_hits"): 15.0, (0, "refreshed"): 40.0, (0, "lookups"): 100.0}
+    both, each = drawn(capgnn_hits, [
+        ({"system__policy": policy, "system__capacity": 500 * k}, [first, {**later, (0, "lookups"): 100.0 * k}])
+        for policy in ("jaca", "fifo", "lru") for k in (1, 2)
+    ])  # fmt: skip
+    assert lines(both) == {policy: [45, 22.5] for policy in ("jaca", "fifo", "lru")}
+    assert lines(each)["jaca, local"] == [30, 15] and lines(each)["jaca, global"] == [15, 7.5]
+
+
+def test_cdfgnn_messages_are_shares_of_those_possible(drawn):
+    metrics = [{(0, "sent_forward"): 10.0, (0, "possible_forward"): 40.0, (1, "sent_forward"): 30.0, (1, "possible_forward"): 40.0,
+                (1, "sent_backward"): 2.0, (1, "possible_backward"): 8.0, (-1, "epsilon"): 0.01 * (1 + k),
+                (-1, "train_accuracy"): 0.5} for k in range(2)]  # fmt: skip
+    shares, threshold = drawn(cdfgnn_messages, [({"model__dropout": 0.5}, metrics)])
+    assert lines(shares) == {"forward, layer 0": [25, 25], "forward, layer 1": [75, 75], "backward, layer 1": [25, 25]}
+    assert lines(threshold) == {"epsilon": pytest.approx([1, 2]), "training accuracy": [50, 50]}
+
+
+def test_pscgcn_hit_rates_are_those_after_the_first_renewal(drawn):
+    metrics = [{(0, "hit_rate"): 0.9 if k < pscgcn_hits.RENEWED else 0.25} for k in range(pscgcn_hits.RENEWED + 3)]
+    rates, sent = drawn(pscgcn_hits, [({"system__policy": policy, "system__cache": 0.1}, metrics) for policy in pscgcn_hits.POLICIES])
+    assert lines(rates) == {policy: [25] for policy in pscgcn_hits.POLICIES}
+    assert lines(sent)["inclusion"] == [64 / 1e6]  # what tests/traces.py sends in layer 0
+
+
+def test_sancus_shows_who_broadcast_when_in_layer_1(drawn):
+    metrics = [{(1, "active"): float(k % 2), (0, "active"): 1.0} for k in range(4)]
+    (ax,) = drawn(sancus_broadcasts, [({"system__staleness": "epoch_fixed", "system__bound": 1}, metrics)])
+    np.testing.assert_array_equal(ax.images[0].get_array(), [[0, 1, 0, 1]])
+    assert "SCS-E, bound 1: 50% of broadcasts made" in ax.get_title(loc="left")
+
+
+def test_digest_is_drawn_over_its_slowest_worker_and_digest_a_over_its_servers_clock(drawn):
+    (ax,) = drawn(digest_straggler, [
+        ({"system__straggler": -1}, [{}] * 3),
+        ({"system__straggler": 0, "system___target_": "somewhere.serving.Serving"}, [{(-1, "server_s"): 2.0 * k} for k in range(3)]),
+    ])  # fmt: skip
+    over = {line.get_label(): list(line.get_xdata()) for line in ax.lines}
+    assert over == {"plain": pytest.approx([0, 0.8, 1.6]), "serving, a straggler": [0, 2, 4]}
+    assert all(each == pytest.approx([0, 1, 2]) for each in lines(ax).values())
+
+
+def test_rapas_iterations_are_drawn_by_worker(drawn):
+    metrics = [{(k, name): float(10 * n + k) for n, name in enumerate(("rapa_lambda", "rapa_vertices", "rapa_edges")) for k in range(3)}]
+    axes = drawn(capgnn_rapa, [({"cluster__name": "x", "cluster__devices": [{"kind": "R9"}]}, metrics)])
+    assert [lines(ax) for ax in axes] == [{"0: R9": [10 * n, 10 * n + 1, 10 * n + 2]} for n in range(3)]
