@@ -22,15 +22,15 @@ Decisions
   fetched for the next epoch travels in buffers of its own, forward and backward apart.
 - RAPA: alpha 0.35; times as Table 1 has them, relative to the slowest device; stops at a population std of lambda below 1 % of the
   mean, or when nobody can improve; the lowest S_k go first until lambda_i <= (lambda_i + mean) / 2. `rapa_degrees=global`: kept edges
-  keep their weight. In eq. (16) out-degrees are of the subgraph, in-degrees of the whole graph. Part i goes to device i: the
-  partition's order is the seed's.
+  keep their weight. In eq. (16) out-degrees are of the subgraph, in-degrees of the whole graph. Part i goes to device i.
 - device figures: those of the cluster preset (Table 1), or measured on the workers at the start (`cluster=measured`).
 - what workers tell each other at the start: JACA's halo ids are counted in epoch 0; RAPA's costs and masks, told before the shards
   stand, are not.
 Departures: of section 4.2's three queues the prefetch queue is the direct exchange, in the background, and with `pipeline` an epoch
 ahead; local and global queue are copies made by the training thread, of memory to memory on one host, timed as waits. Tiers are agreed
 on before the first epoch instead of looked up by hash, since all workers know all halos: no locks, and under `jaca` no id travels after
-the start. Only the forward pass is cached (the paper describes no other).
+the start. Parts go to devices in the partition's own order, which METIS and random draw by the seed; the weakest device is not sought
+out for the smallest part. Only the forward pass is cached (the paper describes no other).
 """
 
 from __future__ import annotations

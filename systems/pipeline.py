@@ -41,9 +41,8 @@ class Pipe:
                     which would wait behind them for the link, and nobody needs them before the next one
     """
 
-    def __init__(self, comm: Comm, layer: int, direction: str, send: list[int], receive: list[int], purpose: str = "halo",
-                 held: bool = False):
-        self.comm, self.layer, self.direction, self.purpose = comm, layer, direction, purpose
+    def __init__(self, comm: Comm, layer: int, direction: str, send: list[int], receive: list[int], held: bool = False):
+        self.comm, self.layer, self.direction = comm, layer, direction
         self.send, self.receive, self.held = send, receive, held
         self.queue: deque[Parcel] = deque()
         self.pushed = 0
@@ -54,7 +53,7 @@ class Pipe:
         slot = self.pushed % (depth + 1)
         self.pushed += 1
         self.queue.append(Parcel(lambda: self.comm.start_exchange(
-            rows, send or self.send, receive or self.receive, self.layer, self.direction, self.purpose, slot), tag=tag))
+            rows, send or self.send, receive or self.receive, self.layer, self.direction, "halo", slot), tag=tag))
         if not self.held:
             self.post()
         return self.take(depth)

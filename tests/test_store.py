@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import numpy as np
 import pytest
 import torch
 
 from harness.check import InputError
-from harness.comm import redis_store
+from harness.comm import host, redis_store
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.comm.store import Store
@@ -84,6 +87,15 @@ def test_a_pull_never_mixes_two_pushes(pool):
 def test_shared_memory_has_no_name_once_everybody_has_it(pool):
     for mapped, left in pool.run(jobs.names_of_store, 3, per_worker=shards_of()):
         assert len(mapped) == 3 and left == []
+
+
+def test_memory_that_does_not_fit_is_one_sentence(monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(host.os, "posix_fallocate", full, raising=False)
+    with pytest.raises(InputError, match=r"gives no 4,096 bytes of shared memory \(No space left on device\); enlarge it or give x=0"):
+        host.map_shared(Comm(0, 1, torch.device("cpu"), Recorder()), [4096], "x=0")
 
 
 def test_redis_keys_are_taken_back(pool, redis_server):

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from harness.comm.crossing import Crossing
-from harness.comm.recorder import Recorder, Span, synchronise
+from harness.comm.recorder import Recorder, Span, computed, synchronise
 
 
 class PeerLost(RuntimeError):
@@ -54,7 +54,7 @@ class InFlight:
         self.comm, self.works, self.name, self.layer, self.id, self.span = comm, works, name, layer, id, span
         self.finish, self.sequence = finish, sequence
         self.pending, self.lock = len(works), threading.Lock()
-        if span is not None and comm.device.type == "cpu":
+        if span is not None and (comm.device.type == "cpu" or comm.staged):
             for work in works:
                 work.get_future().add_done_callback(self._completed)
 
@@ -69,6 +69,7 @@ class InFlight:
     def wait(self) -> None:
         self.comm._under_way.pop(self.sequence, None)
         blocking = self.span is not None and self.span.blocking
+        computed(self.comm.device)
         with self.comm.recorder.inside("wait", self.name, self.layer, id=self.id, blocking=blocking):
             try:
                 for work in self.works:
@@ -124,6 +125,7 @@ class Comm:
         written again by the next exchange of the same (layer, direction, purpose, slot, F): whoever keeps
         several in flight gives each a slot of its own.
         """
+        assert len(send) == len(receive) == self.size and len(rows) == sum(send), "counts that do not fit would look like a lost peer"
         width = rows.shape[1]
         received = self.buffer((direction, purpose, layer, slot, width, "in"), (sum(receive), width), rows.dtype)
         row_bytes = width * rows.element_size()
@@ -187,15 +189,12 @@ class Comm:
 
     def all_reduce(self, tensor: torch.Tensor, purpose: str, layer: int = -1) -> None:
         """Sum `tensor` over the workers, in place, and wait for it."""
-        self.start_all_reduce(tensor, purpose, layer, blocking=True).wait()
-
-    def start_all_reduce(self, tensor: torch.Tensor, purpose: str, layer: int = -1, blocking: bool = False) -> InFlight:
         total = 2 * (self.size - 1) * tensor.numel() * tensor.element_size()
         mine = total // self.size + (self.rank < total % self.size)
         wire = self._wire(tensor, (purpose, layer))
-        return self._post("all_reduce", layer, "backward", purpose, {(self.rank + 1) % self.size: (0, mine)},
-                          lambda: [dist.all_reduce(wire, async_op=True)], blocking=blocking,
-                          finish=self._unwire(tensor, wire))
+        flight = self._post("all_reduce", layer, "backward", purpose, {(self.rank + 1) % self.size: (0, mine)},
+                            lambda: [dist.all_reduce(wire, async_op=True)], blocking=True, finish=self._unwire(tensor, wire))
+        flight.wait()
 
     def total(self, values: Sequence[float]) -> list[float]:
         """Sums over workers of a few numbers, in double precision; for reporting, so only outside the train clock."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import socket
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import torch
 from harness.check import InputError
 from harness.comm import server
 from harness.comm.comm import Comm
+from harness.comm.host import draw_token
 from harness.comm.service import STORE, ServiceLost
 
 
@@ -36,20 +36,21 @@ class Parameters:
 
     def __init__(self, comm: Comm, weights: torch.Tensor, order: str, scale: float):
         self.comm, self.dtype = comm, np.dtype(str(weights.dtype).removeprefix("torch."))
-        token = int(comm.total([random.SystemRandom().getrandbits(48) if comm.rank == 0 else 0])[0])
-        folder = Path(tempfile.gettempdir()) / f"halobench-{token:012x}"
+        folder = Path(tempfile.gettempdir()) / f"halobench-{draw_token(comm)}"
         self.process = self._start(folder, order, scale) if comm.rank == 0 else None
         self.pid = int(comm.total([self.process.pid if self.process is not None else 0])[0])
         self.socket = socket.socket(socket.AF_UNIX)
         self.close = weakref.finalize(self, _close, self.socket, self.process)
         try:
             self.socket.connect(str(folder / "socket"))
+            comm.barrier()
         except FileNotFoundError:
             raise InputError("the parameter server reaches the workers of one host only; start all workers on one host") from None
-        comm.barrier()
-        if comm.rank == 0:  # everybody is connected: the name has served
-            (folder / "socket").unlink()
-            folder.rmdir()
+        finally:
+            if comm.rank == 0:  # everybody is connected, or nobody will be: the name has served
+                (folder / "socket").unlink()
+                folder.rmdir()
+        if comm.rank == 0:
             self.load(weights, 0)
         comm.barrier()
 

@@ -1,8 +1,9 @@
 """What a worker measures while it trains: spans, counted rows and bytes, and the three clocks.
 
-The training thread's time is a flat line of segments. At any moment exactly one of `compute`, `wait` (blocked on
-communication) or `other` (packing, posting, bookkeeping) is running, so that an epoch's segments add up to its train
-clock by construction. Communication in flight is recorded beside that line, from posting to completion.
+The training thread's time is a flat line of segments. At any moment exactly one of `compute` (the model's arithmetic), `wait`
+(blocked on communication) or `other` (choosing, making and reading messages: sampling, quantising, caching, packing; posting,
+bookkeeping) is running, so that an epoch's segments add up to its train clock by construction. Communication in flight is
+recorded beside that line, from posting to completion.
 """
 
 from __future__ import annotations
@@ -169,6 +170,13 @@ def synchronise(device: torch.device) -> None:
     """Wait for the device where its work is asynchronous, so that a clock read means what it says."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def computed(device: torch.device) -> None:
+    """Wait for what the device was given to compute before now, and not for transfers under way: else the wait for a transfer
+    would be charged with it."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
 
 
 def cpu_count() -> int:

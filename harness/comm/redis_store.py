@@ -15,6 +15,7 @@ import redis
 
 from harness.check import InputError
 from harness.comm.comm import Comm
+from harness.comm.host import draw_token
 from harness.comm.service import ServiceLost
 from harness.comm.store import EMPTY, Layout
 
@@ -52,8 +53,8 @@ return out
 class Redis:
     """address: redis://[:PASSWORD@]HOST:PORT[/DB] or unix:///SOCKET. InputError where no server answers there."""
 
-    def __init__(self, address: str, layout: Layout, comm: Comm, token: int):
-        self.address, self.layout, self.prefix = address, layout, f"halobench:{token:012x}"
+    def __init__(self, address: str, layout: Layout, comm: Comm):
+        self.address, self.layout, self.prefix = address, layout, f"halobench:{draw_token(comm)}"
         try:
             self.server = redis.Redis.from_url(address, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT,
                                                retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0))

@@ -7,18 +7,13 @@ that put them, counted by the one that takes. Both are spans, and exposed: the t
 from __future__ import annotations
 
 import contextlib
-import mmap
-import os
-import random
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import torch
 
-from harness.check import InputError
 from harness.comm.comm import Comm
+from harness.comm.host import map_shared
 
 MEMORY = -1  # the peer of what is put into host memory
 
@@ -27,41 +22,21 @@ class SharedRows:
     """`capacity` rows a layer, {layer: F} wide, in one piece of memory; not ordered by anything: callers agree on who puts a slot
     when, and meet between a put and the gets that follow it.
 
-    Setting up is collective and outside the train clock. The memory has no name once all have it open, so nothing is left behind
-    however the workers end. InputError where they are not on one host.
+    Setting up is collective and outside the train clock. InputError where there are rows and the workers are not on one host.
     """
 
     def __init__(self, comm: Comm, capacity: int, widths: dict[int, int], purpose: str = "global"):
         self.comm, self.capacity, self.purpose = comm, capacity, purpose
         dtype = torch.get_default_dtype()
         row = dtype.itemsize * sum(widths.values())
-        memory = self._map(capacity * row + 1) if comm.size > 1 else bytearray(capacity * row + 1)
+        lengths = [capacity * row if rank == 0 else 0 for rank in range(comm.size)]
+        memory = map_shared(comm, lengths, "global_capacity=0")[0] if comm.size > 1 else bytearray(capacity * row)
         self.rows, at = {}, 0
         for layer, width in widths.items():
             count = capacity * width
             flat = torch.frombuffer(memory, dtype=dtype, count=count, offset=at) if count else torch.empty(0, dtype=dtype)
             self.rows[layer] = flat.view(capacity, width)
             at += count * dtype.itemsize
-
-    def _map(self, length: int) -> mmap.mmap:
-        comm = self.comm
-        token = int(comm.total([random.SystemRandom().getrandbits(48) if comm.rank == 0 else 0])[0])
-        folder = Path("/dev/shm") if os.path.isdir("/dev/shm") else Path(tempfile.gettempdir())
-        path = folder / f"halobench-{token:012x}-rows"
-        try:
-            if comm.rank == 0:
-                with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-                    file.truncate(length)
-            comm.barrier()
-            with open(path, "r+b") as file:
-                memory = mmap.mmap(file.fileno(), length)
-            comm.barrier()
-        except FileNotFoundError:
-            raise InputError("global_capacity needs all workers on one host, whose memory they share; give global_capacity=0") from None
-        finally:
-            if comm.rank == 0:
-                path.unlink(missing_ok=True)
-        return memory
 
     def put(self, layer: int, slots: torch.Tensor, rows: torch.Tensor) -> None:
         """Rows [k, F] into slots [k], on the CPU."""

@@ -14,20 +14,16 @@ worker that owns them; `stamps`, 8 bytes for each owner where the newest push is
 from __future__ import annotations
 
 import mmap
-import os
-import random
-import tempfile
 import time
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import torch
 
-from harness.check import InputError
 from harness.comm.comm import Comm
+from harness.comm.host import map_shared
 from harness.comm.recorder import Span
 from harness.comm.service import STORE
 from harness.partition.shard import Shard
@@ -91,15 +87,14 @@ class Store:
         dtype = torch.get_default_dtype()
         self.host = {layer: torch.zeros(sum(self.counts), width, dtype=dtype, pin_memory=comm.device.type == "cuda")
                      for layer, width in widths.items()}
-        token = int(comm.total([random.SystemRandom().getrandbits(48) if comm.rank == 0 else 0])[0])
         layout = Layout(comm.rank, shard.sizes.tolist(), np.split(shard.halo_rows, self.bounds[1:-1]), widths, slots,
                         np.dtype(str(dtype).removeprefix("torch.")))
         if address == "shared":
-            self.backend: Backend = SharedMemory(layout, comm, token)
+            self.backend: Backend = SharedMemory(layout, comm)
         else:
             from harness.comm.redis_store import Redis  # the client is needed by those who ask for it only
 
-            self.backend = Redis(address, layout, comm, token)
+            self.backend = Redis(address, layout, comm)
         self.pushes = dict.fromkeys(widths, 0)
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self.close = weakref.finalize(self, _close, self.thread, self.backend)
@@ -189,8 +184,7 @@ class Layout:
 
 
 class SharedMemory:
-    """One file in memory a worker, which it writes and all others map. Its name is gone as soon as everybody has it open, so
-    nothing is left behind however the workers end.
+    """One piece of memory a worker, which it writes and all others map.
 
     A slice begins with a stamp for each layer and slot. A writer empties the stamp, writes the rows, then sets the stamp; a reader
     looks at the stamp before and after and begins again where they differ.
@@ -198,21 +192,9 @@ class SharedMemory:
 
     address = "shared"
 
-    def __init__(self, layout: Layout, comm: Comm, token: int):
+    def __init__(self, layout: Layout, comm: Comm):
         self.layout = layout
-        folder = Path("/dev/shm") if os.path.isdir("/dev/shm") else Path(tempfile.gettempdir())
-        names = [folder / f"halobench-{token:012x}-{rank}" for rank in range(comm.size)]
-        own = names[comm.rank]
-        try:
-            with open(own, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                file.truncate(self._length(layout.sizes[comm.rank]))
-            comm.barrier()
-            maps = [self._map(name, self._length(size)) for name, size in zip(names, layout.sizes)]
-            comm.barrier()
-        except FileNotFoundError:
-            raise InputError("store=shared reaches the workers of one host only; give store=redis://HOST:PORT") from None
-        finally:
-            own.unlink(missing_ok=True)
+        maps = map_shared(comm, [self._length(size) for size in layout.sizes], "store=redis://HOST:PORT")
         self.marks = [np.frombuffer(m, np.int64, len(layout.widths) * layout.slots).reshape(-1, layout.slots) for m in maps]
         self.parts = [self._parts(m, size) for m, size in zip(maps, layout.sizes)]
         self.line = {layer: i for i, layer in enumerate(layout.widths)}
@@ -221,11 +203,6 @@ class SharedMemory:
     def _length(self, size: int) -> int:
         layout = self.layout
         return 8 * len(layout.widths) * layout.slots + layout.slots * size * sum(layout.widths.values()) * layout.dtype.itemsize + 1
-
-    @staticmethod
-    def _map(name: Path, length: int) -> mmap.mmap:
-        with open(name, "r+b") as file:
-            return mmap.mmap(file.fileno(), length)
 
     def _parts(self, memory: mmap.mmap, size: int) -> dict[int, np.ndarray]:
         """{layer: [slots, size, F]} of one worker."""

@@ -1,0 +1,51 @@
+"""What the workers of one host share: memory, and names that nobody else guesses."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.check import InputError
+from harness.comm.comm import Comm
+
+
+def draw_token(comm: Comm) -> str:
+    """Twelve random digits, the same on all workers. Collective, outside the train clock."""
+    return f"{int(comm.total([random.SystemRandom().getrandbits(48) if comm.rank == 0 else 0])[0]):012x}"
+
+
+def map_shared(comm: Comm, lengths: Sequence[int], instead: str) -> list[mmap.mmap | None]:
+    """The same pieces of memory on all workers: lengths[j] bytes made by worker j, None where that is 0.
+
+    Collective, outside the train clock. The memory has no name once everybody has it open, so nothing is left behind however the
+    workers end. InputError where they are not on one host, or it has no room; the sentence ends with `instead`.
+    """
+    token = draw_token(comm)
+    folder = Path("/dev/shm") if os.path.isdir("/dev/shm") else Path(tempfile.gettempdir())
+    names = [folder / f"halobench-{token}-{rank}" for rank in range(comm.size)]
+    own, length = names[comm.rank], lengths[comm.rank]
+    try:
+        if length:
+            with open(own, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.truncate(length)
+                if hasattr(os, "posix_fallocate"):  # else what does not fit is found out by a signal, when it is written
+                    os.posix_fallocate(file.fileno(), 0, length)
+        comm.barrier()
+        maps = [_map(name, size) if size else None for name, size in zip(names, lengths)]
+        comm.barrier()
+    except FileNotFoundError:
+        raise InputError(f"memory is shared by the workers of one host only; give {instead}") from None
+    except OSError as error:
+        raise InputError(f"{folder} gives no {length:,} bytes of shared memory ({error.strerror}); enlarge it or give {instead}") from None
+    finally:
+        own.unlink(missing_ok=True)
+    return maps
+
+
+def _map(name: Path, length: int) -> mmap.mmap:
+    with open(name, "r+b") as file:
+        return mmap.mmap(file.fileno(), length)
