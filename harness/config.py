@@ -7,6 +7,7 @@ import importlib
 import json
 import re
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,17 @@ def make_system(block: dict[str, Any]) -> System:
     if not (isinstance(cls, type) and issubclass(cls, System)):
         raise InputError(f'system._target_="{target}" is not a System; derive the class from harness.core.system.System')
     return typed(cls, {k: v for k, v in block.items() if k != "_target_"}, "system")
+
+
+def configured() -> dict[str, dict[str, Any]]:
+    """Every system of `conf/system/` by name, and its block there."""
+    found = sorted(path for path in (files("conf") / "system").iterdir() if path.name.endswith(".yaml"))
+    return {path.name.removesuffix(".yaml"): yaml.safe_load(path.read_text()) for path in found}
+
+
+def brings_partition(block: dict[str, Any]) -> bool:
+    """Whether a system, given by its block of `conf/system/`, is over a vertex-cut, whose partitions are no other system's."""
+    return make_system({key: value for key, value in block.items() if key != "defaults"}).cut == "vertex"
 
 
 def load(run_dir: Path) -> Run:

@@ -68,7 +68,7 @@ def compare(name: str, *, scale: float | None = None, seed: int = 0, epochs: int
     for figure in (*_sizes(spec), *spec.published):
         if figure.statistic.removesuffix("_val") in skip:
             continue
-        value = _measure(graph, spec, figure, scale, epochs, trained)
+        value = _measure(graph, figure, scale, epochs, trained)
         ratio = value / figure.value
         rows.append({
             "twin": graph.name, "scale": scale, "seed": seed, "generated_s": round(seconds, 2),
@@ -77,7 +77,7 @@ def compare(name: str, *, scale: float | None = None, seed: int = 0, epochs: int
         })
     if "no_graph" not in skip and not any(f.statistic == "no_graph" for f in spec.published):
         # Shown for every twin: where the neighbours do not matter, a dead system would look like a working one.
-        value = _measure(graph, spec, Published("no_graph", 1.0, ""), scale, epochs, trained)
+        value = _measure(graph, Published("no_graph", 1.0, ""), scale, epochs, trained)
         rows.append({
             "twin": graph.name, "scale": scale, "seed": seed, "generated_s": round(seconds, 2), "statistic": "no_graph",
             "parts": None, "published": None, "measured": value, "ratio": None, "off": False,
@@ -96,7 +96,7 @@ def _sizes(spec: Spec) -> list[Published]:
     ]
 
 
-def _measure(graph: Graph, spec: Spec, figure: Published, scale: float, epochs: int, trained: dict) -> float:
+def _measure(graph: Graph, figure: Published, scale: float, epochs: int, trained: dict) -> float:
     match figure.statistic:
         case "vertices":
             return graph.num_vertices / scale

@@ -8,6 +8,7 @@ from numba import njit
 
 from harness.graph.graph import Graph
 from harness.partition.assign import assign
+from harness.partition.vertexcut import assign_edges, statistics
 
 
 def homophily(graph: Graph) -> float:
@@ -22,13 +23,8 @@ def halo_ratio(graph: Graph, parts: int) -> float:
 
 
 def replication(graph: Graph, parts: int) -> float:
-    """Mean replicas of a vertex under EBV, gamma 0, alpha = beta = 1, edges ascending by degree sum (CDFGNN section 6)."""
-    degree = np.diff(graph.indptr)
-    low = np.repeat(np.arange(graph.num_vertices, dtype=np.int32), degree)
-    once = low < graph.indices
-    low, high = low[once], graph.indices[once]
-    order = np.argsort(degree[low] + degree[high], kind="stable")
-    return _ebv_replicas(low[order], high[order], graph.num_vertices, parts) / graph.num_vertices
+    """Mean replicas of a vertex under EBV, gamma 0 (CDFGNN section 6)."""
+    return statistics(assign_edges(graph, "ebv", parts, 1, gamma=0.0))["replication"]
 
 
 def accuracy(graph: Graph, *, use_graph: bool, epochs: int, hidden: int = 128) -> tuple[float, float]:
@@ -129,20 +125,3 @@ def _halos(indptr, indices, owner, parts):
                 seen[part] = v
                 total += 1
     return total
-
-
-@njit(cache=True)
-def _ebv_replicas(low, high, vertices, parts):
-    holds = np.zeros((vertices, parts), np.bool_)
-    edges_of, vertices_of = np.zeros(parts), np.zeros(parts)
-    for e in range(len(low)):
-        u, v = low[e], high[e]
-        best, least = 0, np.inf
-        for p in range(parts):
-            score = 2.0 - holds[u, p] - holds[v, p] + edges_of[p] * parts / len(low) + vertices_of[p] * parts / vertices
-            if score < least:
-                best, least = p, score
-        edges_of[best] += 1
-        vertices_of[best] += 2 - holds[u, best] - holds[v, best]
-        holds[u, best] = holds[v, best] = True
-    return vertices_of.sum()

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from harness import overrides
 from harness.check import InputError, choice
+from harness.config import brings_partition, configured
 from harness.figures import runs
 from harness.figures.runs import Places
 
@@ -28,7 +29,7 @@ GRAPHS = {
     "coauthor-physics": "coauthor-physics",
     "tolokers": "tolokers",
 }
-# Each system at its paper's settings. A vertex-cut has partitions of its own.
+# Each system at its paper's settings.
 SYSTEMS = {
     "vanilla": "system=vanilla system.features=refetch,once",
     "zero_halo": "system=zero_halo",
@@ -47,7 +48,6 @@ SYSTEMS = {
     "adaqp": "system=adaqp system.features=once system.bits=4",
     "llcg": "system=llcg",
 }
-VERTEX_CUT = ("cdfgnn",)
 PAGE = """# Systems on real graphs
 
 Written by `python -m harness.study --data-dir ../shared/data`, and not edited; a graph made with other options says so. GCN of 2 layers,
@@ -127,8 +127,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def sweep_of(graph: str, system: str, partitions: str, seeds: str, epochs: int) -> str:
-    partitions = "ebv" if system in VERTEX_CUT else partitions
-    return f"{SYSTEMS[system]} dataset={GRAPHS[graph]} partition={partitions} gpus=4 epochs={epochs} seed={seeds} evaluate.every=10"
+    asked = SYSTEMS[system]
+    name = asked.split()[0].removeprefix("system=")
+    if not brings_partition(configured()[name]):
+        asked += f" partition={partitions}"
+    return f"{asked} dataset={GRAPHS[graph]} gpus=4 epochs={epochs} seed={seeds} evaluate.every=10"
 
 
 def options(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> str:

@@ -89,7 +89,7 @@ class Adaqp(System):
             return [Level(self.bits, slice(None), send, slice(None), receive)]
         key = f"{direction} {layer}"
         if key not in self.chosen or self.epoch % self.period == 0:
-            mine = assign_bits(self.variance(layer, direction, rows, send), self.bits)
+            mine = assign_bits(self.variance(layer, direction, rows), self.bits)
             flight, theirs = self.comm.start_exchange(mine[:, None], send, receive, layer, direction, "bits")
             flight.wait()
             self.chosen[key] = (mine, theirs[:, 0].clone())
@@ -97,7 +97,7 @@ class Adaqp(System):
         self.recorder.metric(f"mean_bits_{direction}", float(mine.float().mean()) if len(mine) else 0.0, layer)
         return [Level(bits, *_select(mine == bits, send), *_select(theirs == bits, receive)) for bits in LEVELS]
 
-    def variance(self, layer: int, direction: str, rows: torch.Tensor, counts: list[int]) -> torch.Tensor:
+    def variance(self, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
         """beta [k]: the weighted variance of each row at 1 / (2^B - 1)^2."""
         beta = rows.shape[1] * (rows.amax(1) - rows.amin(1)) ** 2 / 6 if len(rows) else rows.new_empty(0)
         if direction == "backward":
@@ -224,7 +224,7 @@ class QuantisedHalo(Crossing):
         return rows, self.finish(len(rows))
 
     def start(self, direction: str, rows: torch.Tensor) -> None:
-        with self.recorder.inside("compute", "quantise", self.layer):
+        with self.recorder.inside("other", "quantise", self.layer):
             self.under_way = self.system.start(self.layer, direction, rows)
 
     def finish(self, count: int) -> torch.Tensor:

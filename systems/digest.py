@@ -13,7 +13,8 @@ Decisions
   when r % N == 0 what was pushed in rounds before r with (r - 1) % N == 0, as printed (staleness N - 1 to 2N - 2, for N = 1: 1).
 - the store holds the hidden layers; the halo's features are fetched once (`features=refetch`: every round, exact).
 - start: the store begins with one exact forward, outside the clock, recorded as `start_bytes`; `zeros`: the halo is 0 until the
-  first pull. Under `literal` the start is also read outside the clock, since Algorithm 1 pulls nothing before round N.
+  first pull. Under `literal` the start is also read outside the clock, since Algorithm 1 pulls nothing before round N; those pulls are
+  not in `start_bytes`, nor are the features that the exact forward exchanges, as every evaluation does.
 - form: eq. 5 with the whole graph's degrees, `sum`. Line 8's concatenation gives a layer three weights whose meaning depends on the
   partition, another model than any other system trains, so `form` refuses it. Line 11 is `model.norm=l2`, for every system alike.
 - line 12 updates a layer inside the forward pass: here one backward pass and one local step a round.
@@ -81,10 +82,12 @@ class Digest(System):
         check_form(self.form)
         self.slow = Straggler(self.straggler, self.delay, self.delay_spread, self.slowdown)
 
+    def supports(self, run):
+        return self.slow.refusal(run.num_workers) or super().supports(run)
+
     def setup(self, context):
         super().setup(context)
         self.context, self.round = context, 0
-        self.slow.check(self.comm.size)
         local, total = len(context.train_rows), int(self.shard.split_counts[0])
         self.share = local / total if self.weighting == "train" else 1 / self.comm.size
         if self.aggregate == "gradients" and self.loss == "global":

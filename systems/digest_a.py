@@ -80,10 +80,12 @@ class DigestA(System):
         check_features(self.features)
         self.slow = Straggler(self.straggler, self.delay, self.delay_spread, self.slowdown)
 
+    def supports(self, run):
+        return self.slow.refusal(run.num_workers) or super().supports(run)
+
     def setup(self, context):
         super().setup(context)
         self.context, self.round = context, 0
-        self.slow.check(self.comm.size)
         # In rotation, a worker may be reading the push of two rounds ago while its owner makes the next one.
         self.representations = Representations(context, self.store, slots=3)
         self.weights, self.version = self.flat(), 0  # as downloaded, and how many updates they hold

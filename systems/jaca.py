@@ -135,7 +135,7 @@ class Tiers:
     """
 
     def __init__(self, halos: Halos, shard: Shard, comm: Comm, plan: HaloPlan, policy: str, local: list[int], shared: int, top_k: int):
-        self.halos, self.comm, self.plan, self.policy = halos, comm, plan, policy
+        self.halos, self.comm = halos, comm
         self.local_row = np.searchsorted(shard.inner, halos.union)  # of keys that this worker owns
         self.segments = [rows.cpu().numpy() for rows in plan.send_rows.split(plan.send_counts)]
         me, places = comm.rank, [len(ids) for ids in halos.ids]

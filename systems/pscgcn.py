@@ -92,7 +92,7 @@ class Pscgcn(System):
         self.edges = Edges.of(self.shard)
         self.p = np.full(len(self.edges.columns), self.rate)
         self.dtype = torch.get_default_dtype()
-        self.square_norms = torch.zeros(self.shard.num_inner, dtype=self.dtype, device=self.device)
+        self.norm_sums = torch.zeros(self.shard.num_inner, dtype=self.dtype, device=self.device)
         first = 0 if self.features == "refetch" else 1
         self.rows_ahead = {l: Pipe(self.comm, l, "forward", [], []) for l in range(first, self.num_layers)}
         self.gradients_ahead = {l: Pipe(self.comm, l, "backward", [], [], held=True) for l in range(max(first, 1), self.num_layers)}
@@ -106,8 +106,8 @@ class Pscgcn(System):
     def renew(self) -> None:
         """Lines 4-7: p from the last iteration's norms, told to whoever has the vertex in its halo."""
         if self.sampling == "variance":
-            told = self.comm.exchange(self.plan, self.square_norms[:, None], 0, "norms").wait()[:, 0]
-            y = torch.cat([self.square_norms, told]).sqrt() if self.norms == "layers" else torch.cat([self.square_norms, told])
+            told = self.comm.exchange(self.plan, self.norm_sums[:, None], -1, "norms").wait()[:, 0]
+            y = torch.cat([self.norm_sums, told]).sqrt() if self.norms == "layers" else torch.cat([self.norm_sums, told])
             _, column, halo_column = self.full.scales()
             c = 1.0 if column is None or self.norms == "code" else np.concatenate([column, halo_column])
             a = np.repeat([self.inner_factor, self.boundary_factor], [self.shard.num_inner, self.shard.num_halo])
@@ -132,7 +132,7 @@ class Pscgcn(System):
     # -- Algorithm 1 ----------------------------------------------------------------------------------------------
 
     def before_epoch(self, epoch):
-        with self.recorder.inside("compute", "sample"):
+        with self.recorder.inside("other", "sample"):
             if epoch == 0:
                 self.queue.extend(self.sample_graph(number).settle(self) for number in range(self.tau))  # lines 2-3
             if epoch and epoch % self.refresh == 0:
@@ -151,15 +151,15 @@ class Pscgcn(System):
         # The last iteration before a renewal keeps what ||y|| is made of.
         self.recording = self.sampling == "variance" and (epoch + 1) % self.refresh == 0
         if self.recording:
-            self.square_norms.zero_()
+            self.norm_sums.zero_()
             if self.features == "once":
                 self.record(0, torch.as_tensor(self.shard.features).to(self.device, self.dtype), self.model.layers[0].weight)
 
     def record(self, layer: int, h: torch.Tensor, weight: torch.Tensor) -> None:
         if self.norms == "layers":
-            self.square_norms += (h.detach() @ weight.detach()).square().sum(1)
+            self.norm_sums += (h.detach() @ weight.detach()).square().sum(1)
         elif layer > 0:
-            self.square_norms += torch.linalg.vector_norm(h.detach(), dim=1)
+            self.norm_sums += torch.linalg.vector_norm(h.detach(), dim=1)
 
     def propagate(self, layer, h, weight, dropout):
         if self.recording:
@@ -200,12 +200,12 @@ class Pscgcn(System):
 
     def state_dict(self):
         pipes = [{l: pipe.state_dict() for l, pipe in group.items()} for group in (self.rows_ahead, self.gradients_ahead)]
-        return {"p": torch.from_numpy(self.p), "square_norms": self.square_norms, "pipes": pipes,
+        return {"p": torch.from_numpy(self.p), "norm_sums": self.norm_sums, "pipes": pipes,
                 "queue": [drawn.state_dict() for drawn in self.queue],
                 "coming": self.coming and self.coming.settle(self).state_dict(), "cache": self.features_cache.state_dict()}
 
     def load_state_dict(self, state):
-        self.p, self.square_norms = state["p"].cpu().numpy(), state["square_norms"]
+        self.p, self.norm_sums = state["p"].cpu().numpy(), state["norm_sums"]
         for group, saved in zip((self.rows_ahead, self.gradients_ahead), state["pipes"]):
             for l, pipe in group.items():
                 pipe.load_state_dict(saved[l])

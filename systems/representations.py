@@ -33,7 +33,7 @@ class Representations:
 
     def begin(self, inputs: dict[int, torch.Tensor], inner: int) -> None:
         """The store before round 1: the rows of `inputs` {layer: H [inner, F]}, as of round 0. Collective, outside the clock; what the
-        exact forward pass and the pushes sent is the metric `start_bytes`."""
+        exact forward pass sent of these layers, and the pushes, is the metric `start_bytes`."""
         if self.store is None:
             return
         for layer, h in inputs.items():

@@ -48,7 +48,7 @@ class Edges:
 
     def inclusion(self, p: np.ndarray) -> np.ndarray:
         """1 - prod_i (1 - p_ij) of every halo vertex j  [m]."""
-        return _inclusion(self.columns, p, self.num_inner, len(self.ids))[self.num_inner:]
+        return _inclusion(self.columns, p, len(self.ids))[self.num_inner:]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -106,7 +106,7 @@ def _draw(indptr, columns, ids, p, key):
 
 
 @numba.njit(cache=True, nogil=True)
-def _inclusion(columns, p, n, num_columns):
+def _inclusion(columns, p, num_columns):
     missed = np.ones(num_columns)
     for e in range(len(columns)):
         missed[columns[e]] *= 1.0 - p[e]

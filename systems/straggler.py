@@ -31,9 +31,11 @@ class Straggler:
         if self.rank < 0 and (self.seconds or self.spread or self.factor > 1):
             raise InputError("straggler=-1 names no worker to delay; give straggler=RANK, or delay=0 delay_spread=0 slowdown=1")
 
-    def check(self, workers: int) -> None:
-        if self.rank >= workers:
-            raise InputError(f"straggler={self.rank} is no worker of {workers}; give 0 to {workers - 1}, or -1 for none")
+    def refusal(self, workers: int) -> str | None:
+        """Why there is no such straggler among this many workers; None where there is."""
+        if self.rank < workers:
+            return None
+        return f"straggler={self.rank} is no worker of {workers}; give 0 to {workers - 1}, or -1 for none"
 
     def begin(self) -> None:
         self.started = time.monotonic()

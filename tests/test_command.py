@@ -29,7 +29,8 @@ for line in sys.stdin:
 
 
 def test_the_shell_completes_keys_and_options(launcher):
-    offered = {"halobench system=sancus system.st": "system.staleness=", "halobench system=pip": "system=pipegcn", "halobench epo": "epochs="}
+    offered = {"halobench system=sancus system.st": "system.staleness=", "halobench system=pip": "system=pipegcn",
+               "halobench epo": "epochs="}  # fmt: skip
     done = subprocess.run([sys.executable, "-c", COMPLETE], input="\n".join(offered), env=launcher.environment, capture_output=True,
                           text=True, timeout=PATIENCE)
     assert done.stdout.splitlines() == list(offered.values()), done.stderr

@@ -27,6 +27,7 @@ def accept(*arguments: str) -> config.Run:
     (["gpus=0"], ["gpus=0", "give 1 or more"]),
     (["epochs=-3"], ["epochs=-3", "give 1 or more"]),
     (["system=sancus", "system.bound=1.5"], ["bound=1.5", "whole number"]),
+    (["system=sancus", "system.bound=inf"], ["bound=inf", "whole number"]),
     (["kernel=foo"], ['kernel="foo"', "numba"]),
     (["progress=7"], ['progress="7"']),
     (["foo"], ['"foo"', "KEY=VALUE"]),

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from harness.check import InputError
+from harness.core.system import RunFacts
 from systems.digest import Digest
-from systems.straggler import Straggler
+from systems.digest_a import DigestA
 from tests import systems
 from tests.oracles import dense
 from tests.oracles.samples import random_graph
@@ -198,5 +199,7 @@ def test_knobs_are_refused_in_one_sentence(knobs, parts):
 
 
 def test_a_straggler_must_be_a_worker():
-    with pytest.raises(InputError, match="straggler=4 is no worker of 4"):
-        Straggler(4, 1.0, 0.0, 1.0).check(4)
+    for cls in (Digest, DigestA):
+        facts = RunFacts(model="gcn", num_workers=4, symmetric=True, multilabel=False)
+        assert cls(straggler=4, delay=1.0).supports(facts).startswith("straggler=4 is no worker of 4")
+        assert cls(straggler=3, delay=1.0).supports(facts) is None

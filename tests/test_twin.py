@@ -160,13 +160,6 @@ def test_degrees_are_drawn_in_proportion_to_their_targets():
     assert twin_edges._at_least_one(degree / 2).sum() == pytest.approx(degree.sum() / 2, rel=1e-6)
 
 
-def test_ebv_replication_of_a_graph_small_enough_to_reckon():
-    """A path 0-1-2 on two parts: the second edge is cheaper on the empty part only where balance outweighs the copy."""
-    edges = np.array([0, 1], np.int32), np.array([1, 2], np.int32)
-    # Edge (0,1) goes to part 0. For (1,2): part 0 costs 1 + 1 + 4/3, part 1 costs 2; vertex 1 is on both: 4 replicas.
-    assert fidelity_measure._ebv_replicas(*edges, 3, 2) == 4
-
-
 def test_fidelity_compares_and_flags(capsys):
     arguments = ["ogbn-arxiv", "--scale", "0.05", "--skip", "gcn", "no_graph", "--json"]
     assert fidelity.main(arguments) == 0

@@ -25,11 +25,10 @@ import torch.multiprocessing
 from torch.futures import Future
 
 from harness.bench.lines import Line
-from harness.bench.systems import configured
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
 from harness.comm.recorder import Recorder
-from harness.config import make_system
+from harness.config import configured, make_system
 from harness.core.config import ModelConfig, OptimiserConfig
 from harness.core.trainer import Trainer
 from harness.graph.graph import Graph

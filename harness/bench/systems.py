@@ -5,23 +5,13 @@ CPU seconds of the training threads in an epoch, waiting and the transport's thr
 
 from __future__ import annotations
 
-from importlib.resources import files
-from typing import Any
-
-import yaml
-
 from harness.bench.lines import Line
 from harness.bench.runs import WARM_UP, Folders, train
+from harness.config import brings_partition, configured
 from harness.trace.reader import Trace
 
 TARGET = 1.3
 PARTITION = "random"
-
-
-def configured() -> dict[str, dict[str, Any]]:
-    """Every system of `conf/system/` and its values there."""
-    found = sorted(path for path in (files("conf") / "system").iterdir() if path.name.endswith(".yaml"))
-    return {path.name.removesuffix(".yaml"): yaml.safe_load(path.read_text()) for path in found}
 
 
 def compute_per_epoch(trace: Trace) -> float:
@@ -39,8 +29,7 @@ def system_lines(folders: Folders, rounds: int = 3, names: list[str] | None = No
     interleaved. Vanilla against itself is there as well: what that line is off 1 is noise."""
     known = configured()
     names = names or list(known)
-    # A system over a vertex-cut chooses its own partition.
-    fixed = {name: {} if "defaults" in known[name] else {"partition": PARTITION} for name in names}
+    fixed = {name: {} if brings_partition(known[name]) else {"partition": PARTITION} for name in names}
     references = {how: {"system": "vanilla", "system__features": how, "partition": PARTITION} for how in ("refetch", "once")}
     cases = [*references.items(), *((name, {"system": name, **fixed[name]}) for name in names)]
     least = {name: float("inf") for name, _ in cases}

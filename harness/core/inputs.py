@@ -10,6 +10,12 @@ from harness.core.kernels import Kernel, SparseOperator, spmm
 from harness.partition.shard import Csr
 
 
+def saves(entries: int, x: torch.Tensor) -> bool:
+    """Whether products over `entries` are cheaper than the dense one with x. The sparse form reads its operands at random where the
+    dense one streams: it has to save more than half."""
+    return x.device.type == "cpu" and 2 * entries < x.numel()
+
+
 class StaticInput:
     """X and A [X; X_halo], ready to be multiplied by a weight in every epoch.
 
@@ -25,8 +31,7 @@ class StaticInput:
         self.adjacency = adjacency
         rows = x.shape[0] + (0 if x_halo is None else x_halo.shape[0])
         nonzeros = int(torch.count_nonzero(x)) + (0 if x_halo is None else int(torch.count_nonzero(x_halo)))
-        # The sparse form reads its operands at random where the dense one streams: it has to save more than half.
-        self.sparse = x.device.type == "cpu" and 2 * (nonzeros + adjacency.num_entries) < x.numel() and rows > 0
+        self.sparse = rows > 0 and saves(nonzeros + adjacency.num_entries, x)
         self.x = self.x_halo = self.product = None
         if self.sparse:
             self.x = sparse_rows(x, kernel)

@@ -19,13 +19,13 @@ import warnings
 from abc import ABC, abstractmethod
 from typing import Protocol
 
-import numba
 import numpy as np
 import torch
 
 from harness.check import InputError, choice
 from harness.core.dgl_kernel import CopySum, dies, load_dgl
 from harness.core.numba_kernel import NumbaProduct
+from harness.graph.csr import transpose_entries
 from harness.partition.shard import Csr
 
 KERNELS = ("auto", "numba", "dgl", "torch")
@@ -153,30 +153,9 @@ class TorchKernel(Kernel):
 # The operator
 
 
-@numba.njit(cache=True, nogil=True)
-def _transpose(indptr, indices, num_columns, keep_order):
-    """Counting sort by column: rows of the result ascend. `order` holds each entry's old place, or nothing."""
-    starts = np.zeros(num_columns + 1, indptr.dtype)
-    for e in range(len(indices)):
-        starts[indices[e] + 1] += 1
-    for j in range(num_columns):
-        starts[j + 1] += starts[j]
-    place = starts[:-1].copy()
-    rows = np.empty(len(indices), indices.dtype)
-    order = np.empty(len(indices) if keep_order else 0, indptr.dtype)
-    for v in range(len(indptr) - 1):
-        for e in range(indptr[v], indptr[v + 1]):
-            j = indices[e]
-            rows[place[j]] = v
-            if keep_order:
-                order[place[j]] = e
-            place[j] += 1
-    return starts, rows, order
-
-
 def transpose(block: Csr, values: np.ndarray | None = None) -> tuple[Csr, np.ndarray | None]:
     """The transposed block [cols, rows], and its values."""
-    indptr, indices, order = _transpose(block.indptr, block.indices, block.num_columns, values is not None)
+    indptr, indices, order = transpose_entries(block.indptr, block.indices, block.num_columns, values is not None)
     return Csr(indptr, indices, block.num_rows), None if values is None else values[order]
 
 

@@ -18,7 +18,7 @@ from harness.comm.comm import Comm, HaloPlan
 from harness.comm.rows import scatter_add_rows
 from harness.core.adjacency import scales
 from harness.core.config import ModelConfig
-from harness.core.inputs import sparse_rows
+from harness.core.inputs import saves, sparse_rows
 from harness.core.kernels import Kernel, SparseOperator, spmm
 from harness.core.propagate import HaloDropout
 from harness.partition.shard import ReplicaShard
@@ -148,10 +148,7 @@ class StaticSums:
 
 
 def _compact(x: torch.Tensor, kernel: Kernel) -> torch.Tensor | SparseOperator:
-    # The sparse form reads its operands at random where the dense one streams: it has to save more than half.
-    # The kernel holds values in single precision.
-    sparse = x.device.type == "cpu" and x.dtype == torch.float32 and len(x) > 0 and 2 * int(torch.count_nonzero(x)) < x.numel()
-    return sparse_rows(x, kernel) if sparse else x
+    return sparse_rows(x, kernel) if saves(int(torch.count_nonzero(x)), x) else x
 
 
 def _times(x: torch.Tensor | SparseOperator, weight: torch.Tensor) -> torch.Tensor:

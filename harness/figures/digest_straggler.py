@@ -20,17 +20,17 @@ def draw(groups):
     figure, axes = panels(groups, "One worker is delayed by 80 to 100 ms an epoch", 1, height=4.2)
     ax = axes[0, 0]
     for group in groups:
-        delayed, name = knob(group, "system.straggler") >= 0, group.first.name
+        delayed, served = knob(group, "system.straggler") >= 0, "server_s" in set(group.first.trace.metrics["name"])
         epochs = group.first.trace.epochs
         accuracy = 100 * epochs.groupby("epoch")["test_acc"].first()
-        if name == "digest_a":
+        if served:
             seconds = dict(zip(*series(group.first, "server_s")))
         else:
             lasted = epochs.groupby("epoch")["train_s"].max()
             lasted.iloc[0] = 0.0  # the server's clock starts when the first update arrives
             seconds = lasted.cumsum().to_dict()
         accuracy = accuracy.dropna()
-        line(ax, [seconds[e] for e in accuracy.index], accuracy, f"{name}{', a straggler' if delayed else ''}", int(name == "digest_a"),
+        line(ax, [seconds[e] for e in accuracy.index], accuracy, f"{group.first.name}{', a straggler' if delayed else ''}", int(served),
              linestyle="-" if delayed else "--")  # fmt: skip
     ax.set_xlabel("wall clock of training, s")
     ax.set_ylabel("test accuracy, %")

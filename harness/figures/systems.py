@@ -11,14 +11,15 @@ GRAPHS = ["twin/reddit dataset.scale=0.02", "amazon-photo dataset.split=low_labe
 
 
 def sweeps(graph: str) -> list[str]:
-    how = f"dataset={graph} partition=metis gpus=4 epochs=100 seed=1 evaluate.every=5"
+    own_partition = f"dataset={graph} gpus=4 epochs=100 seed=1 evaluate.every=5"
+    how = f"{own_partition} partition=metis"
     return [
         f"system=vanilla system.features=refetch,once {how}",
         f"system=zero_halo,local {how}",
         f"system=cagnet,skipg,sancus,adaqp,bns system.features=once {how}",
         f"system=pscgcn,digest,digest_a,pipegcn,llcg {how}",
         f"system=capgnn cluster=capgnn/x4 {how}",
-        f"system=cdfgnn {how.replace('partition=metis ', '')}",
+        f"system=cdfgnn {own_partition}",
     ]
 
 

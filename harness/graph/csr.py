@@ -125,6 +125,28 @@ def _in_edges(indptr: np.ndarray, targets: np.ndarray, symmetrise: bool, self_lo
 
 
 @njit(cache=True, nogil=True)
+def transpose_entries(indptr, indices, num_columns, keep_order):
+    """(indptr, indices, order) of the transpose of a block of compressed rows, by a counting sort by column: rows of the result
+    ascend. `order` holds each entry's old place, or nothing."""
+    starts = np.zeros(num_columns + 1, indptr.dtype)
+    for e in range(len(indices)):
+        starts[indices[e] + 1] += 1
+    for j in range(num_columns):
+        starts[j + 1] += starts[j]
+    place = starts[:-1].copy()
+    rows = np.empty(len(indices), indices.dtype)
+    order = np.empty(len(indices) if keep_order else 0, indptr.dtype)
+    for v in range(len(indptr) - 1):
+        for e in range(indptr[v], indptr[v + 1]):
+            j = indices[e]
+            rows[place[j]] = v
+            if keep_order:
+                order[place[j]] = e
+            place[j] += 1
+    return starts, rows, order
+
+
+@njit(cache=True, nogil=True)
 def _bucket(src, dst, n):
     """Compressed rows of `dst` by `src`, in the edges' own order."""
     indptr = np.zeros(n + 1, np.int64)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numba
 import numpy as np
 
+from harness.graph.csr import transpose_entries
 from harness.graph.graph import Graph
 from harness.partition.shard import Csr, Shard
 
@@ -24,7 +25,7 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
     local[order] = np.arange(n) - np.repeat(starts[:-1], sizes)
     degrees = graph.in_degrees().astype(np.int32)
     split_counts = np.array([graph.train.sum(), graph.val.sum(), graph.test.sum()], np.int64)
-    out = None if graph.symmetric else _transpose(graph.indptr, graph.indices)
+    out = None if graph.symmetric else transpose_entries(graph.indptr, graph.indices, n, False)[:2]
     # Who needs what: the halo of every worker, found first, since a worker's send list is made of its peers' halos.
     inners = np.split(order, starts[1:-1])
     halos = [_halo(graph.indptr, graph.indices, assignment, inners[p], p, parts) for p in range(parts)]
@@ -120,22 +121,3 @@ def _fill(indptr, indices, assignment, local, inner, rank, column, inner_columns
             elif u != v:
                 inner_columns[near] = local[u]
                 near += 1
-
-
-@numba.njit(cache=True)
-def _transpose(indptr, indices):
-    """Out-edges of a CSR of in-edges; rows ascend."""
-    n = len(indptr) - 1
-    starts = np.zeros(n + 1, indptr.dtype)
-    for u in indices:
-        starts[u + 1] += 1
-    for u in range(n):
-        starts[u + 1] += starts[u]
-    place = starts[:-1].copy()
-    targets = np.empty(len(indices), indices.dtype)
-    for v in range(n):
-        for e in range(indptr[v], indptr[v + 1]):
-            u = indices[e]
-            targets[place[u]] = v
-            place[u] += 1
-    return starts, targets

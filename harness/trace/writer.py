@@ -47,8 +47,9 @@ class TraceWriter:
         """Append one finished epoch. loss and accuracy are global; accuracy is None where nothing was evaluated."""
         thread = [s for s in epoch.spans if s.kind != "comm"]
         flights = self.in_flight + [(epoch.epoch, s) for s in epoch.spans if s.kind == "comm"]
-        self.in_flight = [(number, s) for number, s in flights if not s.end]
-        landed = [(number, s) for number, s in flights if s.end]
+        through = [bool(s.end) for _, s in flights]  # asked once: a transport's thread may end one meanwhile
+        self.in_flight = [flight for flight, ended in zip(flights, through) if not ended]
+        landed = [flight for flight, ended in zip(flights, through) if ended]
         begin, end = (thread[0].start, thread[-1].end) if thread else (0.0, 0.0)
         compute, exposed = _seconds(thread, "compute"), _seconds(thread, "wait")
         train, val, test = accuracy or (None, None, None)
