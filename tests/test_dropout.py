@@ -1,4 +1,6 @@
-"""Dropout by hash: rate, scale, gradient, and independence of partition, thread count and device path."""
+"""Dropout by hash: rate, scale, gradient, keys, and independence of partition, thread count and device path."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ import torch
 
 from harness.check import InputError
 from harness.core.dropout import LEVELS, drop_with_torch, dropout
+from harness.core.trainer import dropout_key
 from harness.splitmix import mix_int
 
 
@@ -68,6 +71,11 @@ def test_rows_columns_and_keys_look_independent():
     assert columns.abs().max() < 6 / 64 and rows.abs().max() < 6 / 16
     for key in (0, 2, 1 << 32, (1 << 32) + 1):
         assert abs((first * mask(key)).mean()) < 6 / 1024
+
+
+def test_every_seed_epoch_layer_and_pass_has_a_key_of_its_own():
+    some = list(itertools.product((0, 1, 2, 255, 70_000), (0, 1, 2, 999, 100_000), (0, 1, 2, 9), (0, 1, 2, 300)))
+    assert len({dropout_key(*which) for which in some}) == len(some)
 
 
 def test_zero_is_the_identity_and_one_is_refused():

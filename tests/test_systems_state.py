@@ -8,7 +8,7 @@ from scipy import stats
 
 from tests import systems
 from tests.oracles.samples import random_graph
-from tests.systems import STALE_VARIANTS, Settings, label
+from tests.systems import EXACT_VARIANTS, STALE_VARIANTS, Settings, label
 
 WITH_DROPOUT = {"name": "gcn", "layers": 3, "hidden": 5, "dropout": 0.4}
 
@@ -46,16 +46,36 @@ def test_an_epochs_segments_cover_it_without_gap_or_overlap(pool, variant):
         assert ids[0] and all(other == ids[0] for other in ids), "operations match across workers by id"
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage"])
-def test_dropout_is_the_same_for_any_number_of_workers(pool, model):
-    graph = random_graph(2, vertices=40)
-    how = Settings(model={**WITH_DROPOUT, "name": model}, epochs=4)
-    one = systems.run(pool, graph, systems.block("vanilla"), 1, "block", how)
-    for parts, method in [(2, "metis"), (4, "random")]:
-        many = systems.run(pool, graph, systems.block("vanilla"), parts, method, how)
-        np.testing.assert_allclose(many.losses, one.losses, rtol=1e-9)
-    none = systems.run(pool, graph, systems.block("vanilla"), 1, "block", Settings(model={**how.model, "dropout": 0.0}, epochs=4))
-    assert none.losses != one.losses
+def dropped(pool, variant, parts: int, method: str, model: str = "gcn", **settings) -> list[float]:
+    heads = {"hidden": 6, "heads": 2, "out_heads": 2} if model == "gat" else {}
+    how = Settings(model={**WITH_DROPOUT, "name": model, **heads}, epochs=4, **settings)
+    return systems.run(pool, random_graph(2, vertices=40), systems.block(variant[0], **variant[1]), parts, method, how).losses
+
+
+@pytest.fixture(scope="module")
+def alone(pool):
+    """Losses of one worker, which has no halo to drop, by model."""
+    return {model: dropped(pool, ("vanilla", {}), 1, "block", model) for model in systems.models_of("vanilla")}
+
+
+# Models differ in what they drop, systems in how they propagate: every model once, and every system once.
+@pytest.mark.parametrize("variant,model", [*((variant, "gcn") for variant in EXACT_VARIANTS),
+                                           *((("vanilla", {}), model) for model in systems.models_of("vanilla") if model != "gcn")],
+                         ids=lambda value: value if isinstance(value, str) else label(value))
+def test_dropout_is_the_same_for_any_number_of_workers(pool, alone, variant, model):
+    parts, method = systems.partitions_of(variant[0])[2]
+    np.testing.assert_allclose(dropped(pool, variant, parts, method, model), alone[model], rtol=1e-9)
+
+
+def test_dropout_of_sampled_rows_is_the_same_for_any_number_of_workers(pool):
+    """Where some boundary rows are not drawn, those that are keep the masks of their own vertices."""
+    variant = ("pscgcn", {"tau": 0, "rate": 0.3, "sampling": "uniform"})
+    np.testing.assert_allclose(dropped(pool, variant, 3, "random"), dropped(pool, variant, 1, "block"), rtol=1e-9)
+
+
+def test_every_epoch_drops_anew(pool):
+    losses = dropped(pool, ("vanilla", {}), 1, "block", optimiser={"lr": 1e-30, "weight_decay": 0.0})
+    assert len(set(losses)) == len(losses)
 
 
 @pytest.fixture(scope="module")
