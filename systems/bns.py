@@ -27,6 +27,7 @@ import torch
 from harness.check import more_than, within
 from harness.comm.comm import HaloPlan
 from harness.core.system import System, check_features
+from harness.splitmix import mix_int
 
 
 @dataclass
@@ -63,9 +64,10 @@ class Bns(System):
 
     def sample(self, epoch: int, receiver: int, owner: int, count: int) -> torch.Tensor:
         """Which of the `count` rows `receiver` needs of `owner` are drawn in this epoch, ascending [k]."""
-        key = ((self.seed * 1_000_003 + epoch) * 65_537 + receiver) * 65_537 + owner
+        # Mixed, since torch's generator takes in the low 32 bits only, in which these keys are not all different.
+        key = mix_int((((self.seed * 1_000_003 + epoch) * 65_537 + receiver) * 65_537 + owner) % 2**64)
         k = max(1, round(self.rate * count)) if count else 0
-        drawn = torch.randperm(count, generator=torch.Generator().manual_seed(key % 2**64))[:k]
+        drawn = torch.randperm(count, generator=torch.Generator().manual_seed(key))[:k]
         return drawn.sort().values.to(self.device)
 
     def halo(self, layer, h):

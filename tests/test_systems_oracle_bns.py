@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -33,6 +35,12 @@ def test_bns_equals_its_oracle(pool, rate, features, seed, parts, directed, mode
     history = bns.train(graph, outcome.assignment, outcome.weights[0], drawer(rate, seed), rate=rate, features=features, model=model,
                         epochs=how.epochs, **how.optimiser)  # fmt: skip
     systems.assert_trained_alike(outcome, history)
+
+
+def test_every_pair_of_workers_draws_anew_in_every_epoch():
+    which = itertools.product((3, 4), (0, 1, 9), (0, 1, 2), (0, 1, 2))  # seed, epoch, receiver, owner
+    samples = [tuple(drawer(0.5, seed)(epoch, receiver, owner, 60, 30)) for seed, epoch, receiver, owner in which]
+    assert len(set(samples)) == len(samples) and {len(sample) for sample in samples} == {30}
 
 
 @settings(max_examples=3)
