@@ -103,7 +103,8 @@ def receive(connection: socket.socket, size: int) -> bytes | None:
 
 
 def _end_with_parent() -> None:
-    sys.stdin.buffer.read()
+    while os.read(0, 1):  # not sys.stdin, whose lock this thread would hold against the interpreter when it ends
+        pass
     os._exit(0)
 
 
