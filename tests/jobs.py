@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import numpy as np
 import psutil
@@ -18,6 +19,7 @@ from harness.config import make_system
 from harness.core.config import ModelConfig, OptimiserConfig
 from harness.core.cuts import halo_plan
 from harness.core.trainer import Trainer
+from systems.digest_a import DigestA
 from tests.memory import shared_memory
 
 
@@ -64,6 +66,25 @@ def train_over_slow_link(comm, rate, *given) -> dict:
 def snapshot(trainer) -> dict[str, np.ndarray]:
     with trainer.system.evaluation_weights(trainer.recorder.epoch.epoch):
         return {name: value.detach().numpy().copy() for name, value in trainer.model.named_parameters()}
+
+
+def work(comm, run_dir) -> None:
+    """A worker's whole run, from a prepared run folder."""
+    from harness import config, worker  # what only a run of its own needs
+
+    worker.train(config.load(run_dir), run_dir, comm.rank, comm.size, comm.device)
+
+
+class WaitsForWorker0(DigestA):
+    """Before its second round, worker 1 waits until the server has every update of worker 0 beside its own first."""
+
+    rounds = 4
+
+    def before_epoch(self, epoch):
+        super().before_epoch(epoch)
+        deadline = time.monotonic() + 60
+        while (self.comm.rank, epoch) == (1, 1) and self.server.read()[1] <= self.rounds and time.monotonic() < deadline:
+            pass  # in vain where worker 0 waits too: the updates' delays then tell
 
 
 def epoch_bytes(comm, rows, width) -> tuple[int, int]:

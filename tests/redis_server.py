@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+import redis
 
 
 class RedisServer:
@@ -36,6 +37,11 @@ class RedisServer:
             except OSError:
                 assert self.process.poll() is None and time.monotonic() < deadline, "redis-server did not start"
                 time.sleep(0.02)
+
+    def bytes_received(self) -> int:
+        """By the server since it was started, of all clients."""
+        with redis.Redis(port=self.port) as client:
+            return client.info("stats")["total_net_input_bytes"]
 
     def kill(self) -> None:
         self.process.kill()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from harness.check import InputError
+from harness.comm.recorder import Recorder
 from harness.core.system import RunFacts
+from systems import straggler
 from systems.digest import Digest
 from systems.digest_a import DigestA
 from tests import systems
@@ -17,9 +21,9 @@ from tests.systems import Settings
 FULL_BATCH = {"aggregate": "gradients", "loss": "global"}
 
 
-def run(pool, knobs, parts=3, vertices=30, seed=6, directed=False, **settings):
+def run(pool, knobs, parts=3, vertices=30, seed=6, directed=False, name="digest", **settings):
     graph = random_graph(seed, vertices=vertices, directed=directed)
-    return graph, systems.run(pool, graph, systems.block("digest", **knobs), parts, "random", Settings(**settings))
+    return graph, systems.run(pool, graph, systems.block(name, **knobs), parts, "random", Settings(**settings))
 
 
 def metric(outcome, name, layer=-1):
@@ -39,7 +43,8 @@ def test_staleness_is_what_the_schedule_says(pool, schedule, interval, want):
         want = [0, 1, 2, 3, 4, 2, 3, 4]
         want[2:] = [2, 3, 4, 2, 3, 4]
     _, outcome = run(pool, {"schedule": schedule, "interval": interval}, epochs=8)
-    np.testing.assert_array_equal(metric(outcome, "staleness", 1), np.array(want)[:, None].repeat(3, 1))
+    for name in ("staleness", "staleness_mean"):
+        np.testing.assert_array_equal(metric(outcome, name, 1), np.array(want)[:, None].repeat(3, 1))
 
 
 def test_zeros_are_read_until_the_first_pull(pool):
@@ -51,12 +56,14 @@ def test_zeros_are_read_until_the_first_pull(pool):
     assert zero.losses[0] != outcome.losses[0], "layer 0's halo is exact"
 
 
-@pytest.mark.parametrize("interval", [1, 3])
-@pytest.mark.parametrize("schedule", ["after", "literal"])
-def test_bytes_are_the_closed_form(pool, interval, schedule):
-    """A push is every inner row once, a pull every halo row once, for each hidden layer; features once; weights an all-reduce."""
+@pytest.mark.parametrize("interval, schedule, features", [(1, "after", "once"), (1, "literal", "refetch"), (3, "after", "refetch"),
+                                                          (3, "literal", "once")])
+def test_bytes_are_the_closed_form(pool, interval, schedule, features):
+    """A push is every inner row once, a pull every halo row once, for each hidden layer; features once, or every round; weights an
+    all-reduce."""
     model = {"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}
-    _, outcome = run(pool, {"interval": interval, "schedule": schedule}, parts=4, model=model, dtype="float32", epochs=7)
+    knobs = {"interval": interval, "schedule": schedule, "features": features}
+    _, outcome = run(pool, knobs, parts=4, model=model, dtype="float32", epochs=7)
     halo = sum(rows for (_, _, purpose), (rows, _) in outcome.sent(0).items() if purpose == "features")
     f0, f1, f2, _ = outcome.widths
     weights = sum(w.size for w in outcome.weights[0].values())
@@ -65,7 +72,7 @@ def test_bytes_are_the_closed_form(pool, interval, schedule):
         pushes = (r % interval if schedule == "after" else (r - 1) % interval) == 0
         pulls = ((r - 1) % interval if schedule == "after" else r % interval) == 0
         want = {(-1, "backward", "weights"): (0, 2 * 3 * weights * 4)}
-        if epoch == 0:
+        if epoch == 0 or features == "refetch":
             want[0, "forward", "features"] = (halo, halo * f0 * 4)
         for layer, width in ((1, f1), (2, f2)):
             if pushes:
@@ -74,7 +81,8 @@ def test_bytes_are_the_closed_form(pool, interval, schedule):
                 want[layer, "forward", "pull"] = (halo, halo * width * 4)
         assert outcome.sent(epoch) == want
     assert metric(outcome, "start_bytes")[0].sum() == (halo + 30) * (f1 + f2) * 4
-    assert np.isnan(metric(outcome, "start_bytes")[1:]).all()
+    assert (metric(outcome, "store_bytes")[0] == 30 * (f1 + f2) * 4).all()
+    assert np.isnan(metric(outcome, "start_bytes")[1:]).all() and np.isnan(metric(outcome, "store_bytes")[1:]).all()
 
 
 def without_remote_gradients(graph, weights, assignment, count):
@@ -147,12 +155,16 @@ def test_gradient_error_is_the_distance_to_the_exact_gradient_and_costs_nothing(
     assert metric(with_dropout, "gradient_error").max() < 1e-12, "the same masks"
 
 
-def test_redis_and_shared_memory_train_alike_to_the_bit(pool, redis_server):
+@pytest.mark.parametrize("name, knobs", [("digest", {}), ("digest_a", {"order": "rotation"})])
+def test_redis_and_shared_memory_train_alike_to_the_bit(pool, redis_server, name, knobs):
     model = {"name": "gcn", "layers": 3, "hidden": 5, "dropout": 0.3}
-    how = dict(parts=4, model=model, dtype="float32", epochs=6)
-    _, shared = run(pool, {"interval": 2}, **how)
-    _, redis = run(pool, {"interval": 2, "store": redis_server.url}, **how)
-    _, resumed = run(pool, {"interval": 2, "store": redis_server.url}, stop_at=4, **how)
+    how = dict(name=name, parts=4, model=model, dtype="float32", epochs=6)
+    _, shared = run(pool, {"interval": 2, **knobs}, **how)
+    before = redis_server.bytes_received()
+    _, redis = run(pool, {"interval": 2, "store": redis_server.url, **knobs}, **how)
+    pushed = sum(size for e in range(6) for (_, _, purpose), (_, size) in redis.sent(e).items() if purpose == "push")
+    assert 0 < pushed < redis_server.bytes_received() - before
+    _, resumed = run(pool, {"interval": 2, "store": redis_server.url, **knobs}, stop_at=4, **how)
     for other in (redis, resumed):
         assert other.losses == shared.losses
         assert all(np.array_equal(other.weights[-1][name], shared.weights[-1][name]) for name in shared.weights[-1])
@@ -174,9 +186,34 @@ def test_pulls_are_asked_for_a_layer_ahead_and_pushes_while_later_layers_compute
         assert {("pull", 1), ("pull", 2), ("pull", 3), ("push", 1), ("push", 2), ("push", 3)} <= waits
 
 
-def test_a_straggler_is_slow_and_changes_nothing_else(pool):
-    _, fast = run(pool, {"interval": 2})
-    _, slow = run(pool, {"interval": 2, "straggler": 1, "delay": 0.02, "delay_spread": 0.02, "slowdown": 1.5})
+def held(monkeypatch, epoch=0, *, seed=3, rank=1, **knobs) -> float:
+    """What straggler 1 owes after four seconds of an epoch."""
+    now, slept = [10.0], []
+    monkeypatch.setattr(straggler, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=slept.append))
+    slow = Straggler(1, **{"seconds": 0.0, "spread": 0.0, "factor": 1.0, **knobs})
+    slow.begin()
+    now[0] += 4.0
+    owed = slow.hold(rank, seed, epoch, Recorder())
+    assert slept == ([owed] if rank == 1 else [])
+    return owed
+
+
+def test_a_straggler_owes_what_each_knob_says_and_their_sum(monkeypatch):
+    assert held(monkeypatch, seconds=2.0) == 2.0
+    assert held(monkeypatch, factor=1.5) == 2.0
+    drawn = [held(monkeypatch, e, spread=0.25) for e in range(40)]
+    assert 0 <= min(drawn) < 0.05 and 0.2 < max(drawn) <= 0.25 and len(set(drawn)) == 40
+    assert [held(monkeypatch, e, spread=0.5) for e in range(40)] == pytest.approx([2 * each for each in drawn])
+    assert held(monkeypatch, spread=0.25, seed=4) != drawn[0]
+    assert held(monkeypatch, 7, seconds=2.0, factor=1.5, spread=0.25) == pytest.approx(4.0 + drawn[7])
+    assert held(monkeypatch, seconds=2.0, factor=1.5, spread=0.25, rank=0) == 0.0
+
+
+@pytest.mark.parametrize("name, knobs", [("digest", {}), ("digest_a", {"order": "rotation"})])
+def test_a_straggler_is_slow_and_changes_nothing_else(pool, name, knobs):
+    _, fast = run(pool, {"interval": 2, **knobs}, name=name)
+    late = {"straggler": 1, "delay": 0.02, "delay_spread": 0.02, "slowdown": 1.5}
+    _, slow = run(pool, {"interval": 2, **late, **knobs}, name=name)
     assert slow.losses == fast.losses
     for rank, worker in enumerate(slow.workers):
         held = [sum(s.end - s.start for s in spans if s.name == "straggle") for _, spans in worker["spans"]]

@@ -1,10 +1,75 @@
-"""DIGEST-A: how its parameter server ends."""
+"""DIGEST-A: the server takes updates as they come or in turn, workers run apart, and what it costs."""
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from harness.comm import server
+from harness.comm.server import ParameterServer
+from harness.partition import io
+from harness.trace.reader import Trace
+from tests import jobs, systems, traces
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+
+MODEL = {"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}
+
+
+class Waits(Exception):
+    pass
+
+
+def serving(monkeypatch, order: str, scale: float = 1.0) -> tuple[ParameterServer, list[float]]:
+    """A server of two workers, whose clock stands at the first of the numbers, that raises Waits where it would block."""
+
+    def wait(timeout=None):
+        raise Waits
+
+    now = [100.0]
+    monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    made = ParameterServer(2, order, scale, "float64")
+    monkeypatch.setattr(made.changed, "wait", wait)
+    made.load(0, 2_500_000, np.zeros(3))
+    return made, now
+
+
+def test_in_order_of_arrival_a_worker_waits_for_nobody(monkeypatch):
+    made, _ = serving(monkeypatch, "arrival", scale=0.5)
+    for epoch in range(3):
+        assert made.update(1, epoch, epoch, np.ones(3))[:2] == (epoch + 1, 0)
+    version, delay, weights = made.update(0, 0, 0, 4 * np.ones(3))
+    assert (version, delay, weights.tolist()) == (4, 3, [3.5] * 3)
+
+
+def test_in_rotation_a_worker_waits_for_its_turn(monkeypatch):
+    made, _ = serving(monkeypatch, "rotation")
+    for epoch in range(2):
+        with pytest.raises(Waits):
+            made.update(1, epoch, made.version, np.ones(3))
+        for rank in (0, 1):
+            made.update(rank, epoch, made.version, np.ones(3))
+        with pytest.raises(Waits):
+            made.update(1, epoch, made.version, np.ones(3))
+
+
+def test_the_servers_clock_counts_seconds_from_the_first_update_and_on_from_where_it_stopped(monkeypatch):
+    made, now = serving(monkeypatch, "arrival")
+    now[0] = 107.0
+    assert made.elapsed() == 2.5
+    made.update(0, 0, 0, np.ones(3))
+    now[0] = 110.0
+    made.update(1, 0, 0, np.ones(3))
+    now[0] = 111.0
+    assert made.elapsed() == 2.5 + 4
+    version, when, weights = made.snapshot(0)
+    assert (version, when, weights.tolist()) == (2, 2.5 + 3, [2.0] * 3)
 
 
 def test_the_server_ends_without_a_word_when_its_workers_hang_up_before_worker_0_lets_go_of_it(tmp_path):
@@ -14,3 +79,62 @@ def test_the_server_ends_without_a_word_when_its_workers_hang_up_before_worker_0
         with socket.socket(socket.AF_UNIX) as worker:
             worker.connect(str(tmp_path / "socket"))
         assert (process.wait(60), process.stderr.read()) == (0, b"")
+
+
+@pytest.mark.parametrize("order, features", [("arrival", "once"), ("rotation", "refetch")])
+def test_bytes_are_the_closed_form(pool, order, features):
+    """Every round an update and the weights, 8 bytes of version each way; pushes and pulls as in DIGEST, and 8 bytes an owner where
+    its newest push is asked for."""
+    graph = random_graph(6, vertices=30)
+    knobs = {"interval": 2, "order": order, "features": features}
+    outcome = systems.run(pool, graph, systems.block("digest_a", **knobs), 4, "random", Settings(MODEL, dtype="float32", epochs=5))
+    (halo,) = {rows for (_, _, purpose), (rows, _) in outcome.sent(0).items() if purpose == "features"}
+    f0, f1, f2, _ = outcome.widths
+    weights = sum(w.size for w in outcome.weights[0].values())
+    for epoch in range(5):
+        want = {(-1, way, purpose): (0, 4 * size) for way, purpose, size in [
+            ("backward", "delta", 4 * weights), ("backward", "stamps", 8), ("forward", "weights", 4 * weights), ("forward", "stamps", 8)]}
+        if epoch == 0 or features == "refetch":
+            want[0, "forward", "features"] = (halo, halo * f0 * 4)
+        for layer, width in ((1, f1), (2, f2)):
+            if epoch % 2 == 1:
+                want[layer, "forward", "push"] = (30, 30 * width * 4)
+            else:
+                want[layer, "forward", "pull"] = (halo, halo * width * 4)
+                if order == "arrival":
+                    want[layer, "forward", "stamps"] = (0, 4 * 3 * 8)
+        assert outcome.sent(epoch) == want
+    for worker in outcome.workers:
+        assert [metrics.get((-1, "store_bytes")) for metrics in worker["metrics"]] == [30 * (f1 + f2) * 4, *[None] * 4]
+
+
+def test_staleness_in_rotation_is_that_of_the_pushes_which_the_weights_hold(pool):
+    """Pulled in rounds 1, 3, 5, 7: an owner up to the worker has made its round before by then, a later one the round before that."""
+    knobs = {"interval": 2, "order": "rotation"}
+    outcome = systems.run(pool, random_graph(6, vertices=30), systems.block("digest_a", **knobs), 3, "random", Settings(MODEL, epochs=8))
+    for rank, worker in enumerate(outcome.workers):
+        for epoch, metrics in enumerate(worker["metrics"]):
+            r = epoch + 1
+            pulled = r - (r - 1) % 2
+            stamps = [max((pulled - (1 if owner < rank else 2)) // 2 * 2, 1) for owner in range(3) if owner != rank]
+            for layer in (1, 2):
+                assert metrics[layer, "staleness"] == r - min(stamps)
+                assert metrics[layer, "staleness_mean"] == r - np.mean(stamps)
+
+
+def test_a_worker_runs_to_the_end_beside_one_that_stands_still(pool, tmp_path):
+    """Between its first and second round worker 1 stands still until the server has all of worker 0's updates."""
+    rounds = jobs.WaitsForWorker0.rounds
+    block = {**systems.block("digest_a", interval=2), "_target_": "tests.jobs.WaitsForWorker0"}
+    composed = traces.config(system=block, epochs=rounds, checkpoint_every=0, threads=1, kernel="numba", evaluate={"every": 1},
+                             optimiser={"lr": 0.01, "weight_decay": 0.0}, model__hidden=4)  # fmt: skip
+    folder = traces.prepare(tmp_path, composed)
+    (folder / "shards").mkdir()
+    for shard in systems.shards_of(random_graph(6, vertices=30), np.arange(30) % 2, 2):
+        io.save(shard, folder / "shards")
+    (folder / "shards.json").write_text(json.dumps({"folder": str(folder / "shards"), "stats": {"graph": "random"}}))
+    pool.run(jobs.work, 2, folder)
+    metrics = Trace(folder).metrics
+    delay = metrics[metrics.name == "delay"].sort_values("epoch").groupby("worker").value.apply(list)
+    assert delay[1][0] + delay[1][1] == rounds and delay[1][2:] == [0, 0]
+    assert sum(delay[0]) <= 1
