@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.adaqp import LEVELS, assign_bits
+from systems.adaqp import LEVELS, assign_bits, draws
 from systems.quantise import row_bytes
 from tests import systems
 from tests.oracles import bytes as count
@@ -31,6 +31,15 @@ def test_bytes_are_the_closed_form(pool, features, bits):
                 sent = {p: v for (l, way, p), v in outcome.sent(epoch).items() if (l, way) == (layer, direction)}
                 each = row_bytes(outcome.widths[layer], bits, torch.float32) if "halo" in sent else 4 * outcome.widths[layer]
                 assert sum(size for _, size in sent.values()) == rows * each
+
+
+def test_every_message_of_every_epoch_has_draws_of_its_own_and_they_are_uniform():
+    messages = itertools.product((0, 1, 7), (0, 1, 50), (0, 1, 2), ("forward", "backward"), (0, 1, 3))  # the last the sender
+    drawn = np.stack([draws(*message, (40, 5), torch.float64).numpy().ravel() for message in messages])
+    # Of 24 bits, two independent messages share no value place by place but once in 2^24 / 200.
+    assert all((drawn[k] == drawn[k + 1 :]).sum() < 5 for k in range(len(drawn)))
+    assert drawn.min() >= 0 and drawn.max() < 1
+    np.testing.assert_allclose(np.histogram(drawn, 10, (0, 1))[0] / drawn.size, 0.1, atol=6 * 0.3 / drawn.size**0.5)
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=6), st.sampled_from(LEVELS))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from systems.llcg import Llcg
 from tests import systems
+from tests.graphs import random_graph as larger_graph
 from tests.oracles import bytes as count
 from tests.oracles import dense, llcg
 from tests.oracles.halo import blocks_of
@@ -54,6 +55,17 @@ def test_llcg_equals_its_oracle(pool, knobs, run):
     systems.assert_trained_alike(outcome, llcg.train(
         graph, outcome.assignment, outcome.weights[0], draw, **knobs, model=name, normalisation=normalisation, epochs=how.epochs,
         **how.optimiser))
+
+
+def test_every_correction_step_draws_a_batch_of_its_own_from_all_training_vertices():
+    graph = larger_graph(400, 2)
+    total = int(graph.train.sum())
+    draw = [drawer(graph, np.arange(400) % 3, batch=20, seed=seed) for seed in (5, 6)]
+    batches = [draw[i](epoch, step, total, 20) for i in (0, 1) for epoch in range(20) for step in range(3)]
+    assert len({tuple(sorted(batch)) for batch in batches}) == len(batches)
+    # 2400 draws of about 200 positions: all are drawn, none much more often than the others.
+    often, mean = np.bincount(np.concatenate(batches), minlength=total), 2400 / total
+    assert 10 < mean < 14 and often.min() > 0 and often.max() < mean + 6 * mean**0.5
 
 
 def test_corrections_alone_are_full_graph_training():
