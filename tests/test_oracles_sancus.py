@@ -54,6 +54,11 @@ def test_schedules_of_the_epoch_rules(flags):
         assert [active_epochs(adaptive, layer, j) for j in range(4)] == [
             [0, 3, 6], [0, 1, 4, 7], [0, 2, 5], [0, 3, 6],
         ]  # fmt: skip
+    warm = [sancus.train(graph, assignment, weights, staleness=rule, bound=bound, warmup=2, **how)
+            for rule, bound in (("epoch_fixed", 1), ("epoch_adaptive", 2), ("variation_gap", math.inf))]  # fmt: skip
+    assert [[active_epochs(run, 1, j) for j in range(3)] for run in warm] == [
+        [[0, 1, 2, 4, 6]] * 3, [[0, 1, 3, 6], [0, 1, 4, 7], [0, 1, 2, 5]], [[0, 1]] * 3,
+    ]  # fmt: skip
     assert fixed.staleness.max() == 1 and adaptive.staleness.max() == 2
     assert [list(v[1]) for v in adaptive.versions[:4]] == [[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 2, 0], [3, 1, 2, 3]]
 

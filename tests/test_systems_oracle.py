@@ -38,6 +38,7 @@ def sancus_knobs(draw) -> dict:
         "staleness": staleness, "bound": bound, "norm": draw(st.sampled_from(["relative", "max", "fro"])),
         "flags": draw(st.sampled_from(["layer", "worker"])), "features": draw(st.sampled_from(["refetch", "once"])),
         "clip": draw(st.sampled_from([math.inf, 0.05, 0.005])), "clip_scale": draw(st.sampled_from(["sqrt", "inverse"])),
+        "warmup": draw(st.sampled_from([1, 1, 2, 3])),
     }
 
 
@@ -95,9 +96,10 @@ def test_sancus_bytes_follow_its_flags(pool):
 
 
 def test_sancus_official_is_the_published_schedule(pool):
-    """Layer 0 once; layer 1 every epoch in the warm-up, every second one after."""
-    settings = Settings(epochs=9)
-    outcome = systems.run(pool, random_graph(4, vertices=20), systems.block("sancus/official", warmup=3), 3, settings=settings)
-    active = flags_of(outcome, 3, 9, 2)
-    np.testing.assert_array_equal(active[:, 1, 0], [1, 1, 1, 0, 1, 0, 1, 0, 1])
-    assert all(("features" in {p for _, _, p in outcome.sent(e)}) == (e == 0) for e in range(9))
+    """Layer 0 once; layer 1 in epochs 0 to 50, the first 51, and in every second one after."""
+    outcome = systems.run(pool, random_graph(4, vertices=20), systems.block("sancus/official"), 3, settings=Settings(epochs=57))
+    active = flags_of(outcome, 3, 57, 2)
+    np.testing.assert_array_equal(active[:, 1, 0], [1] * 51 + [0, 1, 0, 1, 0, 1])
+    assert all(("features" in {p for _, _, p in outcome.sent(e)}) == (e == 0) for e in range(57))
+    unclipped = {"clip": math.inf, "clip_scale": "sqrt"}
+    assert systems.block("sancus/official").items() >= {"staleness": "epoch_fixed", "bound": 1, "warmup": 51, **unclipped}.items()

@@ -15,8 +15,8 @@ Backward: δ_j of every block is broadcast in every epoch, clipped by its owner 
 
 which is not the derivative of the forward pass above unless nothing is stale: that would hold T_i against δ_i.
 
-When is block j of layer l ACTIVE in epoch e (epochs count from 0)? In epoch 0 always, since nobody holds anything, and
-then
+When is block j of layer l ACTIVE in epoch e (epochs count from 0)? In epoch 0 always, since nobody holds anything, and in
+the other epochs of the warm-up, e < warmup, likewise: it adds broadcasts and changes no stamp. Otherwise
 
 epoch_fixed (Algorithm 4)     when e - Ver(j) > ε_E; a broadcast sets Ver(j) = e: epochs 0, ε_E + 1, 2(ε_E + 1), ...
 epoch_adaptive (Algorithm 5)  when e - Ver(j) > ε_A, where Ver(j) = (j mod (ε_A + 1)) - (ε_A + 1) at the start, so that
@@ -100,6 +100,7 @@ def train(
     features: str = "refetch",
     clip: float = math.inf,
     clip_scale: str = "sqrt",
+    warmup: int = 1,
     normalisation: str = "symmetric",
     epochs: int,
     lr: float,
@@ -107,7 +108,7 @@ def train(
 ) -> SancusHistory:
     """GCN trained by SANCUS over the blocks of `assignment` [V]; the rules are in the module's docstring."""
     assert callable(staleness) or staleness in ("epoch_fixed", "epoch_adaptive", "variation_gap"), staleness
-    assert flags in ("layer", "worker") and features in ("refetch", "once") and clip_scale in ("sqrt", "inverse")
+    assert warmup >= 1 and flags in ("layer", "worker") and features in ("refetch", "once") and clip_scale in ("sqrt", "inverse")
     blocks, layers, count = blocks_of(assignment), num_layers(weights), int(graph.train.sum())
     processes = range(len(blocks))
     operator = gcn_operator(adjacency(graph), normalisation)
@@ -133,14 +134,14 @@ def train(
                 if features == "once" and l == 0:
                     active[l, j] = epoch == 0
                 elif callable(staleness):
-                    active[l, j] = epoch == 0 or staleness(epoch, l, j)
+                    active[l, j] = epoch < warmup or staleness(epoch, l, j)
                 elif staleness == "variation_gap":
-                    exceeds_here = epoch == 0 or exceeds(h[l][j], cache[l][j], bound, norm)
+                    exceeds_here = epoch < warmup or exceeds(h[l][j], cache[l][j], bound, norm)
                     exceeded[j] = exceeded[j] or exceeds_here
                     active[l, j] = exceeded[j] if flags == "worker" else exceeds_here
                 else:
                     due = epoch - stamp[l][j] > bound
-                    active[l, j] = epoch == 0 or due
+                    active[l, j] = epoch < warmup or due
                     if due:
                         stamp[l][j] = epoch
                 if active[l, j]:  # BROADCAST and CACHE
