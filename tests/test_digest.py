@@ -190,7 +190,7 @@ def held(monkeypatch, epoch=0, *, seed=3, rank=1, **knobs) -> float:
     """What straggler 1 owes after four seconds of an epoch."""
     now, slept = [10.0], []
     monkeypatch.setattr(straggler, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=slept.append))
-    slow = Straggler(1, **{"seconds": 0.0, "spread": 0.0, "factor": 1.0, **knobs})
+    slow = straggler.Straggler(1, **{"seconds": 0.0, "spread": 0.0, "factor": 1.0, **knobs})
     slow.begin()
     now[0] += 4.0
     owed = slow.hold(rank, seed, epoch, Recorder())
