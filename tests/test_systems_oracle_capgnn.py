@@ -42,21 +42,43 @@ def test_capgnn_equals_its_oracle(pool, model, policy, local, shared, refresh, g
     systems.assert_trained_alike(outcome, history)
 
 
-@pytest.mark.parametrize("policy,pipeline", [("jaca", True), ("fifo", False), ("lru", True)])
-def test_owners_send_what_no_tier_holds_and_no_row_is_older_than_the_refresh(pool, policy, pipeline):
+def sent_by_definition(history, epoch: int, widths: list[int], policy: str) -> dict:
+    """(layer, direction, purpose) -> rows and bytes of an epoch, all workers together, by what the tiers hold and what is told."""
+    lookups = history.counts[0][0]["lookups"]
+    parts, want = len(lookups), {}
+    for l, named in history.counts[epoch].items():
+        for way, purpose, rows in [
+            ("forward", "halo", named["direct"]), ("backward", "halo", named["returned"]), ("forward", "global_get", named["got"]),
+            ("forward", "global_put", named["renewed"] + named["taken"]),
+        ]:  # fmt: skip
+            want[l, way, purpose] = (int(rows.sum()), int(rows.sum()) * 4 * widths[l])
+        flags = parts * (parts - 1) * bool(named["renewed"].any())  # each tells each, in a byte, that its rows are there
+        want[l, "forward", "flags"] = (flags, flags)
+    ids = messages = 0
+    if epoch == 0:  # the halo, and how much of it is whose
+        ids, messages = int(lookups.sum()), parts * parts
+    if policy != "jaca":  # what was looked up in vain, and how much that is
+        ids, messages = ids + int(history.failed[epoch].sum()), messages + parts
+    rows = ids + (0 if policy == "jaca" else parts)
+    want[-1, "forward", "ids"] = ((parts - 1) * rows, (parts - 1) * (4 * ids + 8 * messages))
+    return {key: value for key, value in want.items() if value[1]}
+
+
+@pytest.mark.parametrize("policy,pipeline,gradients", [("jaca", True, "fresh"), ("fifo", False, "exact"), ("lru", True, "fresh")])
+def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refresh(pool, policy, pipeline, gradients):
     graph = random_graph(8, vertices=40)
-    knobs = {"policy": policy, "local_capacity": 28, "global_capacity": 9, "refresh": 3, "pipeline": pipeline}
+    knobs = {"policy": policy, "local_capacity": 28, "global_capacity": 9, "refresh": 3, "pipeline": pipeline, "gradients": gradients}
     settings = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=8)
     outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), 4, settings=settings)
     history = capgnn.train(graph, outcome.assignment, outcome.weights[0], epochs=8, **knobs, **settings.optimiser)
-    oldest = 0
-    for epoch, counts in enumerate(history.counts):
-        sent = outcome.sent(epoch)
-        for l, named in counts.items():
-            rows = int(named["direct"].sum())
-            assert sent.get((l, "forward", "halo"), (0, 0)) == (rows, 4 * outcome.widths[l] * rows), (epoch, l)
-            oldest = max([oldest, *(worker["metrics"][epoch].get((l, "staleness"), 0) for worker in outcome.workers)])
-    assert sum(int(named["direct"].sum()) for counts in history.counts for named in counts.values()) > 0
+    oldest, seen = 0, set()
+    for epoch in range(8):
+        sent = {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"}
+        assert sent == sent_by_definition(history, epoch, outcome.widths, policy), epoch
+        seen |= {key[1:] for key in sent}
+        oldest = max([oldest, *(worker["metrics"][epoch].get((l, "staleness"), 0) for worker in outcome.workers for l in (1, 2))])
+    ways = [("forward", purpose) for purpose in ("halo", "global_put", "global_get", "flags", "ids")]
+    assert seen == {*ways, ("backward", "halo")}
     assert oldest == (3 if pipeline else 2)  # T - 1, and one more through the pipeline
 
 

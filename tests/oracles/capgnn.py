@@ -46,9 +46,12 @@ from tests.oracles.halo import blocks_of
 @dataclass
 class CapgnnHistory(History):
     """counts[t][l][name]: [P] by worker, of local_hits, global_hits, refreshed, misses, lookups; `direct`, rows that owners send;
-    and `staleness`, of the oldest row used in the epoch."""
+    `renewed` and `taken`, own rows that the global tier gets in a refresh and by taking in; `got`, rows taken from it; `returned`, rows
+    whose gradients go to their owners; and `staleness`, of the oldest row used in the epoch. failed[t] [P]: lookups that did not find
+    anything in the local tier."""
 
     counts: list[dict[int, dict[str, np.ndarray]]] = field(default_factory=list)
+    failed: list[np.ndarray] = field(default_factory=list)
 
 
 def halos_of(graph, assignment: np.ndarray) -> list[np.ndarray]:
@@ -154,8 +157,11 @@ def train(
             either, second = found[i] | (there & set(halos[i])), there & (set(halos[i]) - found[i])
             hits = (0, 0, len(either)) if renewing else (len(found[i]), len(second), 0)
             direct = [v for v in halos[i] if v not in (there if renewing else either)]
-            names = ("local_hits", "global_hits", "refreshed", "lookups", "misses", "direct")
-            for name, value in zip(names, (*hits, len(halos[i]), len(halos[i]) - sum(hits), len(direct))):
+            owned = lambda vertices: sum(assignment[v] == i for v in vertices)  # noqa: B023, E731
+            got = there & set(halos[i]) if renewing else second
+            names = ("local_hits", "global_hits", "refreshed", "lookups", "misses", "direct", "got", "renewed", "taken")
+            values = (*hits, len(halos[i]), len(halos[i]) - sum(hits), len(direct), len(got), owned(there) * renewing, owned(set(taken)))
+            for name, value in zip(names, values):
                 counts.setdefault(name, np.zeros(len(halos), int))[i] = value
         shared_rows[l] = now.copy() if shared_rows[l] is None else shared_rows[l]
         for v in [*taken, *(there if renewing else [])]:
@@ -165,6 +171,7 @@ def train(
     def epoch_step(epoch, weights):
         looked_up, fresh = look_up(), [None] * layers
         history.counts.append({})
+        history.failed.append(np.array([len(halos[i]) - len(looked_up[0][i]) for i in workers]))
 
         def aggregated(l, h):
             if l == 0 and features == "once":
@@ -174,6 +181,8 @@ def train(
             asked[l] = (rows, new)
             rows, fresh[l] = before
             counts["staleness"] = np.array([epoch - min((rows[i][v, -1] for v in halos[i]), default=epoch) for i in workers])
+            back = [new if gradients == "fresh" else np.ones(n, bool) for new in fresh[l]]
+            counts["returned"] = np.array([back[i][halos[i]].sum() for i in workers]) * (l > 0)
             history.counts[epoch][l] = counts
             return sum(remotes[i] @ rows[i][:, :-1] for i in workers)
 
