@@ -28,6 +28,18 @@ def test_halo_rows_and_gradients_are_waited_for_tau_epochs_after_they_were_poste
             assert [start > reduced for start in posted] == [False, True], "features before the weights, gradients after"
 
 
+@pytest.mark.parametrize("knobs", [{"jaca": False}, {"local_capacity": 3, "global_capacity": 0}], ids=lambda knobs: "-".join(knobs))
+def test_capgnns_halo_rows_are_waited_for_an_epoch_after_they_were_asked_for(pool, knobs):
+    block = systems.block("capgnn", rapa=False, pipeline=True, **knobs)
+    outcome = systems.run(pool, random_graph(3, vertices=30), block, 3)
+    for worker in outcome.workers:
+        for epoch, (_, spans) in enumerate(worker["spans"]):
+            waits = [s for s in spans if s.kind == "wait" and s.name == "exchange" and s.layer >= 1]
+            asked = [int(s.id.split(":")[0]) for s in waits]
+            # Epoch 0 uses what it asks for, and so does epoch 1. Gradients are returned and waited for in the epoch itself.
+            assert asked == ([0, 0] if epoch == 0 else [1] if epoch == 1 else [epoch - 1, epoch])
+
+
 def test_over_a_slow_link_nothing_arrives_early_and_all_arrives(pool):
     graph, settings = random_graph(4, vertices=30), Settings()
     block = systems.block("vanilla")
