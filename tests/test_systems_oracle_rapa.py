@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import systems
-from tests.oracles import rapa
+from tests.oracles import capgnn, rapa
 from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
+from tests.test_systems_oracle_capgnn import assert_same_counts
 
 TIMES = ("mm_s", "spmm_s", "h2d_s", "d2h_s", "idt_s")
 
@@ -51,6 +52,28 @@ def test_rapa_equals_its_oracle(pool, model, pipeline, degrees, alpha, threshold
     systems.assert_trained_alike(outcome, rapa.train(
         graph, outcome.assignment, outcome.weights[0], passed.kept, pipeline=pipeline, degrees=degrees, model=model,
         epochs=settings.epochs, **settings.optimiser))
+
+
+@pytest.mark.parametrize("policy,pipeline", [("jaca", True), ("lru", False)])
+def test_the_cache_is_that_of_the_graph_that_rapa_leaves(pool, policy, pipeline):
+    """With degrees counted again, what is left is a graph of its own."""
+    graph, devices = random_graph(6, vertices=24), devices_of(6, 1.0)
+    knobs = {"rapa_degrees": "local", "policy": policy, "pipeline": pipeline, "local_capacity": 3, "global_capacity": 6, "refresh": 3}
+    settings = Settings(epochs=5, cluster={"devices": devices})
+    outcome = systems.run(pool, graph, systems.block("capgnn", **knobs), 4, settings=settings)
+    passed = partition(graph, outcome.assignment, devices, knobs)
+    assert_same_partition(outcome, passed)
+    blocks = outcome.assignment
+    target = np.repeat(np.arange(24), np.diff(graph.indptr))
+    left = (blocks[target] == blocks[graph.indices]) | passed.kept[blocks[target], graph.indices]
+    assert 0 < np.count_nonzero(~left) and passed.kept.any(), "RAPA has taken some of the halo"
+    indptr = np.concatenate([[0], np.bincount(target[left], minlength=24).cumsum()]).astype(np.int32)
+    graph = graph.replace(indptr=indptr, indices=graph.indices[left])
+    history = capgnn.train(
+        graph, blocks, outcome.weights[0], epochs=settings.epochs, **{k: v for k, v in knobs.items() if k != "rapa_degrees"},
+        **settings.optimiser)
+    assert_same_counts(outcome, history, first_layer=0)
+    systems.assert_trained_alike(outcome, history)
 
 
 @given(seed=st.integers(0, 10_000), tight=st.integers(0, 2), share=st.floats(0.3, 1.0))
