@@ -58,7 +58,10 @@ def test_bytes_are_those_of_the_bits_that_the_oracle_chooses(pool):
     for epoch in range(5):
         for layer in (1, 2):
             for way in ("forward", "backward"):
-                bits = np.concatenate([history.bits[epoch][layer, way, sender] for sender in range(4)])
+                chosen = [history.bits[epoch][layer, way, sender] for sender in range(4)]
+                means = [worker["metrics"][epoch][layer, f"mean_bits_{way}"] for worker in outcome.workers]
+                np.testing.assert_allclose(means, [bits.mean() for bits in chosen], rtol=1e-6)
+                bits = np.concatenate(chosen)
                 assert set(bits) <= {2, 4, 8} and len(bits) == halo and bits.mean() <= 4 and len(set(bits)) > 1
                 sent = {purpose: size for (l, d, purpose), (_, size) in outcome.sent(epoch).items() if (l, d) == (layer, way)}
                 assert sent["halo"] == sum(-(-b * width // 8) + constants for b in bits.tolist())

@@ -63,8 +63,10 @@ def test_bytes_are_those_of_the_drawn_rows(pool, features):
     how = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=3)
     outcome = systems.run(pool, graph, systems.block("bns", rate=0.3, features=features), 4, settings=how)
     halo = count.halo_rows(graph, outcome.assignment)
-    rows = sum(bns.sample_size(0.3, m) for m in halo.ravel().tolist() if m)
+    drawn = np.array([[bns.sample_size(0.3, m) if m else 0 for m in owned] for owned in halo.tolist()])  # [owner, receiver]
+    rows = int(drawn.sum())
     for epoch in range(3):
+        assert [worker["metrics"][epoch] for worker in outcome.workers] == [{(-1, "rows_drawn"): float(n)} for n in drawn.sum(0)]
         want = {}
         for layer, width in enumerate(outcome.widths[:-1]):
             for way in ("forward", "backward"):
