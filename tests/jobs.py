@@ -63,6 +63,13 @@ def train_over_slow_link(comm, rate, *given) -> dict:
     return train(SlowLink(comm.rank, comm.size, comm.device, Recorder(), rate=rate), *given)
 
 
+def devices(comm, run, run_dir) -> Cluster | None:
+    """What a run's workers take their devices to be."""
+    from harness.devices import cluster_of  # pyarrow: only here
+
+    return cluster_of(run, run_dir, comm)
+
+
 def snapshot(trainer) -> dict[str, np.ndarray]:
     with trainer.system.evaluation_weights(trainer.recorder.epoch.epoch):
         return {name: value.detach().numpy().copy() for name, value in trainer.model.named_parameters()}

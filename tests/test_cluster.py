@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,10 @@ from hydra import compose, initialize_config_dir
 from harness import config
 from harness.__main__ import CONF
 from harness.check import InputError
-from harness.cluster.config import Cluster, Device, relative
+from harness.cluster.config import TIMES, Cluster, Device, relative
+from harness.cluster.measure import pooled
+from harness.config import make_system
+from tests import jobs, systems
 from tests.conftest import ROOT
 
 PRESETS = sorted(p.relative_to(ROOT / "conf" / "cluster").with_suffix("").as_posix() for p in (ROOT / "conf" / "cluster").rglob("*.yaml"))
@@ -40,6 +45,47 @@ def test_times_are_relative_to_the_slowest(times):
     assert max(shares) == 1.0 and all(0 < share <= 1 for share in shares)
     assert sorted(range(len(times)), key=times.__getitem__) == sorted(range(len(times)), key=shares.__getitem__)
     assert relative([Device() for _ in times], "mm_s") == [1.0] * len(times)
+
+
+def test_devices_of_one_kind_have_the_medians_of_their_kind():
+    times = lambda at: {name: at + place for place, name in enumerate(TIMES)}  # noqa: E731
+    measured = [("a", 1.0), ("b", 70.0), ("a", 9.0), ("a", 2.0)]
+    found = pooled([Device(kind=kind, host=at % 2, memory_gb=at + 1, **times(time)) for at, (kind, time) in enumerate(measured)])
+    want = [("a", 2.0), ("b", 70.0), ("a", 2.0), ("a", 2.0)]
+    assert found == [Device(kind=kind, host=at % 2, memory_gb=at + 1, **times(time)) for at, (kind, time) in enumerate(want)]
+
+
+@pytest.mark.parametrize("needs,name,knobs", [
+    (True, "capgnn", {}), (True, "capgnn", {"capacity": 5}), (True, "capgnn", {"rapa": False}), (True, "capgnn", {"jaca": False}),
+    (True, "capgnn", {"rapa": False, "local_capacity": 5}), (True, "capgnn", {"rapa": False, "global_capacity": 5}),
+    (False, "capgnn", {"rapa": False, "jaca": False}), (False, "capgnn", {"rapa": False, "capacity": 5}),
+    (False, "capgnn", {"rapa": False, "local_capacity": 0, "global_capacity": 5}), (False, "vanilla", {}),
+])
+def test_devices_are_needed_to_balance_workers_and_to_size_a_cache_that_has_no_size(needs, name, knobs):
+    assert make_system(systems.block(name, **knobs)).needs_devices() == needs
+
+
+def test_measured_devices_are_kept_and_a_resumed_run_has_those_it_began_with(pool, tmp_path):
+    run, path = composed("system=capgnn", "gpus=2"), tmp_path / "devices.json"
+    assert run.cluster.name == "measured", "where nothing is said"
+    first, second = pool.run(jobs.devices, 2, run, tmp_path)
+    assert first == second and len(first.devices) == 2 and first.host_memory_gb > 0
+    for device in first.devices:
+        assert device.memory_gb == pytest.approx(first.host_memory_gb / 2), "shared by the workers of the host"
+        assert all(getattr(device, name) > 0 for name in TIMES)
+    assert all(relative(first.devices, name) == [1.0, 1.0] for name in TIMES), "both are the same processor"
+    kept = json.loads(path.read_text())
+    kept["devices"][1]["mm_s"] = 1234.5
+    path.write_text(json.dumps(kept))
+    assert [cluster.devices[1].mm_s for cluster in pool.run(jobs.devices, 2, run, tmp_path)] == [1234.5, 1234.5]
+
+
+def test_devices_that_are_named_or_not_needed_are_not_measured(pool, tmp_path):
+    named = composed("system=capgnn", "cluster=capgnn/x4", "gpus=2")
+    for cluster in pool.run(jobs.devices, 2, named, tmp_path):
+        assert cluster.devices == named.cluster.devices[:2]
+    assert pool.run(jobs.devices, 2, composed("system=vanilla", "gpus=2"), tmp_path) == [None, None]
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_wrong_is_named():
