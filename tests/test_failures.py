@@ -52,12 +52,12 @@ def test_killed_launcher_takes_its_workers_along(place):
     assert run.survivors() == []
 
 
-@pytest.mark.parametrize("stop, system", [
-    (signal.SIGINT, ("system=held_vanilla",)),
-    (signal.SIGTERM, ("system=held_sancus", "system.staleness=variation_gap", "system.bound=0.05")),
+@pytest.mark.parametrize("stop, system, every, evaluated", [
+    (signal.SIGINT, ("system=held_vanilla",), 25, [0, 25, 50, 59]),
+    (signal.SIGTERM, ("system=held_sancus", "system.staleness=variation_gap", "system.bound=0.05"), 0, [59]),
 ], ids=["SIGINT-vanilla", "SIGTERM-sancus"])
-def test_stopped_run_ends_cleanly_and_resumed_equals_one_never_stopped(place, stop, system):
-    command = (place.more, *system, "epochs=60", "checkpoint_every=10")
+def test_stopped_run_ends_cleanly_and_resumed_equals_one_never_stopped(place, stop, system, every, evaluated):
+    command = (place.more, *system, "epochs=60", "checkpoint_every=10", f"evaluate.every={every}")
     place.hold.touch()  # it cannot end before it is told to
     run = place.start(*command)
     run.until_epoch(20)
@@ -76,6 +76,8 @@ def test_stopped_run_ends_cleanly_and_resumed_equals_one_never_stopped(place, st
     assert again.code == 0 and f"{run_dir}.old1" in again.out
     assert_frame_equal(resumed, losses(run_dir), check_exact=True)
     assert len(resumed) == 120 and resumed["loss"].nunique() > 50
+    for split in ("train_acc", "val_acc", "test_acc"):
+        assert sorted(set(resumed["epoch"][resumed[split].notna()])) == evaluated
     assert json.loads((run_dir / "summary.json").read_text())["final"]
     # The checkpoint did the work: the resumed attempt traced no epoch before it.
     assert Trace(f"{run_dir}.old1").finished and not (run_dir / "checkpoints").exists()
