@@ -187,15 +187,15 @@ def replay_in_torch(graph, assignment, weights, run, *, tau, gradients, features
             seen[-1].append(h.detach())
             if l > 0 and t >= tau:
                 extra = extra + (h * late[t - tau][l]).sum()
-            pieces = []
+            pieces, weighed = [], operator
             for n in parts:
                 if l == 0 and features == "once":
-                    old = h.detach()
+                    old, weighed = h.detach(), exact
                 else:
                     old = seen[t - tau][l] if t >= tau else torch.zeros_like(h)
                 leaves[n].append(old.clone().requires_grad_())
                 mine = torch.tensor(assignment == n)
-                pieces.append(torch.tensor(operator[assignment == n]) @ torch.where(mine[:, None], h, leaves[n][l]))
+                pieces.append(torch.tensor(weighed[assignment == n]) @ torch.where(mine[:, None], h, leaves[n][l]))
             back = np.argsort(np.concatenate([np.flatnonzero(assignment == n) for n in parts]))
             z = torch.cat(pieces)[torch.tensor(back)] @ w[f"layers.{l}.weight"] + w[f"layers.{l}.bias"]
             z = z + (h @ w[f"layers.{l}.root"] if model == "sage" else 0.0)
@@ -244,7 +244,7 @@ def test_sampled_stale_epochs_agree_with_autograd(seed, parts, tau, gradients, f
 def test_sampling_without_staleness_is_full_graph_training_on_the_sampled_matrix():
     graph, weights = random_graph(3), random_weights(4, widths=DEEP)
     blocks, how = random_blocks(5, graph.num_vertices, 3), dict(rate=0.5, tau=0, lr=0.02)
-    run = pscgcn.train(graph, blocks, weights, drawer(6), refresh=1, epochs=4, **how)
+    run = pscgcn.train(graph, blocks, weights, drawer(6), refresh=1, epochs=4, features="refetch", **how)
     a = dense.adjacency(graph)
     matrix, start = dense.gcn_operator(a, "symmetric"), weights
     for t in range(4):

@@ -42,6 +42,8 @@ def knobs(draw) -> dict:
         "sampling": draw(st.sampled_from(["variance", "uniform"])), "norms": draw(st.sampled_from(["layers", "code"])),
         "rescale": draw(st.sampled_from(["inverse", "selfnorm"])), "gradients": draw(st.sampled_from(["tg", "sampled"])),
         "cache": draw(st.sampled_from([0.0, 0.4, 1.0])), "policy": draw(st.sampled_from(["inclusion", "degree", "random"])),
+        "features": draw(st.sampled_from(["refetch", "once"])), "inner_factor": draw(st.sampled_from([1.1, 1.0, 4.0])),
+        "boundary_factor": draw(st.sampled_from([1.0, 0.5, 2.0])),
     }  # fmt: skip
 
 
@@ -52,8 +54,9 @@ def test_pscgcn_equals_its_oracle(pool, knobs, seed, parts, directed, layers, mo
     outcome = systems.run(pool, graph, systems.block("pscgcn", **knobs), parts, settings=settings)
     policy = {"uniform": "uniform", "variance": {"layers": "variance", "code": "code"}[knobs["norms"]]}[knobs["sampling"]]
     history = oracle.train(
-        graph, outcome.assignment, outcome.weights[0], draws(graph, settings.seed), model=model, policy=policy, features="refetch",
-        epochs=settings.epochs, **{k: knobs[k] for k in ("tau", "rate", "refresh", "rescale", "gradients")}, **settings.optimiser)
+        graph, outcome.assignment, outcome.weights[0], draws(graph, settings.seed), model=model, policy=policy,
+        a_inner=knobs["inner_factor"], a_boundary=knobs["boundary_factor"], epochs=settings.epochs,
+        **{k: knobs[k] for k in ("tau", "rate", "refresh", "rescale", "gradients", "features")}, **settings.optimiser)
     systems.assert_trained_alike(outcome, history)
     edges = adjacency(graph) > 0
     drawn = sum(worker["metrics"][-1][-1, "drawn_edges"] for worker in outcome.workers)
@@ -86,33 +89,45 @@ def test_draws_happen_as_often_as_p_says():
     np.testing.assert_allclose(edges.inclusion(p), 0)
 
 
-@pytest.mark.parametrize("policy", ["inclusion", "degree", "random"])
-def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, policy):
-    graph, settings = random_graph(4, vertices=40), Settings(dtype="float32", epochs=6)
-    block = systems.block("pscgcn", tau=0, rate=0.5, cache=0.5, policy=policy, refresh=3)
+@pytest.mark.parametrize("policy,features", [("inclusion", "refetch"), ("degree", "refetch"), ("random", "refetch"), ("inclusion", "once")])
+def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, policy, features):
+    graph, settings, tau = random_graph(4, vertices=40), Settings(dtype="float32", epochs=6), 1
+    block = systems.block("pscgcn", tau=tau, rate=0.5, cache=0.5, policy=policy, features=features, refresh=3)
     outcome = systems.run(pool, graph, block, 3, settings=settings)
-    history = oracle.train(graph, outcome.assignment, outcome.weights[0], draws(graph, settings.seed), tau=0, rate=0.5, refresh=3,
-                           features="refetch", epochs=6, **settings.optimiser)  # fmt: skip
-    edges, f0 = adjacency(graph) > 0, graph.num_features
-    halos = oracle.boundary(edges, outcome.assignment)
+    # As many epochs more as the system draws ahead.
+    history = oracle.train(graph, outcome.assignment, outcome.weights[0], draws(graph, settings.seed), tau=tau, rate=0.5, refresh=3,
+                           features=features, epochs=6 + tau, **settings.optimiser)  # fmt: skip
+    edges, blocks, widths = adjacency(graph) > 0, outcome.assignment, outcome.widths
+    halos, kept = oracle.boundary(edges, blocks), np.zeros((3, 40), bool)
+    pairs = [np.count_nonzero(halos[n] & (blocks == m)) for n in range(3) for m in range(3) if n != m]
     for epoch in range(6):
-        needed = oracle.boundary(history.masks[epoch], outcome.assignment)
-        missed = 0
+        used, drawn = (oracle.boundary(history.masks[t], blocks) for t in (epoch, epoch + tau))
+        held = kept
+        if epoch % 3 == 0 and features == "refetch":
+            scores = {"degree": 3 * [edges.sum(1)], "random": 3 * [np.random.default_rng((settings.seed, 0)).permutation(40)],
+                      "inclusion": oracle.inclusion(history.probabilities[epoch + tau], blocks) if epoch else 3 * [edges.sum(1)]}[policy]
+            kept = np.array([oracle.top_k(scores[n], halos[n], round(0.5 * halos[n].sum())) for n in range(3)])
         for n, worker in enumerate(outcome.workers):
-            rate = worker["metrics"][epoch][0, "hit_rate"]
-            missed += round((1 - rate) * needed[n].sum())
-            if policy != "random":
-                by_degree = policy == "degree" or epoch < 3
-                scores = edges.sum(1) if by_degree else oracle.inclusion(history.probabilities[3], outcome.assignment)[n]
-                kept = oracle.top_k(scores, halos[n], round(0.5 * halos[n].sum()))
-                assert rate == pytest.approx((kept & needed[n]).sum() / max(needed[n].sum(), 1))
-        sent = outcome.sent(epoch)
-        assert sent.get((0, "forward", "halo"), (0, 0)) == (missed, missed * 4 * f0)
-        assert sent[1, "forward", "halo"][0] == needed.sum() == sent[1, "backward", "halo"][0]
-        # A bit for every row of every pair of workers; asked an epoch ahead, but before a renewal, and two in the first epoch.
-        asked = 1 + (epoch % 3 == 0) - (epoch % 3 == 2)
-        pairs = [np.count_nonzero(halos[n] & (outcome.assignment == m)) for n in range(3) for m in range(3) if n != m]
-        assert sent.get((-1, "forward", "wanted"), (0, 0))[1] == asked * sum(-(-count // 8) for count in pairs)
+            want = {(-1, "drawn_edges"): history.masks[epoch][blocks == n].sum() / edges[blocks == n].sum(),
+                    (-1, "drawn_boundary"): used[n].sum() / halos[n].sum()}  # fmt: skip
+            if features == "refetch":
+                want[0, "hit_rate"] = (kept & drawn)[n].sum() / max(drawn[n].sum(), 1)
+            assert worker["metrics"][epoch] == pytest.approx(want)
+        rows = {(1, "forward", "halo"): drawn.sum(), (1, "backward", "halo"): used.sum()}
+        if epoch == 3:
+            rows[0, "forward", "norms"] = halos.sum()
+        if features == "once":
+            rows[0, "forward", "features"] = halos.sum() * (epoch == 0)
+        else:
+            rows[0, "forward", "halo"] = (drawn & ~kept).sum()
+            rows[0, "backward", "cache"] = halos.sum() * (epoch % 3 == 0)
+            rows[0, "forward", "cache"] = (kept & ~held).sum()
+        # A bit for every row of every pair of workers; asked an epoch ahead, but before a renewal, and `tau` and two in the first epoch.
+        asked = 1 + (epoch % 3 == 0) - (epoch % 3 == 2) + tau * (epoch == 0)
+        rows[-1, "forward", "wanted"] = asked * sum(-(-count // 8) for count in pairs)
+        size = {(0, "forward", "norms"): 4, (0, "backward", "cache"): 1, (-1, "forward", "wanted"): 1}  # of a row; of others, 4 a value
+        want = {key: (count, count * size.get(key, 4 * widths[key[0]])) for key, count in rows.items() if count}
+        assert {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"} == want
 
 
 def test_boundary_rows_are_never_older_than_tau(pool):

@@ -19,7 +19,8 @@ epoch t + τ (lines 6-7); the graphs of epochs 0..τ-1 are sampled before the st
 p of epoch t - τ.
 
 Staleness. A boundary row is H_{t-τ}[l] in epoch t, and 0 for t < τ (line 9 says t > τ; here t >= τ). features = "once":
-layer 0 is exact from epoch 0 on; "refetch": it is 0 for t < τ like the others, and exact after that.
+layer 0 is fetched in full, once, and not sampled: it aggregates with P from epoch 0 on. "refetch": it is sampled, and its boundary
+rows are 0 for t < τ, like those of the others, and exact after that.
 
 Gradients of boundary rows. Part n computes E_t P_TG(t)ᵀ of every boundary row of its training graph TG(t); the owner
 adds it in the backward pass of epoch t + τ. gradients = "tg": all of them; "sampled": of those rows only that are in
@@ -171,12 +172,15 @@ def train(
             forward[l].put(h)
             return h if l == 0 and features == "once" else forward[l].take(t, h)
 
+        # All that the sampled own edges leave of P, where layer 0 is not sampled.
+        operators = [matrix - own if l == 0 and features == "once" else remote for l in range(layers)]
+
         def arriving(l, e):
             backward[l].put(sent_back.T @ e)
             return backward[l].take(t, e)
 
         loss, gradient, h = split.loss_and_gradients(
-            own, [remote] * layers, x, graph.labels, graph.train, count, weights, model, rows, arriving
+            own, operators, x, graph.labels, graph.train, count, weights, model, rows, arriving
         )
         previous = (h[:layers], weights)
         history.masks.append(training)
