@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.compiling import take_turns
 from tests.launching import Place
 from tests.pool import WorkerPool
 from tests.redis_server import RedisServer
@@ -16,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 settings.register_profile("halobench", deadline=None, suppress_health_check=[HealthCheck.too_slow,
                           HealthCheck.function_scoped_fixture], derandomize=True, max_examples=20)
 settings.load_profile("halobench")
+take_turns()
 
 
 @pytest.fixture(scope="session")

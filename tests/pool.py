@@ -7,6 +7,8 @@ import tempfile
 import traceback
 from pathlib import Path
 
+from tests.compiling import take_turns
+
 SIZE = 4
 
 
@@ -66,6 +68,7 @@ def _serve(pipe) -> None:
     from harness.comm.recorder import Recorder
 
     torch.set_num_threads(1)
+    take_turns()
     while (message := pipe.recv()) is not None:
         job, rank, size, meeting, args = message
         try:
