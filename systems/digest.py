@@ -150,18 +150,11 @@ class Digest(System):
         if self.gradient_error:
             self.own_gradient = [g.clone() for g in gradients]
         if self.aggregate == "gradients":
-            self.sum_shares(gradients)
+            self.comm.sum_weights(gradients, self.share)
 
     def after_epoch(self, epoch):
         if self.aggregate == "weights":  # AGG, line 13
-            self.sum_shares([p.data for p in self.context.model.parameters()])
-
-    def sum_shares(self, tensors: list[torch.Tensor]) -> None:
-        """Each tensor <- the sum over workers of share * tensor."""
-        flat = torch.cat([t.reshape(-1) for t in tensors]) * self.share
-        self.comm.all_reduce(flat, purpose="weights")
-        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors])):
-            tensor.copy_(part.view_as(tensor))
+            self.comm.sum_weights([p.data for p in self.context.model.parameters()], self.share)
 
     # -- the rest -------------------------------------------------------------------------------------------------
 

@@ -91,14 +91,9 @@ class Llcg(System):
             System.combine(self, self.parameters)
             self.server.step()
 
-    @torch.no_grad()
     def average(self) -> None:
         """W <- sum_i (t_i / t) W_i."""
-        share = self.counts[self.comm.rank] / sum(self.counts)
-        flat = torch.cat([p.reshape(-1) for p in self.parameters]) * share
-        self.comm.all_reduce(flat, purpose="weights")
-        for parameter, part in zip(self.parameters, flat.split([p.numel() for p in self.parameters])):
-            parameter.copy_(part.view_as(parameter))
+        self.comm.sum_weights(self.parameters, self.counts[self.comm.rank] / sum(self.counts))
 
     def mini_batch(self, epoch: int, step: int) -> torch.Tensor:
         """This worker's rows of the batch: places in the line of all workers' training vertices, worker 0's first."""

@@ -115,7 +115,7 @@ def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, p
             assert worker["metrics"][epoch] == pytest.approx(want)
         rows = {(1, "forward", "halo"): drawn.sum(), (1, "backward", "halo"): used.sum()}
         if epoch == 3:
-            rows[0, "forward", "norms"] = halos.sum()
+            rows[-1, "forward", "norms"] = halos.sum()
         if features == "once":
             rows[0, "forward", "features"] = halos.sum() * (epoch == 0)
         else:
@@ -125,7 +125,7 @@ def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, p
         # A bit for every row of every pair of workers; asked an epoch ahead, but before a renewal, and `tau` and two in the first epoch.
         asked = 1 + (epoch % 3 == 0) - (epoch % 3 == 2) + tau * (epoch == 0)
         rows[-1, "forward", "wanted"] = asked * sum(-(-count // 8) for count in pairs)
-        size = {(0, "forward", "norms"): 4, (0, "backward", "cache"): 1, (-1, "forward", "wanted"): 1}  # of a row; of others, 4 a value
+        size = {(-1, "forward", "norms"): 4, (0, "backward", "cache"): 1, (-1, "forward", "wanted"): 1}  # of a row; of others, 4 a value
         want = {key: (count, count * size.get(key, 4 * widths[key[0]])) for key, count in rows.items() if count}
         assert {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"} == want
 

@@ -45,5 +45,6 @@ def system_lines(folders: Folders, rounds: int = 3, names: list[str] | None = No
             notes.append("vanilla on an edge-cut")
         if steps > 1:
             notes.append(f"of a step, {steps} an epoch")
-        lines.append(Line("systems", f"{name} / vanilla, computing", least[name] / steps, "CPU s", least[features], TARGET, "; ".join(notes)))
+        what = f"{name} / vanilla, computing"
+        lines.append(Line("systems", what, least[name] / steps, "CPU s", least[features], TARGET, "; ".join(notes)))
     return lines

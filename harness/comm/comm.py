@@ -196,6 +196,16 @@ class Comm:
                             lambda: [dist.all_reduce(wire, async_op=True)], blocking=True, finish=self._unwire(tensor, wire))
         flight.wait()
 
+    @torch.no_grad()
+    def sum_weights(self, tensors: Sequence[torch.Tensor], share: float = 1.0) -> None:
+        """Each of a model's tensors <- the sum over workers of share * tensor, in place, all of them in one operation."""
+        flat = torch.cat([t.reshape(-1) for t in tensors])
+        if share != 1.0:
+            flat *= share
+        self.all_reduce(flat, purpose="weights")
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors])):
+            tensor.copy_(part.view_as(tensor))
+
     def total(self, values: Sequence[float]) -> list[float]:
         """Sums over workers of a few numbers, in double precision; for reporting, so only outside the train clock."""
         assert not self.recorder.training

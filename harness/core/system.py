@@ -156,11 +156,7 @@ class System:
 
     def combine(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Sum the weight gradients over the workers; each worker's loss is already divided by the global count."""
-        gradients = [p.grad for p in parameters]
-        flat = torch.cat([g.reshape(-1) for g in gradients])
-        self.comm.all_reduce(flat, purpose="weights")
-        for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients])):
-            gradient.copy_(part.view_as(gradient))
+        self.comm.sum_weights([p.grad for p in parameters])
 
     def observe(self, epoch: int) -> None:
         """Called after each epoch, outside the train clock: measurements that no run pays for. Epochs' metrics are still open."""
