@@ -15,7 +15,7 @@ RENEWED = 10
 def sweeps(graph: str) -> list[str]:
     sizes = ",".join(map(str, SIZES))
     return [f"system=pscgcn system.rate=0.1 system.policy={','.join(POLICIES)} system.cache={sizes} system.refresh={RENEWED} "
-            f"dataset={graph} partition=metis gpus=4 epochs=30 seed=1 evaluate.every=30"]  # fmt: skip
+            f"dataset={graph} partition=metis gpus=4 epochs=20 seed=1 evaluate.every=20"]  # fmt: skip
 
 
 def draw(groups):
