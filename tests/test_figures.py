@@ -29,7 +29,7 @@ def test_a_sweep_expands_as_hydra_expands_it():
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_what_a_figure_asks_for_is_a_run(name, places):
-    for graph in FIGURES[name].GRAPHS:
+    for graph in (graph for choices in FIGURES[name].GRAPHS for graph in choices):
         for sweep in FIGURES[name].sweeps(graph):
             asked = runs.expand(sweep)
             ends = [" ".join(asked[0]), " ".join(asked[-1])]  # to compose them all takes half a minute
@@ -58,10 +58,9 @@ def test_a_figure_draws_from_traces_and_reuses_what_has_run(name, places, place,
         ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
         assert ended.code == 0, ended.err
 
-    monkeypatch.setattr(module, "GRAPHS", [TINY])
     monkeypatch.setattr(module, "sweeps", lambda graph: sweeps)
     monkeypatch.setattr(runs, "start", start)
-    arguments = [name, "--out", str(tmp_path), "--results", str(places.results), "--cache", str(places.cache)]
+    arguments = [name, "--graph", TINY, "--out", str(tmp_path), "--results", str(places.results), "--cache", str(places.cache)]
     assert figures.main(arguments) == 0
     drawn = capsys.readouterr().out.split()
     assert drawn
@@ -77,6 +76,11 @@ def test_an_unknown_figure_is_refused_with_the_nearest_name(capsys):
     assert 'figure="sistems" is not known; did you mean "systems"?' in capsys.readouterr().err
 
 
-def test_a_graph_that_is_not_here_is_left_out_and_said(tmp_path, capsys):
-    assert not runs.is_here("dblp dataset.split=low_label", tmp_path)
-    assert runs.is_here("twin/reddit dataset.scale=0.02", tmp_path)
+def test_a_graph_that_is_not_here_gives_way_to_a_twin_or_is_left_out_and_said(tmp_path, monkeypatch, capsys):
+    made = []
+    monkeypatch.setattr(figures, "make", lambda name, module, graph, *_: made.append((name, graph)))
+    assert figures.main(["pscgcn_hits", "systems", "--data-dir", str(tmp_path)]) == 0
+    assert made == [("pscgcn_hits", "twin/reddit dataset.scale=0.02"), ("systems", "twin/reddit dataset.scale=0.02")]
+    assert f"systems: amazon-photo is not in {tmp_path}, left out" in " ".join(capsys.readouterr().err.split())
+    assert figures.main(["systems", "--graph", "dlbp"]) == 2
+    assert 'did you mean "dblp"?' in capsys.readouterr().err

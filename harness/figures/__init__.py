@@ -1,7 +1,7 @@
 """One small file a figure. Each says which runs it needs and draws them from their traces:
 
     TITLE                        what is seen, in a line
-    GRAPHS                       graphs to draw it on, as overrides; one that is not here is left out
+    GRAPHS                       graphs to draw it on, as overrides; for each, what to take instead where its raw files are not here
     sweeps(graph) -> list[str]   the command lines of the runs, as after `python -m harness -m`
     draw(groups) -> Figure       of the finished runs of one graph, seeds grouped; or {ending: Figure}
 

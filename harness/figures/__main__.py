@@ -17,7 +17,7 @@ from types import ModuleType
 
 from rich.console import Console
 
-from harness import figures
+from harness import figures, overrides
 from harness.check import InputError, choice
 from harness.figures import runs
 from harness.figures.runs import Places
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.figures", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all; see --list)")
     parser.add_argument("--list", action="store_true", help="name every figure and what it shows")
+    parser.add_argument("--graph", metavar="OVERRIDES", help='another graph than the figures\' own, as "dblp dataset.split=low_label"')
     parser.add_argument("--out", type=Path, default=Path("results/figures"), help="where the PNG files go (default results/figures)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="where runs are found and go (default results)")
     parser.add_argument("--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)")
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for name in asked.names:
             choice("figure", name, tuple(known))
+        if asked.graph:
+            overrides.check(f"dataset={asked.graph}".split(), runs.CONF)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -55,9 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     places, failed = Places(asked.results, asked.cache, asked.data_dir), False
     for name in asked.names or known:
-        for graph in known[name].GRAPHS:
-            if not runs.is_here(graph, places.data_dir):
-                console.print(f"{name}: {graph.split()[0]} is not in {places.data_dir}, left out", highlight=False)
+        for choices in [[asked.graph]] if asked.graph else known[name].GRAPHS:
+            graph = next((graph for graph in choices if runs.is_here(graph, places.data_dir)), None)
+            if graph is None:
+                console.print(f"{name}: {choices[0].split()[0]} is not in {places.data_dir}, left out", highlight=False)
                 continue
             try:
                 make(name, known[name], graph, places, asked.out, console)

@@ -7,7 +7,7 @@ fetches anew are no hits.
 from harness.figures.panels import by_epoch, knob, line, panels
 
 TITLE = "CaPGNN, Fig. 15: hit rate by policy and capacity"
-GRAPHS = ["twin/reddit dataset.scale=0.02", "amazon-computers dataset.split=low_label"]
+GRAPHS = [["twin/reddit dataset.scale=0.02"]]
 POLICIES = ("jaca", "lru", "fifo")
 CAPACITIES = (500, 1000, 2000, 3000, 5000)
 

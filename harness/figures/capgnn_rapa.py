@@ -7,7 +7,7 @@ came.
 from harness.figures.panels import knob, line, panels
 
 TITLE = "CaPGNN, Fig. 20: the workers' cost while RAPA balances"
-GRAPHS = ["twin/reddit dataset.scale=0.02"]
+GRAPHS = [["twin/reddit dataset.scale=0.02"]]
 CLUSTERS = {4: "capgnn/x4", 8: "capgnn/x8"}
 
 

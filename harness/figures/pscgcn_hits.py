@@ -6,7 +6,7 @@ From the metric `hit_rate` and the bytes of layer 0, both after the first renewa
 from harness.figures.panels import by_epoch, knob, line, panels
 
 TITLE = "PSC-GCN, Fig. 8: hit rate of the feature cache by policy and size"
-GRAPHS = ["twin/reddit dataset.scale=0.02", "amazon-computers dataset.split=low_label"]
+GRAPHS = [["amazon-computers dataset.split=low_label", "twin/reddit dataset.scale=0.02"]]
 POLICIES = ("inclusion", "degree", "random")
 SIZES = (0.1, 0.2, 0.3, 0.5)
 RENEWED = 10

@@ -6,7 +6,7 @@ From the metric `active` (1: broadcast, 0: the cached block was used again) of l
 from harness.figures.panels import knob, panels
 
 TITLE = "SANCUS, Fig. 24: which epochs broadcast, by staleness rule"
-GRAPHS = ["amazon-photo dataset.split=low_label", "twin/reddit dataset.scale=0.02"]
+GRAPHS = [["amazon-photo dataset.split=low_label", "twin/reddit dataset.scale=0.02"]]
 RULES = {"epoch_fixed": "SCS-E", "epoch_adaptive": "SCS-A", "variation_gap": "SCS-H"}
 
 

@@ -7,7 +7,7 @@ remote rows are zero: a system no better than it uses no remote information.
 from harness.report import plot
 
 TITLE = "all systems on one graph: accuracy over epochs, time and bytes; compute and communication"
-GRAPHS = ["twin/reddit dataset.scale=0.02", "amazon-photo dataset.split=low_label"]
+GRAPHS = [["twin/reddit dataset.scale=0.02"], ["amazon-photo dataset.split=low_label"]]
 
 
 def sweeps(graph: str) -> list[str]:
