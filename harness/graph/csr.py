@@ -125,15 +125,21 @@ def _in_edges(indptr: np.ndarray, targets: np.ndarray, symmetrise: bool, self_lo
 
 
 @njit(cache=True, nogil=True)
+def _begin(keys, starts):
+    """A counting sort's first pass: fill `starts` [n + 1], zeros, with where the entries of each key begin; returns its cursor [n]."""
+    for i in range(len(keys)):
+        starts[keys[i] + 1] += 1
+    for v in range(len(starts) - 1):
+        starts[v + 1] += starts[v]
+    return starts[:-1].copy()
+
+
+@njit(cache=True, nogil=True)
 def transpose_entries(indptr, indices, num_columns, keep_order):
     """(indptr, indices, order) of the transpose of a block of compressed rows, by a counting sort by column: rows of the result
     ascend. `order` holds each entry's old place, or nothing."""
     starts = np.zeros(num_columns + 1, indptr.dtype)
-    for e in range(len(indices)):
-        starts[indices[e] + 1] += 1
-    for j in range(num_columns):
-        starts[j + 1] += starts[j]
-    place = starts[:-1].copy()
+    place = _begin(indices, starts)
     rows = np.empty(len(indices), indices.dtype)
     order = np.empty(len(indices) if keep_order else 0, indptr.dtype)
     for v in range(len(indptr) - 1):
@@ -150,11 +156,7 @@ def transpose_entries(indptr, indices, num_columns, keep_order):
 def _bucket(src, dst, n):
     """Compressed rows of `dst` by `src`, in the edges' own order."""
     indptr = np.zeros(n + 1, np.int64)
-    for i in range(len(src)):
-        indptr[src[i] + 1] += 1
-    for v in range(n):
-        indptr[v + 1] += indptr[v]
-    cursor = indptr[:-1].copy()
+    cursor = _begin(src, indptr)
     out = np.empty(len(src), np.int32)
     for i in range(len(src)):
         out[cursor[src[i]]] = dst[i]
@@ -167,11 +169,7 @@ def _transpose(indptr, indices, self_loops):
     """The transpose, rows ascending, repeats dropped, and self-loops too where they are not wanted."""
     n = len(indptr) - 1
     start = np.zeros(n + 1, np.int64)
-    for k in range(len(indices)):
-        start[indices[k] + 1] += 1
-    for v in range(n):
-        start[v + 1] += start[v]
-    cursor = start[:-1].copy()
+    cursor = _begin(indices, start)
     out = np.empty(len(indices), np.int32)
     for u in range(n):
         for k in range(indptr[u], indptr[u + 1]):
