@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.check import InputError, at_least, choice, did_you_mean, typed
 from harness.cluster.config import Cluster
+from harness.comm.transport import TRANSPORTS
 from harness.core.config import EvaluateConfig, ModelConfig, OptimiserConfig
 from harness.core.kernels import KERNELS
 from harness.core.system import System
@@ -26,7 +27,7 @@ from harness.partition.config import PartitionConfig
 BLOCKS = {"dataset": DatasetConfig, "partition": PartitionConfig, "model": ModelConfig, "optimiser": OptimiserConfig,
           "evaluate": EvaluateConfig, "cluster": Cluster}
 # Keys that say where and how to run, not what: two runs that differ only here are the same run.
-PLACE_KEYS = ("data_dir", "results", "cache", "device", "threads", "checkpoint_every", "fresh", "launch", "progress", "run_dir")
+PLACE_KEYS = ("data_dir", "results", "cache", "device", "threads", "transport", "checkpoint_every", "fresh", "launch", "progress", "run_dir")
 
 
 @dataclass
@@ -37,6 +38,8 @@ class RunConfig:
     epochs, seed, label (what tables call the run; null: the system's name)
     device    "auto", "cpu" or "cuda"; threads: CPU threads a worker (null: cores / workers, at least 1)
     kernel    sparse kernel: "auto", "dgl", "numba" or "torch"
+    transport "memory", which the workers of one Linux host share, or "sockets" (gloo); "auto": memory where it can be. Workers with a GPU
+              each use NCCL
     data_dir  raw data sets; results: where run folders go; cache: graphs and shards
     run_dir   this run's folder (null: named by content under `results`)
     checkpoint_every   epochs between checkpoints, 0 for none
@@ -52,6 +55,7 @@ class RunConfig:
     device: str = "auto"
     threads: int | None = None
     kernel: str = "auto"
+    transport: str = "auto"
     data_dir: str = "data"
     results: str = "results"
     cache: str = "results/cache"
@@ -67,6 +71,7 @@ class RunConfig:
         at_least("seed", self.seed, 0)
         choice("device", self.device, ("auto", "cpu", "cuda"))
         choice("kernel", self.kernel, KERNELS)
+        choice("transport", self.transport, TRANSPORTS)
         if self.threads is not None:
             at_least("threads", self.threads, 1)
         at_least("checkpoint_every", self.checkpoint_every, 0)

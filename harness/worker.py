@@ -23,6 +23,7 @@ from harness.comm.comm import Comm
 from harness.comm.group import process_group
 from harness.comm.recorder import Recorder, cpu_count
 from harness.comm.service import ServiceLost
+from harness.comm.transport import Transport
 from harness.core.checkpoint import Checkpoints
 from harness.core.trainer import Trainer
 from harness.devices import cluster_of
@@ -44,17 +45,17 @@ def main(run_dir: str, meeting: str | None = None) -> None:
     if size != run.settings.gpus:
         raise InputError(f"gpus={run.settings.gpus} in {run_dir}/config.yaml but {size} workers were started; start as many as gpus says")
     device = choose_device(run.settings.device)
-    with process_group(rank, size, device, meeting):
-        train(run, Path(run_dir), rank, size, device)
+    with process_group(rank, size, device, meeting, run.settings.transport) as transport:
+        train(run, Path(run_dir), rank, size, device, transport)
 
 
-def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.device) -> None:
+def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.device, transport: Transport | None) -> None:
     """The whole of a worker's work inside an open process group."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     torch.set_num_threads(run.settings.threads or max(1, cpu_count() // local))
     keep_freed_memory()
     recorder = Recorder()
-    comm = Comm(rank, size, device, recorder)
+    comm = Comm(rank, size, device, recorder, transport)
     shard = io.load(configs.shard_folder(run_dir), rank)
     trainer = Trainer(shard, comm, run.system, run.model, run.optimiser, seed=run.settings.seed, kernel=run.settings.kernel,
                       cluster=cluster_of(run, run_dir, comm))

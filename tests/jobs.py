@@ -60,7 +60,7 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, c
 
 def train_over_slow_link(comm, rate, *given) -> dict:
     """`train` over the bench's slow link."""
-    return train(SlowLink(comm.rank, comm.size, comm.device, Recorder(), rate=rate), *given)
+    return train(SlowLink(comm.rank, comm.size, comm.device, Recorder(), comm.transport, rate=rate), *given)
 
 
 def devices(comm, run, run_dir) -> Cluster | None:
@@ -79,7 +79,7 @@ def work(comm, run_dir) -> None:
     """A worker's whole run, from a prepared run folder."""
     from harness import config, worker  # what only a run of its own needs
 
-    worker.train(config.load(run_dir), run_dir, comm.rank, comm.size, comm.device)
+    worker.train(config.load(run_dir), run_dir, comm.rank, comm.size, comm.device, comm.transport)
 
 
 class WaitsForWorker0(DigestA):

@@ -28,6 +28,6 @@ def own_network() -> bool:
 if __name__ == "__main__":
     alone = own_network()
     pool = WorkerPool()
-    counted, seen = pool.run(jobs.epoch_bytes, 4, 4000, 256)[0]
+    counted, seen = pool.run(jobs.epoch_bytes, 4, 4000, 256, transport="sockets")[0]
     pool.close()
     print(json.dumps({"alone": alone, "counted": counted, "seen": seen}))

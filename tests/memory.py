@@ -11,5 +11,10 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads a process's me
 
 
 def shared_memory(process: psutil.Process) -> list[str]:
-    """Paths of the files called halobench-*; a file that is deleted keeps its path for as long as it is mapped."""
+    """Paths of the named files called halobench-*, of which a store or a cache is made; a file that is deleted keeps its path for as long as it is mapped."""
     return sorted({part.path.removesuffix(" (deleted)") for part in process.memory_maps() if "/halobench-" in part.path})
+
+
+def exchanges_through_memory(process: psutil.Process) -> bool:
+    """Whether it has the nameless memory mapped through which workers exchange."""
+    return any("memfd:halobench" in part.path for part in process.memory_maps())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import tempfile
 import traceback
@@ -13,9 +14,10 @@ SIZE = 4
 
 
 class WorkerPool:
-    """`run(job, size, *args)` calls job(comm, *args) on `size` workers in a real gloo group and returns their results.
+    """`run(job, size, *args)` calls job(comm, *args) on `size` workers in a real group and returns their results.
 
     A group is kept for as long as jobs of its size follow one another and none fails: to meet takes as long as a small job.
+    transport: as the run's key; a group has all of them open.
     """
 
     def __init__(self, size: int = SIZE):
@@ -32,7 +34,7 @@ class WorkerPool:
         self.groups = 0
         self.met: int | None = None  # the size of the group that stands
 
-    def run(self, job, size: int, *args, per_worker: list | None = None) -> list:
+    def run(self, job, size: int, *args, per_worker: list | None = None, transport: str = "auto") -> list:
         """Results by rank. `per_worker[rank]` is appended to the arguments of each worker."""
         meeting = None
         if size > 1 and size != self.met:
@@ -40,7 +42,7 @@ class WorkerPool:
             meeting = str(Path(self.scratch.name) / f"store-{self.groups}")
         for rank, pipe in enumerate(self.pipes[:size]):
             own = (per_worker[rank],) if per_worker is not None else ()
-            pipe.send((job, rank, size, meeting, (*args, *own)))
+            pipe.send((job, rank, size, meeting, transport, (*args, *own)))
         answers = [pipe.recv() for pipe in self.pipes[:size]]
         failed = [f"worker {rank} failed:\n{value}" for rank, (ok, value) in enumerate(answers) if not ok]
         if failed:
@@ -58,27 +60,27 @@ class WorkerPool:
 
 
 def _serve(pipe) -> None:
-    import os
-
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     import torch
-    import torch.distributed as dist
 
     from harness.comm.comm import Comm
+    from harness.comm.group import process_group
     from harness.comm.recorder import Recorder
+    from harness.comm.transport import TorchTransport
 
     torch.set_num_threads(1)
     take_turns()
-    while (message := pipe.recv()) is not None:
-        job, rank, size, meeting, args = message
-        try:
-            if meeting:
-                if dist.is_initialized():
-                    dist.destroy_process_group()
-                dist.init_process_group("gloo", store=dist.FileStore(meeting, size), rank=rank, world_size=size)
-            answer = (True, job(Comm(rank, size, torch.device("cpu"), Recorder()), *args))
-        except BaseException:
-            answer = (False, traceback.format_exc())
-            if dist.is_initialized():
-                dist.destroy_process_group()  # whoever waits for this worker is told
-        pipe.send(answer)
+    cpu = torch.device("cpu")
+    with contextlib.ExitStack() as group:
+        transports = {}
+        while (message := pipe.recv()) is not None:
+            job, rank, size, meeting, transport, args = message
+            try:
+                if meeting:
+                    group.close()
+                    auto = group.enter_context(process_group(rank, size, cpu, meeting))
+                    transports = {"auto": auto, "sockets": TorchTransport()}
+                answer = (True, job(Comm(rank, size, cpu, Recorder(), transports[transport] if size > 1 else None), *args))
+            except BaseException:
+                answer = (False, traceback.format_exc())
+                group.close()  # whoever waits for this worker is told
+            pipe.send(answer)

@@ -107,7 +107,7 @@ class Outcome:
 
 
 def run(pool, graph: Graph, system: dict, parts: int, method: str | None = None, settings: Settings | None = None,
-        assignment: np.ndarray | EdgeAssignment | None = None) -> Outcome:
+        assignment: np.ndarray | EdgeAssignment | None = None, transport: str = "auto") -> Outcome:
     """Train on `assignment`, or on a partition by `method`: by default one of the kind that the system trains on."""
     s = settings or Settings()
     method = method or {"edge": "random", "vertex": "ebv"}[make_system(system).cut]
@@ -115,7 +115,7 @@ def run(pool, graph: Graph, system: dict, parts: int, method: str | None = None,
         assignment = (assign_edges if method in EDGE_METHODS else assign)(graph, method, parts, s.seed)
     shards = shards_of(graph, assignment, parts)
     answers = pool.run(jobs.train, parts, system, s.model, s.optimiser, s.seed, s.epochs, s.dtype, s.stop_at, s.scored, s.cluster,
-                       per_worker=shards)  # fmt: skip
+                       per_worker=shards, transport=transport)  # fmt: skip
     first = answers[0]
     for other in answers[1:]:
         assert other["losses"] == first["losses"] and other["scores"] == first["scores"]

@@ -15,13 +15,16 @@ from tests import jobs
 from tests.conftest import ROOT
 from tests.oracles.samples import random_graph
 
+over_each = pytest.mark.parametrize("transport", ["auto", "sockets"])
+
 
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("parts", [1, 2, 4])
-def test_exchange_brings_each_halo_row_and_returns_its_gradient(pool, parts, directed):
+@over_each
+def test_exchange_brings_each_halo_row_and_returns_its_gradient(pool, parts, directed, transport):
     graph = random_graph(1, vertices=40, directed=directed)
     shards = list(build_shards(graph, assign(graph, "random", parts, 0), parts))
-    answers = pool.run(jobs.exchange_once, parts, 3, per_worker=shards)
+    answers = pool.run(jobs.exchange_once, parts, 3, per_worker=shards, transport=transport)
     uses = np.zeros(40)
     for shard, answer in zip(shards, answers):
         np.testing.assert_allclose(answer["halo"][:, 0], shard.halo)
@@ -35,9 +38,11 @@ def test_exchange_brings_each_halo_row_and_returns_its_gradient(pool, parts, dir
             assert sent == {p: (int(n), int(n) * 3 * 8) for p, n in enumerate(rows) if n}
 
 
-def test_local_work_runs_while_rows_are_in_flight(pool):
+@over_each
+def test_local_work_runs_while_rows_are_in_flight(pool, transport):
     graph = random_graph(1, vertices=40)
-    for answer in pool.run(jobs.exchange_once, 4, 3, per_worker=list(build_shards(graph, assign(graph, "random", 4, 0), 4))):
+    shards = list(build_shards(graph, assign(graph, "random", 4, 0), 4))
+    for answer in pool.run(jobs.exchange_once, 4, 3, per_worker=shards, transport=transport):
         posted = [s for s in answer["spans"] if s.kind == "comm"]
         waits = [s for s in answer["spans"] if s.kind == "wait"]
         assert len(posted) == 2 and {s.id for s in posted} == {s.id for s in waits}
@@ -45,8 +50,9 @@ def test_local_work_runs_while_rows_are_in_flight(pool):
             assert comm_span.start < wait.start and comm_span.end <= wait.end + 0.05
 
 
-def test_collectives(pool):
-    for rank, answer in enumerate(pool.run(jobs.collectives, 4)):
+@over_each
+def test_collectives(pool, transport):
+    for rank, answer in enumerate(pool.run(jobs.collectives, 4, transport=transport)):
         assert answer["flags"] == [False, True, False, True]
         assert answer["sum"] == [10.0] * 7
         assert answer["blocks"] == [0.0, 1.0 if rank == 1 else -1.0, 2.0, 3.0 if rank == 3 else -1.0]
@@ -63,8 +69,9 @@ def test_counted_bytes_are_what_the_loopback_interface_saw():
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_counts_and_ragged_tensors_travel(pool, size):
-    for rank, answer in enumerate(pool.run(jobs.gather_ragged, size)):
+@over_each
+def test_counts_and_ragged_tensors_travel(pool, size, transport):
+    for rank, answer in enumerate(pool.run(jobs.gather_ragged, size, transport=transport)):
         peers = [p for p in range(size) if p != rank]
         assert answer["told"] == [10 * p + rank if p != rank else 0 for p in range(size)]
         assert answer["parts"] == [[2 * i for i in range(p + 1)] for p in range(size)]

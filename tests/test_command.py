@@ -14,6 +14,7 @@ import torch
 from harness.comm.recorder import cpu_count
 from harness.trace.reader import Trace
 from tests.launching import PATIENCE, ROOT
+from tests.memory import exchanges_through_memory
 
 
 COMPLETE = """
@@ -62,8 +63,9 @@ def test_a_device_that_is_not_there_is_refused(place):
 
 
 def test_workers_of_one_host_are_reached_over_loopback_only_and_their_folder_is_theirs(place):
-    run = place.start("epochs=1000000")
+    run = place.start("epochs=1000000", "transport=sockets")
     run.until_epoch(2)
+    assert sys.platform != "linux" or not any(map(exchanges_through_memory, run.family))
     listening = [c.laddr.ip for p in run.family for c in p.net_connections("inet")]
     assert set(listening) == {"127.0.0.1"}
     second = subprocess.run([sys.executable, "-m", "harness", *place.arguments("epochs=1000000")], env=place.environment,

@@ -29,6 +29,7 @@ def accept(*arguments: str) -> config.Run:
     (["system=sancus", "system.bound=1.5"], ["bound=1.5", "whole number"]),
     (["system=sancus", "system.bound=inf"], ["bound=inf", "whole number"]),
     (["kernel=foo"], ['kernel="foo"', "numba"]),
+    (["transport=foo"], ['transport="foo"', "memory", "sockets"]),
     (["progress=7"], ['progress="7"']),
     (["foo"], ['"foo"', "KEY=VALUE"]),
     (["model=gcn,sage"], ["model=gcn,sage", "-m"]),
@@ -68,7 +69,7 @@ def test_such_a_sweep_reaches_every_run(place):
 
 def test_fingerprint_forgets_the_place_and_nothing_else():
     base = accept("dataset=cora")
-    assert accept("dataset=cora", "results=/elsewhere", "threads=2").fingerprint == base.fingerprint
+    assert accept("dataset=cora", "results=/elsewhere", "threads=2", "transport=sockets").fingerprint == base.fingerprint
     assert accept("dataset=cora", "seed=2").fingerprint != base.fingerprint
 
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from harness.bench.epoch import epoch_curve
+from harness.bench.lines import exponent
 from harness.bench.roofline import available_kernels, compulsory_bytes, cost_curve, random_graph, roofline_rows, spmm_bytes
 from harness.partition.shard import Csr
 
@@ -20,6 +22,18 @@ def test_bytes_of_a_block_by_hand():
     assert spmm_bytes(block, 8) == 12 + 12 + 3 * 32 + 2 * 32
     assert compulsory_bytes(block, 8) == 12 + 12 + 3 * 32 + 2 * 32
     assert compulsory_bytes(Csr(block.indptr, np.zeros(3, np.int32), 1), 8) == 12 + 12 + 32 + 2 * 32
+
+
+def test_the_exponent_of_a_power_law_is_found():
+    rows = [{"edges": edges, "seconds": 3e-9 * edges**1.2} for edges in (1e5, 1e6, 3e6, 1e7)]
+    assert np.isclose(exponent(rows), 1.2)
+
+
+def test_an_epochs_cost_is_measured_over_twins_of_the_sizes_asked_for():
+    rows = epoch_curve(points=2, least=1e5, most=2e5, width=4)
+    assert [round(row["edges"] / 1e5, 1) for row in rows] == [1.0, 2.0]
+    assert np.isclose(rows[0]["edges"] / rows[0]["vertices"], rows[1]["edges"] / rows[1]["vertices"], rtol=0.02), "at one mean degree"
+    assert all(np.isclose(row["ns_per_edge"] * row["edges"], 1e9 * row["seconds"]) for row in rows)
 
 
 def test_rows_and_curve():

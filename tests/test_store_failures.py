@@ -8,7 +8,7 @@ import signal
 from pandas.testing import assert_frame_equal
 
 from tests.launching import losses
-from tests.memory import linux, shared_memory
+from tests.memory import exchanges_through_memory, linux, shared_memory
 from tests.redis_server import RedisServer
 
 
@@ -42,6 +42,7 @@ def test_a_killed_worker_leaves_no_shared_memory(place):
     run.until_epoch(2)
     mapped = {path for process in run.family for path in shared_memory(process)}
     assert len(mapped) == 2  # a file a worker
+    assert sum(map(exchanges_through_memory, run.family)) == 2
     run.family[0].kill()
     assert run.end().code == 128 + signal.SIGKILL
     assert run.survivors() == [] and not any(map(os.path.exists, mapped))

@@ -10,13 +10,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import torch
 from rich.console import Console
 
 from harness.bench import roofline
-from harness.bench.epoch import epoch_lines
-from harness.bench.lines import Line, table
+from harness.bench.epoch import epoch_curve, epoch_lines
+from harness.bench.lines import Line, exponent, table
 from harness.bench.overlap import overlap_lines
 from harness.bench.partition import partition_lines
 from harness.bench.runs import Folders, cpu_lines, start_lines
@@ -48,13 +47,16 @@ def spmm_lines() -> list[Line]:
 
 
 def curve_lines() -> list[Line]:
-    """Nanoseconds an edge from 10^5 to 10^7 edges, and the exponent k of seconds ~ edges^k."""
+    """Nanoseconds an edge from 10^5 to 10^7 edges, and the exponent k of seconds ~ edges^k: of one worker's epoch, and of the sparse
+    product alone where no neighbour is near, the worst case for caches."""
     torch.set_num_threads(cpu_count())
-    rows = roofline.cost_curve(points=7)
-    exponent = np.polyfit(np.log([row["edges"] for row in rows]), np.log([row["seconds"] for row in rows]), 1)[0]
-    lines = [Line("curve", f"{row['edges']:>10,} edges, {row['kernel']}, width {row['width']}", row["ns_per_edge"],
-                  "ns/edge", note=f"input {row['input_bytes'] / 1e6:.0f} MB") for row in rows]  # fmt: skip
-    return [*lines, Line("curve", "exponent of cost over edges (1 is linear)", float(exponent), "", target=LINEAR)]
+    epochs, products = epoch_curve(), roofline.cost_curve(points=7)
+    lines = [Line("curve", f"{row['edges']:>10,} edges, epoch of {row['graph']}", row["ns_per_edge"], "ns/edge",
+                  note=f"{row['vertices']:,} vertices") for row in epochs]  # fmt: skip
+    lines.append(Line("curve", "exponent of an epoch's cost over edges", exponent(epochs), "", target=LINEAR))
+    lines += [Line("curve", f"{row['edges']:>10,} edges, {row['kernel']}, width {row['width']}, uniform neighbours", row["ns_per_edge"],
+                   "ns/edge", note=f"input {row['input_bytes'] / 1e6:.0f} MB") for row in products]  # fmt: skip
+    return [*lines, Line("curve", "exponent of that product's cost over edges", exponent(products), "", target=LINEAR)]
 
 
 def main() -> int:

@@ -9,26 +9,31 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import psutil
 import torch
 import torch.nn.functional as F
 
-from harness.bench.lines import Line, interleaved, medians
+from harness.bench.lines import Line, fastest, interleaved, medians
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, cpu_count
 from harness.config import make_system
 from harness.core.config import ModelConfig, OptimiserConfig
 from harness.core.dgl_kernel import load_dgl
 from harness.core.trainer import Trainer
+from harness.graph import sources
+from harness.graph.config import DatasetConfig
 from harness.graph.graph import Graph
+from harness.graph.twin_specs import SPECS
 from harness.partition.build import build_shards
 from harness.partition.shard import Shard
 from harness.worker import keep_freed_memory
 
 TOLERANCE = 1e-3  # of every epoch's loss, relative
 EXACT = "systems.vanilla.Vanilla"
+CURVE = "ogbn-products"
 
 
 def whole(graph: Graph) -> Shard:
@@ -170,6 +175,24 @@ def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[Line]
     if "DGL" not in found:
         lines.append(Line("epoch", "DGL", float("nan"), "s", target=1.0, note="dgl cannot be loaded here: not measured"))
     return lines
+
+
+def epoch_curve(points: int = 7, least: float = 1e5, most: float = 1e7, width: int = 128) -> list[dict]:
+    """Seconds, and nanoseconds an edge, of one worker's epoch over twins of ogbn-products from 10^5 to 10^7 directed edges.
+
+    Of the twins it is the one that has those sizes at its own mean degree: scaling keeps the degree, and with it what an edge costs.
+    """
+    torch.set_num_threads(cpu_count())
+    keep_freed_memory()
+    rows = []
+    for edges in np.geomspace(least, most, points):
+        dataset = DatasetConfig(name=CURVE, source="twin", scale=float(edges / SPECS[CURVE].edges))
+        graph = sources.load(dataset, Path("data"), seed=1)
+        model = ModelConfig(name="gcn", layers=2, hidden=width, dropout=0.0)
+        seconds = fastest(Ours(whole(graph), model, OptimiserConfig(), "once"))
+        rows.append({"graph": f"twin/{CURVE}", "vertices": graph.num_vertices, "edges": graph.num_edges, "seconds": seconds,
+                     "ns_per_edge": 1e9 * seconds / graph.num_edges})  # fmt: skip
+    return rows
 
 
 def check_losses(ours: Ours, others: dict[str, Ours | Peer], epochs: int) -> None:

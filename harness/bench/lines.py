@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 from rich.table import Table
 
 
@@ -80,3 +81,23 @@ def interleaved(runs: dict[str, Callable[[], object]], rounds: int, warm_up: int
 
 def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def fastest(run: Callable[[], object], repeats: int = 5, budget_s: float = 2.0) -> float:
+    """Seconds of the fastest of up to `repeats` calls, after one that warms up; two at least, then while in budget.
+
+    The fastest, because everything else that runs on a machine can only add to it.
+    """
+    run()
+    best, spent, calls = float("inf"), 0.0, 0
+    while calls < repeats and (calls < 2 or spent < budget_s):
+        start = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - start
+        best, spent, calls = min(best, seconds), spent + seconds, calls + 1
+    return best
+
+
+def exponent(rows: list[dict]) -> float:
+    """k of seconds ~ edges^k, by least squares of the logarithms; 1 is linear."""
+    return float(np.polyfit(np.log([row["edges"] for row in rows]), np.log([row["seconds"] for row in rows]), 1)[0])

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,12 +21,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.multiprocessing
-from torch.futures import Future
 
 from harness.bench.lines import Line
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
 from harness.comm.recorder import Recorder
+from harness.comm.transport import Transfer
 from harness.config import configured, make_system
 from harness.core.config import ModelConfig, OptimiserConfig
 from harness.core.trainer import Trainer
@@ -58,29 +57,30 @@ class SlowLink(Comm):
         size = sum(size for _, size in sends.values())
 
         def slowed():
-            works = start()
+            transfer = start()
             self.free = max(self.free, time.monotonic()) + size / self.rate
-            return [Late(works, self.free)]
+            return Late(transfer, self.free)
 
         return super()._post(name, layer, direction, purpose, sends, slowed, **rest)
 
 
 class Late:
-    """Transfers that have arrived once they are through and the moment `due` has come."""
+    """A transfer that has arrived once it is through and the moment `due` has come."""
 
-    def __init__(self, works: list, due: float):
-        self.works, self.due = works, due
+    def __init__(self, transfer: Transfer, due: float):
+        self.transfer, self.due = transfer, due
+
+    @property
+    def ended(self) -> float | None:
+        through = self.transfer.ended
+        return None if through is None or time.monotonic() < self.due else max(through, self.due)
+
+    def look(self) -> None:
+        self.transfer.look()
 
     def wait(self) -> None:
-        for work in self.works:
-            work.wait()
+        self.transfer.wait()
         time.sleep(max(0.0, self.due - time.monotonic()))
-
-    def get_future(self) -> Future:
-        future: Future = Future()
-        timer = threading.Timer(max(0.0, self.due - time.monotonic()), future.set_result, [None])
-        timer.start()
-        return future
 
 
 def overlap_lines(graph: Graph, model: ModelConfig, names: Iterable[str] = tuple(CASES)) -> list[Line]:
@@ -129,9 +129,9 @@ def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelCon
     torch.set_num_threads(1)
     os.environ["LOCAL_WORLD_SIZE"] = str(len(shards))
     found: dict[str, list] = {"compute": [], "waits": [], "posted": [], "bytes": []}
-    with process_group(rank, len(shards), torch.device("cpu"), str(Path(folder) / "meeting")):
+    with process_group(rank, len(shards), torch.device("cpu"), str(Path(folder) / "meeting")) as transport:
         recorder = Recorder()
-        comm = SlowLink(rank, len(shards), torch.device("cpu"), recorder, rate=rate)
+        comm = SlowLink(rank, len(shards), torch.device("cpu"), recorder, transport, rate=rate)
         trainer = Trainer(shards[rank], comm, make_system(block), model, OptimiserConfig(), seed=1)
         for epoch in range(EPOCHS):
             trainer.train_epoch(epoch)

@@ -5,34 +5,17 @@ Every function returns rows (dicts); `python -m harness.bench` prints them.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numba
 import numpy as np
 import torch
 
+from harness.bench.lines import fastest
 from harness.core.dgl_kernel import load_dgl
 from harness.core.kernels import SparseOperator, make_kernel
 from harness.partition.shard import Csr
 
 SHAPES = {"twin/reddit 0.05": (11_648, 5_730_000), "twin/reddit 1.0, sparse": (232_965, 11_000_000)}  # vertices, edges
 WIDTHS = (41, 64, 128, 256)
-
-
-def fastest(run: Callable[[], object], repeats: int = 5, budget_s: float = 2.0) -> float:
-    """Seconds of the fastest of up to `repeats` calls, after one that warms up; two at least, then while in budget.
-
-    The fastest, because everything else that runs on a machine can only add to it.
-    """
-    run()
-    best, spent, calls = float("inf"), 0.0, 0
-    while calls < repeats and (calls < 2 or spent < budget_s):
-        start = time.perf_counter()
-        run()
-        seconds = time.perf_counter() - start
-        best, spent, calls = min(best, seconds), spent + seconds, calls + 1
-    return best
 
 
 def copy_bandwidth(megabytes: int = 256) -> float:

@@ -1,7 +1,7 @@
 """Comm: the only room that knows torch.distributed. Every byte between workers passes here and is counted and timed.
 
-Two backends. NCCL where every worker has a GPU of its own; gloo on CPU, and where workers outnumber GPUs (rows are then
-staged through pinned host memory).
+Three carriers (`harness.comm.transport`): NCCL where every worker has a GPU of its own; else memory that the workers of one host share, or
+gloo's sockets (rows of GPUs that several workers use are staged through pinned host memory).
 
 What is counted is what a worker hands to the transport, by (layer, direction, purpose, peer):
 
@@ -13,20 +13,15 @@ What is counted is what a worker hands to the transport, by (layer, direction, p
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 
 from harness.comm.crossing import Crossing
 from harness.comm.recorder import Recorder, Span, computed, synchronise
-
-
-class PeerLost(RuntimeError):
-    """A peer went away in the middle of an operation: a consequence, never the first cause, of a failed run."""
+from harness.comm.transport import PeerLost, Transfer, Transport
 
 
 @dataclass
@@ -49,22 +44,16 @@ class HaloPlan:
 class InFlight:
     """One posted operation. `wait()` returns once its result may be read, and is what counts as exposed time."""
 
-    def __init__(self, comm: Comm, works: Sequence[dist.Work], name: str, layer: int, id: str, span: Span | None,
+    def __init__(self, comm: Comm, transfer: Transfer | None, name: str, layer: int, id: str, span: Span | None,
                  finish: Callable[[], None] | None = None, sequence: int = 0):
-        self.comm, self.works, self.name, self.layer, self.id, self.span = comm, works, name, layer, id, span
+        self.comm, self.transfer, self.name, self.layer, self.id, self.span = comm, transfer, name, layer, id, span
         self.finish, self.sequence = finish, sequence
-        self.pending, self.lock = len(works), threading.Lock()
-        if span is not None and (comm.device.type == "cpu" or comm.staged):
-            for work in works:
-                work.get_future().add_done_callback(self._completed)
 
-    def _completed(self, _future) -> None:
-        # Runs on a transport thread: the moment the last part of the operation was through.
-        with self.lock:
-            self.pending -= 1
-            last = self.pending == 0
-        if last and not self.span.end:
-            self.span.end = time.monotonic()
+    def look(self) -> None:
+        """Note when the operation was through, where it is, without waiting for it."""
+        if self.span is not None and not self.span.end:
+            self.transfer.look()
+            self.span.end = self.transfer.ended or 0.0
 
     def wait(self) -> None:
         self.comm._under_way.pop(self.sequence, None)
@@ -72,15 +61,15 @@ class InFlight:
         computed(self.comm.device)
         with self.comm.recorder.inside("wait", self.name, self.layer, id=self.id, blocking=blocking):
             try:
-                for work in self.works:
-                    work.wait()
+                if self.transfer is not None:
+                    self.transfer.wait()
             except RuntimeError as error:
                 raise PeerLost(f"worker {self.comm.rank} lost a peer in {self.name} {self.id}: {error}") from error
             if self.finish is not None:
                 self.finish()
             synchronise(self.comm.device)
             if self.span is not None and not self.span.end:
-                self.span.end = time.monotonic()
+                self.span.end = self.transfer.ended or time.monotonic()
 
 
 class Comm:
@@ -89,11 +78,13 @@ class Comm:
     rank, size   this worker and how many there are
     device       where the tensors of the model live
     recorder     gets spans and counts; outside its train clock nothing is counted
+    transport    what carries the bytes; None for a worker alone
     """
 
-    def __init__(self, rank: int, size: int, device: torch.device, recorder: Recorder):
-        self.rank, self.size, self.device, self.recorder = rank, size, device, recorder
-        self.staged = device.type == "cuda" and size > 1 and dist.get_backend() == "gloo"
+    def __init__(self, rank: int, size: int, device: torch.device, recorder: Recorder, transport: Transport | None = None):
+        assert (transport is None) == (size == 1)
+        self.rank, self.size, self.device, self.recorder, self.transport = rank, size, device, recorder, transport
+        self.staged = device.type == "cuda" and size > 1 and transport.on_host
         self._buffers: dict[tuple, torch.Tensor] = {}
         self._sequence = 0
         self._under_way: dict[int, InFlight] = {}  # posted and not waited for, by sequence number
@@ -132,7 +123,7 @@ class Comm:
         outgoing, incoming = self._wire(rows, (direction, purpose, layer, slot, "out")), self._wire_like(received)
         flight = self._post(
             "exchange", layer, direction, purpose, {p: (send[p], send[p] * row_bytes) for p in self.peers},
-            lambda: [dist.all_to_all_single(incoming, outgoing, receive, send, async_op=True)],
+            lambda: self.transport.exchange(incoming, outgoing, receive, send),
             finish=self._unwire(received, incoming),
         )
         return flight, received
@@ -154,17 +145,18 @@ class Comm:
                     each()
 
         return self._post("broadcast", layer, direction, purpose, sends,
-                          lambda: [dist.broadcast(wires[j], src=j, async_op=True) for j in roots], finish=finish)
+                          lambda: self.transport.broadcast(wires), finish=finish)
 
     def all_gather_flag(self, flag: bool, layer: int, purpose: str = "flags") -> list[bool]:
         """Every worker's flag, at the price of one byte to every peer."""
         if self.size == 1:
             return [flag]
-        mine = torch.tensor([flag], dtype=torch.uint8, device=self._wire_device)
-        flags = [torch.empty_like(mine) for _ in range(self.size)]
+        mine = torch.full((self.size - 1,), flag, dtype=torch.uint8, device=self._wire_device)
+        theirs, ones = torch.empty_like(mine), [int(p != self.rank) for p in range(self.size)]
         self._post("all_gather", layer, "forward", purpose, {p: (1, 1) for p in self.peers},
-                   lambda: [dist.all_gather(flags, mine, async_op=True)], blocking=True).wait()
-        return [bool(f.item()) for f in flags]
+                   lambda: self.transport.exchange(theirs, mine, ones, ones), blocking=True).wait()
+        flags = [bool(f) for f in theirs.tolist()]
+        return [*flags[: self.rank], flag, *flags[self.rank :]]
 
     def exchange_counts(self, counts: Sequence[int], layer: int, direction: str, purpose: str) -> list[int]:
         """Tell every peer a number (8 bytes each) and return what each told this worker: how many rows to expect."""
@@ -193,7 +185,7 @@ class Comm:
         mine = total // self.size + (self.rank < total % self.size)
         wire = self._wire(tensor, (purpose, layer))
         flight = self._post("all_reduce", layer, "backward", purpose, {(self.rank + 1) % self.size: (0, mine)},
-                            lambda: [dist.all_reduce(wire, async_op=True)], blocking=True, finish=self._unwire(tensor, wire))
+                            lambda: self.transport.all_reduce(wire), blocking=True, finish=self._unwire(tensor, wire))
         flight.wait()
 
     @torch.no_grad()
@@ -220,23 +212,26 @@ class Comm:
     # -- the common path ------------------------------------------------------------------------------------------
 
     def _post(self, name: str, layer: int, direction: str, purpose: str, sends: dict[int, tuple[int, int]],
-              start: Callable[[], list[dist.Work]], *, blocking: bool = False,
+              start: Callable[[], Transfer], *, blocking: bool = False,
               finish: Callable[[], None] | None = None) -> InFlight:
         if self.size == 1:
-            return InFlight(self, [], name, layer, "", None)
+            return InFlight(self, None, name, layer, "", None)
         id = self.next_id()
         for peer, (rows, size) in sends.items():
             self.recorder.count(layer, direction, purpose, peer, rows, size)
         peers = tuple(p for p, (_, size) in sends.items() if size)
         span = self.recorder.posted(name, layer, sum(size for _, size in sends.values()), peers, id, blocking)
         try:
-            works = start()
+            transfer = start()
         except RuntimeError as error:
             raise PeerLost(f"worker {self.rank} lost a peer starting {name} {id}: {error}") from error
-        if span is not None and not works:
-            span.end = span.start
-        flight = self._under_way[self._sequence] = InFlight(self, works, name, layer, id, span, finish, self._sequence)
+        flight = self._under_way[self._sequence] = InFlight(self, transfer, name, layer, id, span, finish, self._sequence)
         return flight
+
+    def look(self) -> None:
+        """Note which of the operations in flight are through."""
+        for flight in self._under_way.values():
+            flight.look()
 
     def drain(self) -> None:
         """Wait for everything still in flight: nobody may leave a group while a peer waits for its rows."""
@@ -256,6 +251,11 @@ class Comm:
             have = torch.empty(shape, dtype=dtype, device=device, pin_memory=self.staged and device.type == "cpu")
             self._buffers[key, device.type] = have
         return have
+
+    def outgoing(self, key: tuple, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """A tensor to fill and hand to `start_exchange`, once: where the transport has one, its own, so that nothing is copied."""
+        own = None if self.transport is None or self.staged else self.transport.outgoing(shape, dtype)
+        return self.buffer(key, shape, dtype) if own is None else own
 
     @property
     def _wire_device(self) -> torch.device:
@@ -286,7 +286,7 @@ class PendingHalo(Crossing):
     def send(self, h):
         with self.recorder.inside("other", "pack", self.layer):
             key = ("forward", self.purpose, self.layer, "pack")
-            packed = self.comm.buffer(key, (len(self.plan.send_rows), h.shape[1]), h.dtype)
+            packed = self.comm.outgoing(key, (len(self.plan.send_rows), h.shape[1]), h.dtype)
             torch.index_select(h, 0, self.plan.send_rows, out=packed)
             self.flight, self.received = self.comm.start_exchange(
                 packed, self.plan.send_counts, self.plan.receive_counts, self.layer, "forward", self.purpose)

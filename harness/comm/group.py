@@ -1,4 +1,4 @@
-"""Joining the process group of a run."""
+"""Joining the process group of a run, and choosing what carries its bytes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from collections.abc import Iterator
 import torch
 import torch.distributed as dist
 
-from harness.comm.comm import PeerLost
+from harness.check import InputError
+from harness.comm.memory_transport import MemoryTransport
+from harness.comm.transport import PeerLost, TorchTransport, Transport
 
 
 @contextlib.contextmanager
-def process_group(rank: int, size: int, device: torch.device, meeting: str | None = None) -> Iterator[None]:
-    """Join the other workers for as long as this is open.
+def process_group(rank: int, size: int, device: torch.device, meeting: str | None = None,
+                  transport: str = "auto") -> Iterator[Transport | None]:
+    """Join the other workers for as long as this is open; gives what carries bytes between them, None for a worker alone.
 
-    meeting   a file that all workers of one host meet in; None: as torchrun's environment says
+    meeting     a file that all workers of one host meet in; None: as torchrun's environment says
+    transport   "memory" or "sockets" where no GPU of its own does it; "auto": memory where all workers are on one Linux host
 
     Workers of one host talk over the loopback interface only, unless GLOO_SOCKET_IFNAME names another. Raises PeerLost
-    where one of the others went away before all had met.
+    where one of the others went away before all had met, InputError where workers cannot share memory.
     """
     if size == 1:
-        yield
+        yield None
         return
     local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     own_gpu = device.type == "cuda" and torch.cuda.device_count() >= local
@@ -37,7 +41,20 @@ def process_group(rank: int, size: int, device: torch.device, meeting: str | Non
         dist.init_process_group(backend, store=store, rank=rank if store else -1, world_size=size if store else -1)
     except RuntimeError as error:
         raise PeerLost(f"worker {rank} could not reach the others: {error}") from error
+    carrier: Transport | None = None
     try:
-        yield
+        carrier = carrier_of(rank, size, backend, local, transport)
+        yield carrier
     finally:
+        if carrier is not None:
+            carrier.close()
         dist.destroy_process_group()
+
+
+def carrier_of(rank: int, size: int, backend: str, local: int, transport: str) -> Transport:
+    """What carries bytes in an open group of `size` workers, `local` of them on this host."""
+    if transport == "memory" and local != size:
+        raise InputError(f"transport=memory but {size - local} of {size} workers are on other hosts; give transport=sockets")
+    if backend == "gloo" and (transport == "memory" or (transport == "auto" and local == size and sys.platform == "linux")):
+        return MemoryTransport(rank, size)
+    return TorchTransport()

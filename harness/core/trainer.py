@@ -78,6 +78,7 @@ class Trainer:
             self.optimiser.step()
             self.system.after_epoch(epoch)
             synchronise(self.comm.device)
+        self.comm.look()
         with self.recorder.clock("evaluate"):
             self.system.observe(epoch)
         return loss

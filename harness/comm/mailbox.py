@@ -1,0 +1,67 @@
+"""A queue of records from one process to another in memory that both have mapped. Linux: POSIX semaphores shared by processes."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import mmap
+import os
+import struct
+import time
+
+RECORD = struct.Struct("<qqd")
+SEMAPHORE_BYTES = 64  # a sem_t, and the rest of its cache line
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
+
+
+class Mailbox:
+    """At most `capacity` records (int, int, float), taken in the order they were put. One process puts and one takes.
+
+    The semaphore counts the records, wakes who waits for one, and orders memory: whatever was written before a `put` is there
+    for whoever has taken the record.
+
+    memory, at   where the mailbox lies; `new` makes it, in the process that owns the memory, before anybody else looks
+    """
+
+    def __init__(self, memory: mmap.mmap, at: int, capacity: int, new: bool = False):
+        self.memory, self.records, self.capacity = memory, at + SEMAPHORE_BYTES, capacity
+        self.libc = _libc()
+        self.semaphore = ctypes.byref(ctypes.c_char.from_buffer(memory, at))
+        self.count = 0  # records put by this process, or taken by it
+        if new and self.libc.sem_init(self.semaphore, 1, 0) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    @staticmethod
+    def nbytes(capacity: int) -> int:
+        return -(-(SEMAPHORE_BYTES + capacity * RECORD.size) // SEMAPHORE_BYTES) * SEMAPHORE_BYTES
+
+    def put(self, first: int, second: int = 0, third: float = 0.0) -> None:
+        """The caller sees to it that fewer than `capacity` records lie here."""
+        RECORD.pack_into(self.memory, self.records + self.count % self.capacity * RECORD.size, first, second, third)
+        self.count += 1
+        self.libc.sem_post(self.semaphore)
+
+    def take(self, patience: float = 0.0) -> tuple[int, int, float] | None:
+        """The oldest record; None where none has come within `patience` seconds, or a signal has."""
+        if self.libc.sem_trywait(self.semaphore) != 0 and (patience <= 0 or not self._sleep(patience)):
+            return None
+        record = RECORD.unpack_from(self.memory, self.records + self.count % self.capacity * RECORD.size)
+        self.count += 1
+        return record
+
+    def _sleep(self, patience: float) -> bool:
+        until = time.time() + patience  # sem_timedwait knows no other clock; where it is set meanwhile, the caller asks again
+        if self.libc.sem_timedwait(self.semaphore, ctypes.byref(_Timespec(int(until), int(until % 1 * 1e9)))) == 0:
+            return True
+        if (error := ctypes.get_errno()) in (errno.ETIMEDOUT, errno.EINTR):
+            return False
+        raise OSError(error, os.strerror(error))
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)  # calls release the interpreter's lock

@@ -1,0 +1,103 @@
+"""How bytes get from one worker to another: what Comm asks of whatever carries them, and torch.distributed as the carrier."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+
+TRANSPORTS = ("auto", "memory", "sockets")
+
+
+class PeerLost(RuntimeError):
+    """A peer went away in the middle of an operation: a consequence, never the first cause, of a failed run."""
+
+
+class Transfer(Protocol):
+    """One operation under way. RuntimeError from `wait` where a peer is lost."""
+
+    ended: float | None  # seconds of CLOCK_MONOTONIC: when its last part was through; None: not yet, or nobody could tell
+
+    def wait(self) -> None:
+        """Return once the operation's result may be read and what it sent may be written."""
+
+    def look(self) -> None:
+        """Set `ended` where the operation is through, without waiting for it."""
+
+
+class Transport(Protocol):
+    """Starts operations between workers. All workers start the same ones in the same order; they may be waited for in any.
+
+    on_host   whether it takes tensors of host memory only
+    """
+
+    on_host: bool
+
+    def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
+        """A tensor to fill and to send, once, that is handed over without a copy; None where there is no such thing."""
+
+    def exchange(self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]) -> Transfer:
+        """Rows of `outgoing` [sum(send), ...], grouped by receiver, into `incoming` [sum(receive), ...], grouped by sender."""
+
+    def broadcast(self, blocks: dict[int, torch.Tensor]) -> Transfer:
+        """{root: block}: read at its root, written everywhere else."""
+
+    def all_reduce(self, tensor: torch.Tensor) -> Transfer:
+        """Sum over workers, in place; the same bits everywhere."""
+
+    def close(self) -> None:
+        """Leave: who still waits for this worker has lost a peer."""
+
+
+class TorchTransport:
+    """torch.distributed's default group: NCCL, or gloo over sockets."""
+
+    def __init__(self) -> None:
+        self.on_host = dist.get_backend() == "gloo"
+
+    def outgoing(self, shape, dtype):
+        return None
+
+    def exchange(self, incoming, outgoing, receive, send):
+        return self._under_way([dist.all_to_all_single(incoming, outgoing, list(receive), list(send), async_op=True)])
+
+    def broadcast(self, blocks):
+        return self._under_way([dist.broadcast(block, src=root, async_op=True) for root, block in blocks.items()])
+
+    def all_reduce(self, tensor):
+        return self._under_way([dist.all_reduce(tensor, async_op=True)])
+
+    def close(self):
+        pass  # closed with the group
+
+    def _under_way(self, works: list[dist.Work]) -> Works:
+        return Works(works, timed=self.on_host)
+
+
+class Works:
+    """torch.distributed's works as one transfer. `timed`: its threads say when each was through, which NCCL's cannot."""
+
+    def __init__(self, works: list[dist.Work], timed: bool):
+        self.works, self.pending, self.lock = works, len(works), threading.Lock()
+        self.ended: float | None = None if works else time.monotonic()
+        if timed:
+            for work in works:
+                work.get_future().add_done_callback(self._completed)
+
+    def _completed(self, _future) -> None:
+        # Runs on a transport thread: the moment the last part of the operation was through.
+        with self.lock:
+            self.pending -= 1
+            if self.pending == 0:
+                self.ended = time.monotonic()
+
+    def wait(self) -> None:
+        for work in self.works:
+            work.wait()
+
+    def look(self) -> None:
+        pass  # the threads have told

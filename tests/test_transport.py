@@ -1,0 +1,272 @@
+"""Memory that workers share carries what sockets carry: in any order of waiting, into memory used again, and it tells of who is lost."""
+
+from __future__ import annotations
+
+import mmap
+import sys
+import threading
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.comm import group, memory_transport
+from harness.comm.mailbox import Mailbox
+from harness.config import make_system
+from tests import systems
+from tests.oracles.samples import random_graph
+
+SIZE = 3
+linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared between workers on Linux")
+counts = st.lists(st.lists(st.integers(0, 4), min_size=SIZE, max_size=SIZE), min_size=SIZE, max_size=SIZE)
+exchange = st.tuples(st.just("exchange"), counts, st.sampled_from(["float32", "int64", "uint8"]), st.booleans())
+broadcast = st.tuples(st.just("broadcast"), st.lists(st.integers(0, SIZE - 1), unique=True), st.integers(0, 5))
+all_reduce = st.tuples(st.just("all_reduce"), st.integers(0, 70))
+program = st.lists(st.tuples(st.one_of(exchange, broadcast, all_reduce), st.floats(0, 1)), min_size=1, max_size=12)
+
+
+def value(kind: int, sender: int, receiver: int, row: int) -> int:
+    return (1 + 53 * kind + 17 * sender + 5 * receiver + row) % 251
+
+
+def execute(comm, program) -> list[str]:
+    """Posts operations in order, waits for some of them at once and for the others in an order of this worker's own; what was wrong."""
+    wrong, waiting = [], []
+
+    def finish(k, transfer, read, want) -> None:
+        transfer.wait()
+        if read().tolist() != want.tolist():
+            wrong.append(f"{program[k]}: {read().tolist()} instead of {want.tolist()}")
+        if not transfer.ended:
+            wrong.append(f"{program[k]} has no end")
+
+    for k, (operation, when) in enumerate(program):
+        waiting.append((k, *START[operation[0]](comm, k, *operation[1:])))
+        waiting.sort(key=lambda each: (each[0] * 7 + comm.rank * 3) % 5)
+        if when < 0.5:
+            finish(*waiting.pop())
+    while waiting:
+        finish(*waiting.pop())
+    return wrong
+
+
+def start_exchange(comm, k, counts, dtype, lent):
+    dtype, send, receive = getattr(torch, dtype), counts[comm.rank], [counts[p][comm.rank] for p in range(comm.size)]
+    rows = [[value(k, comm.rank, p, i)] * 2 for p in range(comm.size) for i in range(send[p])]
+    want = [[value(k, p, comm.rank, i)] * 2 for p in range(comm.size) for i in range(receive[p])]
+    rows, want = (torch.tensor(each, dtype=dtype).view(-1, 2) for each in (rows, want))
+    own = comm.transport.outgoing(rows.shape, dtype) if lent else None
+    got = torch.full_like(want, 7)
+    return comm.transport.exchange(got, rows if own is None else own.copy_(rows), receive, send), lambda: got, want
+
+
+def start_broadcast(comm, k, roots, n):
+    blocks = {root: torch.full((n, 2), float(value(k, comm.rank, 0, 0))) for root in roots}
+    want = [torch.full((n, 2), float(value(k, root, 0, 0))) for root in roots]
+    return comm.transport.broadcast(blocks), lambda: torch.cat([torch.zeros(0, 2), *blocks.values()]), torch.cat([torch.zeros(0, 2), *want])
+
+
+def start_all_reduce(comm, k, n):
+    got = torch.arange(n, dtype=torch.float64) + k * comm.rank
+    want = comm.size * torch.arange(n, dtype=torch.float64) + k * sum(range(comm.size))
+    return comm.transport.all_reduce(got), lambda: got, want
+
+
+START = {"exchange": start_exchange, "broadcast": start_broadcast, "all_reduce": start_all_reduce}
+
+
+@linux
+@given(program=program)
+@settings(max_examples=40, deadline=None)
+def test_whatever_is_posted_arrives_in_whatever_order_it_is_waited_for(pool, program):
+    assert pool.run(execute, SIZE, program) == [[]] * SIZE
+
+
+def test_the_same_programs_over_sockets(pool):
+    program = [(("exchange", [[0, 2, 1], [3, 0, 0], [1, 1, 0]], "float32", True), 0.9), (("broadcast", [2, 0], 3), 0.1), (("all_reduce", 9), 0.1)]
+    assert pool.run(execute, SIZE, program, transport="sockets") == [[]] * SIZE
+
+
+CARRIED_ALIKE = [name for name, knobs in systems.EXACT.items() if not make_system(systems.block(name)).asynchronous]
+
+
+@pytest.mark.parametrize("name", CARRIED_ALIKE)
+def test_what_carries_the_bytes_changes_neither_them_nor_the_training(pool, name):
+    given = pool, random_graph(5, vertices=24), systems.block(name), 3
+    memory, sockets = systems.run(*given), systems.run(*given, transport="sockets")
+    assert memory.losses == pytest.approx(sockets.losses, rel=1e-9), "but for the order of a sum"
+    assert [w["sent"] for w in memory.workers] == [w["sent"] for w in sockets.workers]
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------------
+
+
+def many_epochs(comm, epochs) -> list[tuple[int, int]]:
+    """(bytes of the store taken, regions held) after each of many exchanges that two by two are in flight."""
+    carrier, seen, before = comm.transport, [], None
+    ones = [int(p != comm.rank) for p in range(comm.size)]
+    for _ in range(epochs):
+        now = carrier.exchange(torch.empty(comm.size - 1, 50), torch.ones(comm.size - 1, 50), ones, ones)
+        if before is not None:
+            before.wait()
+        before = now
+        comm.barrier()
+        seen.append((carrier.end, sum(map(bool, carrier.holds.values()))))
+    before.wait()
+    return seen
+
+
+@linux
+def test_memory_is_used_again(pool):
+    for seen in pool.run(many_epochs, SIZE, 60):
+        assert len({end for end, _ in seen[20:]}) == 1, "no more of it, however long the run"
+        assert max(held for _, held in seen) <= 6
+
+
+def far_ahead(comm, count) -> list[float]:
+    """Worker 0 broadcasts more often than a mailbox has room before worker 1 looks at the first."""
+    blocks = [{0: torch.full((2,), float(k))} for k in range(count)]
+    if comm.rank == 0:
+        for block in blocks:
+            comm.transport.broadcast(block).wait()
+        return []
+    transfers = [comm.transport.broadcast(block) for block in blocks]
+    for transfer in transfers:
+        transfer.wait()
+    return [float(block[0][1]) for block in blocks]
+
+
+@linux
+def test_a_sender_far_ahead_waits_for_room(pool):
+    count = memory_transport.RECORDS + 300
+    assert pool.run(far_ahead, 2, count)[1] == [float(k) for k in range(count)]
+
+
+def lent_rows(comm) -> tuple[bool, bool, bool]:
+    """Whether rows written into a lent tensor are read where they were written; and when an exchange ended that nobody waited for."""
+    carrier = comm.transport
+    rows = carrier.outgoing((1, 4), torch.float32).fill_(comm.rank + 1.0)
+    ones = [int(p != comm.rank) for p in range(comm.size)]
+    got = torch.empty(1, 4)
+    transfer = carrier.exchange(got, rows, ones, ones)
+    peer = 1 - comm.rank
+    at, _, _ = carrier.come(peer, 0, True)
+    there = carrier.view(peer, at, 16, torch.float32)
+    in_place = bool((there == peer + 1.0).all()) and rows.data_ptr() == carrier.bytes[comm.rank].data_ptr() + at
+    unknown = transfer.ended is None
+    transfer.look()
+    ended = transfer.ended
+    comm.barrier()
+    transfer.wait()
+    return in_place, unknown, transfer.begun <= ended <= transfer.ended < ended + 1.0 and bool((got == peer + 1.0).all())
+
+
+@linux
+def test_lent_rows_are_not_copied_and_an_end_is_seen_without_waiting(pool):
+    pool.met = None  # a group of its own: message 0 is the first
+    assert pool.run(lent_rows, 2) == [(True, True, True)] * 2
+
+
+# -- what goes wrong ----------------------------------------------------------------------------------------------------------
+
+
+def other_counts(comm) -> None:
+    ones = [int(p != comm.rank) for p in range(comm.size)]
+    comm.transport.exchange(torch.empty(1, 3 + comm.rank), torch.empty(1, 3), ones, ones).wait()
+
+
+@linux
+def test_rows_of_another_size_are_no_silent_garbage(pool):
+    with pytest.raises(AssertionError, match="worker 0 sent 12 bytes where 16 were to come"):
+        pool.run(other_counts, 2)
+
+
+def fails_alone(comm) -> None:
+    if comm.rank == 1:
+        raise ValueError("the first cause")
+    comm.barrier()
+
+
+@pytest.mark.parametrize("transport", ["auto", "sockets"])
+def test_who_waits_for_a_worker_that_failed_has_lost_a_peer(pool, transport):
+    with pytest.raises(AssertionError, match=r"(?s)PeerLost: worker [02] lost a peer in all_reduce .*the first cause"):
+        pool.run(fails_alone, 3, transport=transport)
+
+
+def cannot_share(comm, where) -> str:
+    """A transport made where worker 1 has no memory to give, or cannot open the others'."""
+    if comm.rank == 1 and where == "own":
+        memory_transport.os.ftruncate, kept = _refuse, memory_transport.os.ftruncate
+    elif comm.rank == 1:
+        memory_transport._map, kept = _refuse, memory_transport._map
+    try:
+        memory_transport.MemoryTransport(comm.rank, comm.size)
+        return "made"
+    except InputError as error:
+        return str(error)
+    finally:
+        if comm.rank == 1 and where == "own":
+            memory_transport.os.ftruncate = kept
+        elif comm.rank == 1:
+            memory_transport._map = kept
+
+
+def _refuse(*given):
+    raise PermissionError(13, "Permission denied")
+
+
+@linux
+@pytest.mark.parametrize("where", ["own", "others"])
+def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker(pool, where):
+    for rank, told in enumerate(pool.run(cannot_share, 2, where)):
+        reason = "([Errno 13] Permission denied)" if rank == 1 else "(worker 1 has none to give)" if where == "own" else ""
+        assert told == f"transport=memory: the workers cannot share memory {reason}".strip() + "; give transport=sockets"
+
+
+def chosen(comm) -> tuple:
+    """What carries bytes, by (transport asked for, workers on this host)."""
+    def of(transport, local):
+        try:
+            return type(group.carrier_of(comm.rank, comm.size, "gloo", local, transport)).__name__
+        except InputError as error:
+            return str(error)
+
+    return of("auto", 2), of("memory", 2), of("sockets", 2), of("auto", 1), of("memory", 1)
+
+
+@linux
+def test_auto_is_memory_on_one_host_and_sockets_between_hosts(pool):
+    refused = "transport=memory but 1 of 2 workers are on other hosts; give transport=sockets"
+    assert pool.run(chosen, 2) == [("MemoryTransport", "MemoryTransport", "TorchTransport", "TorchTransport", refused)] * 2
+
+
+# -- the mailbox --------------------------------------------------------------------------------------------------------------
+
+
+@linux
+@given(batches=st.lists(st.integers(1, 5), max_size=20))
+@settings(deadline=None)
+def test_a_mailbox_gives_records_in_order_and_none_where_there_is_none(batches):
+    memory = mmap.mmap(-1, Mailbox.nbytes(5))
+    writer, reader = Mailbox(memory, 0, 5, new=True), Mailbox(memory, 0, 5)
+    put = 0
+    for batch in batches:
+        for _ in range(batch):
+            writer.put(put, -put, put / 2)
+            put += 1
+        assert [reader.take() for _ in range(batch)] == [(k, -k, k / 2) for k in range(put - batch, put)]
+        assert reader.take() is None and reader.take(0.001) is None
+
+
+@linux
+def test_who_waits_at_a_mailbox_is_woken():
+    memory = mmap.mmap(-1, Mailbox.nbytes(2))
+    writer, reader = Mailbox(memory, 0, 2, new=True), Mailbox(memory, 0, 2)
+    got = []
+    waiting = threading.Thread(target=lambda: got.append(reader.take(60.0)))
+    waiting.start()
+    writer.put(1, 2, 3.0)
+    waiting.join(timeout=50)
+    assert got == [(1, 2, 3.0)]
