@@ -22,7 +22,7 @@ take_turns()
 
 @pytest.fixture(scope="session")
 def pool():
-    """Four gloo workers for the whole session."""
+    """Four workers for the whole session."""
     workers = WorkerPool()
     yield workers
     workers.close()

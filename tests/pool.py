@@ -21,8 +21,9 @@ class WorkerPool:
     """
 
     def __init__(self, size: int = SIZE):
-        # Spawned, not forked: the test process has run threads of its own.
-        context = multiprocessing.get_context("spawn")
+        # Forked from a process that has imported everything and done nothing: the test process has run threads of its own.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["tests.jobs", "harness.comm.group"])
         self.pipes, self.processes = [], []
         for _ in range(size):
             ours, theirs = context.Pipe()

@@ -1,6 +1,6 @@
 """How much of its communication a pipelined system hides, over a link slowed until communication takes half as long as computing.
 
-Two workers, a core each. A first pass at full speed says what an epoch computes and sends; the link's rate follows from both, and the
+Two workers, a core each. A first pass at full speed says what an epoch computes and sends; the link's rate follows from both, and a
 second pass shows what is still waited for. `vanilla` stands beside: what hiding within an epoch alone can do.
 
 A wait counts from when the last worker had posted the operation: before that it is a wait for a slower worker's computing, which spans of
@@ -9,6 +9,7 @@ all workers tell apart, since they share operation ids and a clock.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import statistics
 import tempfile
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.multiprocessing
+from torch.multiprocessing import start_processes
 
 from harness.bench.lines import Line
 from harness.comm.comm import Comm
@@ -88,10 +89,7 @@ def overlap_lines(graph: Graph, model: ModelConfig, names: Iterable[str] = tuple
     assignment = assign(graph, "random", WORKERS, 1).astype(np.int32)
     shards, lines = list(build_shards(graph, assignment, WORKERS)), []
     for name in names:
-        block = {**configured()[name], **CASES[name]}
-        fast = measure(shards, block, model, rate=float("inf"))
-        rate = fast.bytes / (SHARE * fast.compute)
-        slow = measure(shards, block, model, rate)
+        rate, slow = measure(shards, {**configured()[name], **CASES[name]}, model)
         note = f"computes {slow.compute:.4f} s; waits {slow.waited - slow.exposed:.4f} s for the other worker's computing"
         lines.append(Line("overlap", f"{name}: exposed / communication of half of compute", slow.exposed, "s", slow.bytes / rate,
                           TARGET if name in HELD else None, note))  # fmt: skip
@@ -108,9 +106,11 @@ class Measured:
     bytes: float
 
 
-def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig, rate: float) -> Measured:
+def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> tuple[float, Measured]:
+    """The rate of the slowed link, in bytes a second, and what was measured over it."""
+    multiprocessing.set_forkserver_preload([__name__])
     with tempfile.TemporaryDirectory(prefix="halobench-") as folder:
-        torch.multiprocessing.spawn(_work, (shards, block, model, rate, folder), nprocs=len(shards))
+        start_processes(_work, (shards, block, model, folder), nprocs=len(shards), start_method="forkserver")
         workers = [torch.load(Path(folder) / f"{rank}.pt") for rank in range(len(shards))]
     begun: dict[str, float] = {}  # by operation: when its last worker posted it
     for each in workers:
@@ -122,24 +122,35 @@ def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig, rate
         waited = sum(end - start for _, start, end in waits)
         exposed = sum(max(0.0, end - max(start, begun.get(id, start))) for id, start, end in waits)
         epochs.append((sum(each["compute"][e] for each in workers), waited, exposed, sum(each["bytes"][e] for each in workers)))
-    return Measured(*(statistics.median(column) / len(workers) for column in zip(*epochs)))
+    return workers[0]["rate"], Measured(*(statistics.median(column) / len(workers) for column in zip(*epochs)))
 
 
-def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelConfig, rate: float, folder: str) -> None:
+def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelConfig, folder: str) -> None:
     torch.set_num_threads(1)
     os.environ["LOCAL_WORLD_SIZE"] = str(len(shards))
-    found: dict[str, list] = {"compute": [], "waits": [], "posted": [], "bytes": []}
     with process_group(rank, len(shards), torch.device("cpu"), str(Path(folder) / "meeting")) as transport:
-        recorder = Recorder()
-        comm = SlowLink(rank, len(shards), torch.device("cpu"), recorder, transport, rate=rate)
-        trainer = Trainer(shards[rank], comm, make_system(block), model, OptimiserConfig(), seed=1)
-        for epoch in range(EPOCHS):
-            trainer.train_epoch(epoch)
-            spans = recorder.epoch.spans
-            found["compute"].append(sum(s.end - s.start for s in spans if s.kind == "compute"))
-            found["waits"].append([(s.id, s.start, s.end) for s in spans if s.kind == "wait"])
-            found["posted"] += [(s.id, s.start) for s in spans if s.kind == "comm"]
-            found["bytes"].append(sum(size for _, size in recorder.epoch.sent.values()))
-        trainer.system.close()
-        comm.drain()
-    torch.save(found, Path(folder) / f"{rank}.pt")
+
+        def passed(rate: float) -> tuple[dict[str, list], Comm]:
+            comm = SlowLink(rank, len(shards), torch.device("cpu"), Recorder(), transport, rate=rate)
+            return _train(Trainer(shards[rank], comm, make_system(block), model, OptimiserConfig(), seed=1)), comm
+
+        fast, comm = passed(float("inf"))
+        compute, sent = (comm.total(fast[name][WARM_UP:]) for name in ("compute", "bytes"))
+        rate = statistics.median(sent) / (SHARE * statistics.median(compute))
+        slow, _ = passed(rate)
+    torch.save({**slow, "rate": rate}, Path(folder) / f"{rank}.pt")
+
+
+def _train(trainer: Trainer) -> dict[str, list]:
+    """Of each epoch: seconds computed, waits, when operations were posted, bytes sent."""
+    found: dict[str, list] = {"compute": [], "waits": [], "posted": [], "bytes": []}
+    for epoch in range(EPOCHS):
+        trainer.train_epoch(epoch)
+        spans = trainer.recorder.epoch.spans
+        found["compute"].append(sum(s.end - s.start for s in spans if s.kind == "compute"))
+        found["waits"].append([(s.id, s.start, s.end) for s in spans if s.kind == "wait"])
+        found["posted"] += [(s.id, s.start) for s in spans if s.kind == "comm"]
+        found["bytes"].append(sum(size for _, size in trainer.recorder.epoch.sent.values()))
+    trainer.system.close()
+    trainer.comm.drain()
+    return found
