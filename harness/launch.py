@@ -47,7 +47,7 @@ def launch(run: Run, run_dir: Path) -> None:
         context = None
         try:
             if start_method(run.settings.device) == "fork":
-                import torch._dynamo  # noqa: F401 -- a second and a half, which the first optimiser of every worker would pay
+                from harness import preload  # noqa: F401 -- two seconds that every worker would pay
             with forking():
                 context = start_processes(
                     name="worker", entrypoint=_worker, envs=environment, logs_specs=DefaultLogsSpecs(log_dir=scratch),

@@ -10,6 +10,7 @@ import sys
 import traceback
 
 from harness import __main__ as command
+from harness import preload  # noqa: F401
 from harness.report import table  # noqa: F401
 
 

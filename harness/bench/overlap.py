@@ -108,7 +108,7 @@ class Measured:
 
 def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> tuple[float, Measured]:
     """The rate of the slowed link, in bytes a second, and what was measured over it."""
-    multiprocessing.set_forkserver_preload([__name__])
+    multiprocessing.set_forkserver_preload([__name__, "harness.preload"])
     with tempfile.TemporaryDirectory(prefix="halobench-") as folder:
         start_processes(_work, (shards, block, model, folder), nprocs=len(shards), start_method="forkserver")
         workers = [torch.load(Path(folder) / f"{rank}.pt") for rank in range(len(shards))]

@@ -83,11 +83,11 @@ class Recorder:
         cpu = time.process_time()
         start = time.monotonic()
         self.training = True
-        self._open("other", "begin", -1, start)
+        self._open("other", "begin", -1, start, time.thread_time())
         try:
             yield
         finally:
-            end = self._close()
+            end, _ = self._close()
             self.training = False
             self.epoch.train = end - start
             self.epoch.cpu = time.process_time() - cpu
@@ -111,7 +111,7 @@ class Recorder:
         running = self._segment
         if running is not None and (running.kind, running.name, running.layer) == (kind, name, layer):
             return
-        self._open(kind, name, layer, self._close())
+        self._open(kind, name, layer, *self._close())
 
     @contextlib.contextmanager
     def inside(self, kind: str, name: str, layer: int = -1, *, id: str = "", blocking: bool = False) -> Iterator[None]:
@@ -120,29 +120,28 @@ class Recorder:
             yield
             return
         before = self._segment
-        self._open(kind, name, layer, self._close())
+        self._open(kind, name, layer, *self._close())
         self._segment.id, self._segment.blocking = id, blocking
         try:
             yield
         finally:
-            self._open(before.kind, before.name, before.layer, self._close())
+            self._open(before.kind, before.name, before.layer, *self._close())
 
     def flops(self, count: int) -> None:
         """Add analytically counted floating-point operations to the running segment."""
         if self._segment is not None:
             self._segment.flops += int(count)
 
-    def _open(self, kind: str, name: str, layer: int, start: float) -> None:
-        self._segment = Span(kind, name, layer, start)
-        self._segment_cpu = time.thread_time()
+    def _open(self, kind: str, name: str, layer: int, start: float, cpu: float) -> None:
+        self._segment, self._segment_cpu = Span(kind, name, layer, start), cpu
 
-    def _close(self) -> float:
-        now = time.monotonic()
+    def _close(self) -> tuple[float, float]:
+        """The moment and the thread's CPU seconds at which the next segment begins: asked once, for a system call can take 50 us."""
+        now, cpu = time.monotonic(), time.thread_time()
         span, self._segment = self._segment, None
-        if span is not None:
-            span.end, span.cpu = now, time.thread_time() - self._segment_cpu
-            self.epoch.spans.append(span)
-        return now
+        span.end, span.cpu = now, cpu - self._segment_cpu
+        self.epoch.spans.append(span)
+        return now, cpu
 
     # -- communication --------------------------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ def start(sweep: str, places: Places) -> None:
     Each sweep is a process of its own, forked from one that has imported the command: importing takes longer than many a run.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.__main__", "harness.report.table"])
+    context.set_forkserver_preload(["harness.__main__", "harness.report.table", "harness.preload"])
     with tempfile.TemporaryDirectory() as scratch:
         said = Path(scratch) / "said"
         process = context.Process(target=_command, args=(["-m", *sweep.split(), *places.overrides], said))

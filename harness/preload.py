@@ -1,0 +1,12 @@
+"""Imported by a process that is about to fork others: what each of them would otherwise import and load by itself.
+
+torch's optimisers import its compiler (a second and a half), and the first compiled loop loads numba's registries (half a second).
+Nothing here starts a thread.
+"""
+
+import torch
+import torch._dynamo  # noqa: F401
+
+from harness.comm.rows import scatter_add_rows
+
+scatter_add_rows(torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64), torch.zeros(1, 1))
