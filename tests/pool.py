@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import sys
 import tempfile
 import traceback
 from pathlib import Path
@@ -11,13 +12,13 @@ from pathlib import Path
 from tests.compiling import take_turns
 
 SIZE = 4
+MEMORY = "memory" if sys.platform == "linux" else "sockets"
 
 
 class WorkerPool:
     """`run(job, size, *args)` calls job(comm, *args) on `size` workers in a real group and returns their results.
 
-    A group is kept for as long as jobs of its size follow one another and none fails: to meet takes as long as a small job.
-    transport: as the run's key; a group has all of them open.
+    Workers meet once for each size and transport, and again after a job that failed: to meet takes as long as a small job.
     """
 
     def __init__(self, size: int = SIZE):
@@ -32,22 +33,30 @@ class WorkerPool:
             self.pipes.append(ours)
             self.processes.append(process)
         self.scratch = tempfile.TemporaryDirectory(prefix="halobench-pool-")
-        self.groups = 0
-        self.met: int | None = None  # the size of the group that stands
+        self.meetings = 0
+        self.forget()
 
-    def run(self, job, size: int, *args, per_worker: list | None = None, transport: str = "auto") -> list:
+    def forget(self) -> None:
+        """Let workers meet anew before the next job."""
+        self.sharing: set[int] = set()  # sizes of groups that share memory
+        self.connected: int | None = None  # the size of the group whose sockets are open
+
+    def run(self, job, size: int, *args, per_worker: list | None = None, transport: str = MEMORY) -> list:
         """Results by rank. `per_worker[rank]` is appended to the arguments of each worker."""
         meeting = None
-        if size > 1 and size != self.met:
-            self.groups, self.met = self.groups + 1, size
-            meeting = str(Path(self.scratch.name) / f"store-{self.groups}")
+        if size > 1 and (size not in self.sharing if transport == "memory" else size != self.connected):
+            self.meetings += 1
+            meeting = str(Path(self.scratch.name) / f"store-{self.meetings}")
+            self.connected = size
+            if transport == "memory":
+                self.sharing.add(size)
         for rank, pipe in enumerate(self.pipes[:size]):
             own = (per_worker[rank],) if per_worker is not None else ()
             pipe.send((job, rank, size, meeting, transport, (*args, *own)))
         answers = [pipe.recv() for pipe in self.pipes[:size]]
         failed = [f"worker {rank} failed:\n{value}" for rank, (ok, value) in enumerate(answers) if not ok]
         if failed:
-            self.met = None
+            self.forget()
             # A lost peer is what follows: the first cause last, where it is read.
             raise AssertionError("\n".join(sorted(failed, key=lambda text: "PeerLost" not in text)))
         return [value for _, value in answers]
@@ -65,23 +74,29 @@ def _serve(pipe) -> None:
 
     from harness.comm.comm import Comm
     from harness.comm.group import process_group
+    from harness.comm.memory_transport import MemoryTransport
     from harness.comm.recorder import Recorder
-    from harness.comm.transport import TorchTransport
 
     torch.set_num_threads(1)
     take_turns()
     cpu = torch.device("cpu")
+    sharing: dict[int, MemoryTransport] = {}
+    sockets = None
     with contextlib.ExitStack() as group:
-        transports = {}
         while (message := pipe.recv()) is not None:
             job, rank, size, meeting, transport, args = message
             try:
                 if meeting:
                     group.close()
-                    auto = group.enter_context(process_group(rank, size, cpu, meeting))
-                    transports = {"auto": auto, "sockets": TorchTransport()}
-                answer = (True, job(Comm(rank, size, cpu, Recorder(), transports[transport] if size > 1 else None), *args))
+                    sockets = group.enter_context(process_group(rank, size, cpu, meeting, "sockets"))
+                    if transport == "memory":
+                        sharing[size] = MemoryTransport(rank, size)
+                carrier = None if size == 1 else sharing[size] if transport == "memory" else sockets
+                answer = (True, job(Comm(rank, size, cpu, Recorder(), carrier), *args))
             except BaseException:
                 answer = (False, traceback.format_exc())
                 group.close()  # whoever waits for this worker is told
+                for carrier in sharing.values():
+                    carrier.close()
+                sharing.clear()
             pipe.send(answer)

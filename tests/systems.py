@@ -23,6 +23,7 @@ from harness.partition.build_replicas import build_replicas
 from harness.partition.config import EDGE_METHODS
 from harness.partition.vertexcut import EdgeAssignment, assign_edges
 from tests import jobs, variants
+from tests.pool import MEMORY
 
 CONF = Path(__file__).resolve().parent.parent / "conf" / "system"
 
@@ -107,7 +108,7 @@ class Outcome:
 
 
 def run(pool, graph: Graph, system: dict, parts: int, method: str | None = None, settings: Settings | None = None,
-        assignment: np.ndarray | EdgeAssignment | None = None, transport: str = "auto") -> Outcome:
+        assignment: np.ndarray | EdgeAssignment | None = None, transport: str = MEMORY) -> Outcome:
     """Train on `assignment`, or on a partition by `method`: by default one of the kind that the system trains on."""
     s = settings or Settings()
     method = method or {"edge": "random", "vertex": "ebv"}[make_system(system).cut]

@@ -14,8 +14,9 @@ from harness.partition.build import build_shards
 from tests import jobs
 from tests.conftest import ROOT
 from tests.oracles.samples import random_graph
+from tests.pool import MEMORY
 
-over_each = pytest.mark.parametrize("transport", ["auto", "sockets"])
+over_each = pytest.mark.parametrize("transport", sorted({MEMORY, "sockets"}))
 
 
 @pytest.mark.parametrize("directed", [False, True])

@@ -37,7 +37,7 @@ def test_every_system_is_tested():
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 def test_exact_knob_is_full_batch_training(pool, variant, model, directed):
     graph = random_graph(7, vertices=23, directed=directed)
-    settings = Settings(model=small(model, layers=3))
+    settings = Settings(model=small(model, layers=3), epochs=4)
     for parts, method in systems.partitions_of(variant[0]):
         outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), parts, method, settings)
         systems.assert_trained_alike(outcome, exact(graph, outcome, settings))

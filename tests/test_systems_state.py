@@ -14,7 +14,7 @@ WITH_DROPOUT = {"name": "gcn", "layers": 3, "hidden": 5, "dropout": 0.4}
 
 
 def settings(**changes) -> Settings:
-    return Settings(model=WITH_DROPOUT, dtype="float32", epochs=8, **changes)
+    return Settings(**{"model": WITH_DROPOUT, "dtype": "float32", "epochs": 8, **changes})
 
 
 def reported(metrics: dict) -> dict:
@@ -35,8 +35,8 @@ def test_same_seed_same_bits_and_resume_goes_on_bit_for_bit(pool, variant):
         for mine, theirs in zip(once.workers, other.workers):
             assert theirs["sent"] == mine["sent"], "nothing is told or fetched again, and nothing is left out"
             assert [reported(epoch) for epoch in theirs["metrics"]] == [reported(epoch) for epoch in mine["metrics"]]
-    other_seed = systems.run(pool, graph, system, 3, settings=settings(seed=4))
-    assert other_seed.losses != once.losses
+    other_seed = systems.run(pool, graph, system, 3, settings=settings(seed=4, epochs=1))
+    assert other_seed.losses != once.losses[:1]
 
 
 @pytest.mark.parametrize("variant", STALE_VARIANTS, ids=label)

@@ -17,6 +17,7 @@ from harness.comm.mailbox import Mailbox
 from harness.config import make_system
 from tests import systems
 from tests.oracles.samples import random_graph
+from tests.pool import MEMORY
 
 SIZE = 3
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared between workers on Linux")
@@ -165,7 +166,7 @@ def lent_rows(comm) -> tuple[bool, bool, bool]:
 
 @linux
 def test_lent_rows_are_not_copied_and_an_end_is_seen_without_waiting(pool):
-    pool.met = None  # a group of its own: message 0 is the first
+    pool.forget()  # message 0 is the first
     assert pool.run(lent_rows, 2) == [(True, True, True)] * 2
 
 
@@ -189,7 +190,7 @@ def fails_alone(comm) -> None:
     comm.barrier()
 
 
-@pytest.mark.parametrize("transport", ["auto", "sockets"])
+@pytest.mark.parametrize("transport", sorted({MEMORY, "sockets"}))
 def test_who_waits_for_a_worker_that_failed_has_lost_a_peer(pool, transport):
     with pytest.raises(AssertionError, match=r"(?s)PeerLost: worker [02] lost a peer in all_reduce .*the first cause"):
         pool.run(fails_alone, 3, transport=transport)
@@ -220,7 +221,7 @@ def _refuse(*given):
 @linux
 @pytest.mark.parametrize("where", ["own", "others"])
 def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker(pool, where):
-    for rank, told in enumerate(pool.run(cannot_share, 2, where)):
+    for rank, told in enumerate(pool.run(cannot_share, 2, where, transport="sockets")):
         reason = "([Errno 13] Permission denied)" if rank == 1 else "(worker 1 has none to give)" if where == "own" else ""
         assert told == f"transport=memory: the workers cannot share memory {reason}".strip() + "; give transport=sockets"
 
@@ -239,7 +240,7 @@ def chosen(comm) -> tuple:
 @linux
 def test_auto_is_memory_on_one_host_and_sockets_between_hosts(pool):
     refused = "transport=memory but 1 of 2 workers are on other hosts; give transport=sockets"
-    assert pool.run(chosen, 2) == [("MemoryTransport", "MemoryTransport", "TorchTransport", "TorchTransport", refused)] * 2
+    assert pool.run(chosen, 2, transport="sockets") == [("MemoryTransport", "MemoryTransport", "TorchTransport", "TorchTransport", refused)] * 2
 
 
 # -- the mailbox --------------------------------------------------------------------------------------------------------------

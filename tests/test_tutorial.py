@@ -12,6 +12,7 @@ import pytest
 
 from harness.trace.reader import Trace, find_runs
 from tests.conftest import ROOT
+from tests.launching import Started
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
 
@@ -21,7 +22,7 @@ def block(language: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory):
+def ran(tmp_path_factory, launcher):
     """A folder in which the page was followed, with the period's exact value run beside."""
     folder = tmp_path_factory.mktemp("tutorial")
     (folder / "my_ideas" / "conf" / "system").mkdir(parents=True)
@@ -31,11 +32,16 @@ def ran(tmp_path_factory):
     assert export == "export PYTHONPATH=my_ideas"
     environment = {**os.environ, "PYTHONPATH": f"{folder / 'my_ideas'}:{ROOT}"}
     outputs = []
-    for line in (sweep, sweep.replace("system=vanilla,refresh", "system=refresh system.period=1"), table):
+    for line in (sweep, table):
         command = line.split()
         done = subprocess.run([sys.executable, *command[1:]], cwd=folder, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)
+    (launcher.folder / "modules" / "refresh.py").write_text(block("python"))
+    exact = sweep.replace("-m system=vanilla,refresh", "system=refresh system.period=1")
+    exact = exact.replace("my_ideas", str(folder / "my_ideas")).replace("results=mine", f"results={folder / 'mine'}")
+    done = Started(launcher, exact.split()[3:]).end()
+    assert done.code == 0, done.err
     runs = {}
     for path in find_runs([folder / "mine"]):
         trace = Trace(path)
