@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import mmap
+import os
+import re
+import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import torch
@@ -13,6 +19,7 @@ from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.comm import group, memory_transport
+from harness.comm.comm import HaloPlan
 from harness.comm.mailbox import Mailbox
 from harness.config import make_system
 from tests import systems
@@ -86,7 +93,8 @@ def test_whatever_is_posted_arrives_in_whatever_order_it_is_waited_for(pool, pro
 
 
 def test_the_same_programs_over_sockets(pool):
-    program = [(("exchange", [[0, 2, 1], [3, 0, 0], [1, 1, 0]], "float32", True), 0.9), (("broadcast", [2, 0], 3), 0.1), (("all_reduce", 9), 0.1)]
+    program = [(("exchange", [[0, 2, 1], [3, 0, 0], [1, 1, 0]], "float32", True), 0.9), (("broadcast", [2, 0], 3), 0.1),
+               (("all_reduce", 9), 0.1)]
     assert pool.run(execute, SIZE, program, transport="sockets") == [[]] * SIZE
 
 
@@ -146,14 +154,15 @@ def test_a_sender_far_ahead_waits_for_room(pool):
 
 
 def lent_rows(comm) -> tuple[bool, bool, bool]:
-    """Whether rows written into a lent tensor are read where they were written; and when an exchange ended that nobody waited for."""
+    """Whether rows written into a lent tensor are read where they were written; and when an exchange ended that nobody waited for, which
+    takes its rows when it is waited for, once."""
     carrier = comm.transport
     rows = carrier.outgoing((1, 4), torch.float32).fill_(comm.rank + 1.0)
     ones = [int(p != comm.rank) for p in range(comm.size)]
     got = torch.empty(1, 4)
     transfer = carrier.exchange(got, rows, ones, ones)
     peer = 1 - comm.rank
-    at, _, _ = carrier.come(peer, 0, True)
+    at, *_ = carrier.come(peer, 0, True)
     there = carrier.view(peer, at, 16, torch.float32)
     in_place = bool((there == peer + 1.0).all()) and rows.data_ptr() == carrier.bytes[comm.rank].data_ptr() + at
     unknown = transfer.ended is None
@@ -161,7 +170,10 @@ def lent_rows(comm) -> tuple[bool, bool, bool]:
     ended = transfer.ended
     comm.barrier()
     transfer.wait()
-    return in_place, unknown, transfer.begun <= ended <= transfer.ended < ended + 1.0 and bool((got == peer + 1.0).all())
+    taken = transfer.begun <= ended < transfer.ended < ended + 1.0 and bool((got == peer + 1.0).all())
+    got.zero_()
+    transfer.wait()
+    return in_place, unknown, taken and not got.any()
 
 
 @linux
@@ -180,8 +192,23 @@ def other_counts(comm) -> None:
 
 @linux
 def test_rows_of_another_size_are_no_silent_garbage(pool):
-    with pytest.raises(AssertionError, match="worker 0 sent 12 bytes where 16 were to come"):
+    with pytest.raises(AssertionError, match=r"ValueError: worker 0 sent 12 bytes in operation \d+ where 16 were to come in"):
         pool.run(other_counts, 2)
+
+
+def another_operation(comm) -> None:
+    """Worker 1 takes no part in the first of two exchanges: a row of the right size, and not the one that was meant."""
+    ones, none = [int(p != comm.rank) for p in range(comm.size)], [0] * comm.size
+    first = ones if comm.rank == 0 else none
+    comm.transport.exchange(torch.empty(0, 2), torch.ones(sum(first), 2), none, first).wait()
+    comm.transport.exchange(torch.empty(1, 2), torch.ones(1, 2), ones, ones).wait()
+    comm.barrier()
+
+
+@linux
+def test_rows_of_another_operation_are_no_silent_garbage(pool):
+    with pytest.raises(AssertionError, match=r"ValueError: worker 0 sent 8 bytes in operation (\d+) where 8 were to come in (?!\1)"):
+        pool.run(another_operation, 2)
 
 
 def fails_alone(comm) -> None:
@@ -201,7 +228,7 @@ def cannot_share(comm, where) -> str:
     if comm.rank == 1 and where == "own":
         memory_transport.os.ftruncate, kept = _refuse, memory_transport.os.ftruncate
     elif comm.rank == 1:
-        memory_transport._map, kept = _refuse, memory_transport._map
+        memory_transport._map, kept = _refuse if where == "others" else _foreign, memory_transport._map
     try:
         memory_transport.MemoryTransport(comm.rank, comm.size)
         return "made"
@@ -218,11 +245,19 @@ def _refuse(*given):
     raise PermissionError(13, "Permission denied")
 
 
+def _foreign(path, length):
+    descriptor = os.memfd_create("foreign")
+    os.ftruncate(descriptor, length)
+    return mmap.mmap(descriptor, length)
+
+
 @linux
-@pytest.mark.parametrize("where", ["own", "others"])
+@pytest.mark.parametrize("where", ["own", "others", "another process"])
 def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker(pool, where):
     for rank, told in enumerate(pool.run(cannot_share, 2, where, transport="sockets")):
-        reason = "([Errno 13] Permission denied)" if rank == 1 else "(worker 1 has none to give)" if where == "own" else ""
+        told = re.sub(r"process \d+", "process N", told)
+        reason = "process N is another one here" if where == "another process" else "[Errno 13] Permission denied"
+        reason = f"({reason})" if rank == 1 else "(worker 1 has none to give)" if where == "own" else ""
         assert told == f"transport=memory: the workers cannot share memory {reason}".strip() + "; give transport=sockets"
 
 
@@ -239,8 +274,85 @@ def chosen(comm) -> tuple:
 
 @linux
 def test_auto_is_memory_on_one_host_and_sockets_between_hosts(pool):
-    refused = "transport=memory but 1 of 2 workers are on other hosts; give transport=sockets"
-    assert pool.run(chosen, 2, transport="sockets") == [("MemoryTransport", "MemoryTransport", "TorchTransport", "TorchTransport", refused)] * 2
+    refused = "transport=memory but 1 of 2 workers were started elsewhere; give transport=sockets"
+    expected = "MemoryTransport", "MemoryTransport", "TorchTransport", "TorchTransport", refused
+    assert pool.run(chosen, 2, transport="sockets") == [expected] * 2
+
+
+def chosen_without_memory(comm) -> tuple[str, str]:
+    """What auto takes where worker 1 has no memory to give, and what is said of it."""
+    kept, said = memory_transport.os.ftruncate, io.StringIO()
+    try:
+        if comm.rank == 1:
+            memory_transport.os.ftruncate = _refuse
+        with contextlib.redirect_stderr(said):
+            carrier = group.carrier_of(comm.rank, comm.size, "gloo", 2, "auto")
+    finally:
+        memory_transport.os.ftruncate = kept
+    return type(carrier).__name__, said.getvalue()
+
+
+@linux
+def test_auto_is_sockets_where_memory_cannot_be_shared_and_says_so(pool):
+    first, second = pool.run(chosen_without_memory, 2, transport="sockets")
+    assert first == ("TorchTransport", "note: the workers cannot share memory (worker 1 has none to give): sockets instead\n")
+    assert second == ("TorchTransport", "")
+
+
+def woken(comm) -> float:
+    """Seconds of a few operations between workers that look up once a minute."""
+    kept, memory_transport.PATIENCE_S = memory_transport.PATIENCE_S, 60.0
+    try:
+        started = time.monotonic()
+        for _ in range(5):
+            comm.barrier()
+        return time.monotonic() - started
+    finally:
+        memory_transport.PATIENCE_S = kept
+
+
+@linux
+def test_who_waits_is_woken_by_another_process(pool):
+    assert max(pool.run(woken, 2)) < 55
+
+
+@linux
+def test_a_process_that_is_gone_is_a_peer_that_has_left():
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    carrier = object.__new__(memory_transport.MemoryTransport)
+    carrier.pids, carrier.desks = [ended.pid, os.getpid()], [bytearray(memory_transport.HEAD)] * 2
+    assert carrier._left(0) and not carrier._left(1)
+    carrier.desks[1][memory_transport.LEFT] = 1
+    assert carrier._left(1)
+
+
+def handed_over(comm) -> tuple[bool, float, float]:
+    """Whether a halo's rows are packed where the transport lends memory; when an operation that nobody waits for ended, before and after
+    a look."""
+    lent = []
+    outgoing = comm.transport.outgoing
+    comm.transport.outgoing = lambda *given: lent.append(outgoing(*given)) or lent[-1]
+    ones = [int(p != comm.rank) for p in range(comm.size)]
+    try:
+        comm.exchange(HaloPlan(torch.zeros(1, dtype=torch.int64), ones, ones), torch.ones(2, 3), 1).wait()
+    finally:
+        comm.transport.outgoing = outgoing
+    comm.recorder.begin_epoch(0)
+    with comm.recorder.train():
+        flight, _ = comm.start_exchange(torch.ones(1, 3), ones, ones, 1, "forward", "halo")
+    comm.barrier()
+    before = flight.span.end
+    comm.look()
+    after = flight.span.end
+    flight.wait()
+    return lent != [] and lent[0] is not None, before, after
+
+
+@linux
+def test_a_halo_is_packed_in_place_and_an_operation_seen_through_before_it_is_waited_for(pool):
+    for in_place, before, after in pool.run(handed_over, 2):
+        assert in_place and before == 0 and after > 0
 
 
 # -- the mailbox --------------------------------------------------------------------------------------------------------------
@@ -255,9 +367,9 @@ def test_a_mailbox_gives_records_in_order_and_none_where_there_is_none(batches):
     put = 0
     for batch in batches:
         for _ in range(batch):
-            writer.put(put, -put, put / 2)
+            writer.put(put, -put, 2 * put, put / 2)
             put += 1
-        assert [reader.take() for _ in range(batch)] == [(k, -k, k / 2) for k in range(put - batch, put)]
+        assert [reader.take() for _ in range(batch)] == [(k, -k, 2 * k, k / 2) for k in range(put - batch, put)]
         assert reader.take() is None and reader.take(0.001) is None
 
 
@@ -268,6 +380,6 @@ def test_who_waits_at_a_mailbox_is_woken():
     got = []
     waiting = threading.Thread(target=lambda: got.append(reader.take(60.0)))
     waiting.start()
-    writer.put(1, 2, 3.0)
+    writer.put(1, 2, 3, 4.0)
     waiting.join(timeout=50)
-    assert got == [(1, 2, 3.0)]
+    assert got == [(1, 2, 3, 4.0)]

@@ -80,8 +80,8 @@ class Late:
         self.transfer.look()
 
     def wait(self) -> None:
-        self.transfer.wait()
         time.sleep(max(0.0, self.due - time.monotonic()))
+        self.transfer.wait()
 
 
 def overlap_lines(graph: Graph, model: ModelConfig, names: Iterable[str] = tuple(CASES)) -> list[Line]:

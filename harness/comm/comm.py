@@ -63,7 +63,7 @@ class InFlight:
             try:
                 if self.transfer is not None:
                     self.transfer.wait()
-            except RuntimeError as error:
+            except PeerLost as error:
                 raise PeerLost(f"worker {self.comm.rank} lost a peer in {self.name} {self.id}: {error}") from error
             if self.finish is not None:
                 self.finish()
@@ -99,7 +99,7 @@ class Comm:
         """Start sending every peer the rows of `h` [n, F] in its halo; `.wait()` gives the own halo [m, F].
 
         Differentiable: in the backward pass the halo's gradients go back to their owners, which add them up. Local work
-        between this call and `wait()` overlaps with the transfer, in both passes.
+        between this call and `wait()` overlaps with waiting for the peers, and over a network with the transfer, in both passes.
         """
         return PendingHalo(self, plan, h, layer, purpose)
 
@@ -223,7 +223,7 @@ class Comm:
         span = self.recorder.posted(name, layer, sum(size for _, size in sends.values()), peers, id, blocking)
         try:
             transfer = start()
-        except RuntimeError as error:
+        except PeerLost as error:
             raise PeerLost(f"worker {self.rank} lost a peer starting {name} {id}: {error}") from error
         flight = self._under_way[self._sequence] = InFlight(self, transfer, name, layer, id, span, finish, self._sequence)
         return flight

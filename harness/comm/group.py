@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from harness.check import InputError
 from harness.comm.memory_transport import MemoryTransport
-from harness.comm.transport import PeerLost, TorchTransport, Transport
+from harness.comm.transport import PeerLost, TorchTransport, Transport, losing_peers
 
 
 @contextlib.contextmanager
@@ -24,7 +24,7 @@ def process_group(rank: int, size: int, device: torch.device, meeting: str | Non
     transport   "memory" or "sockets" where no GPU of its own does it; "auto": memory where all workers are on one Linux host
 
     Workers of one host talk over the loopback interface only, unless GLOO_SOCKET_IFNAME names another. Raises PeerLost
-    where one of the others went away before all had met, InputError where workers cannot share memory.
+    where one of the others went away before all had met, InputError where workers told to share memory cannot.
     """
     if size == 1:
         yield None
@@ -38,12 +38,14 @@ def process_group(rank: int, size: int, device: torch.device, meeting: str | Non
             os.environ.setdefault("NCCL_SOCKET_IFNAME", os.environ["GLOO_SOCKET_IFNAME"])
     store = dist.FileStore(meeting, size) if meeting else None
     try:
-        dist.init_process_group(backend, store=store, rank=rank if store else -1, world_size=size if store else -1)
-    except RuntimeError as error:
+        with losing_peers():
+            dist.init_process_group(backend, store=store, rank=rank if store else -1, world_size=size if store else -1)
+    except PeerLost as error:
         raise PeerLost(f"worker {rank} could not reach the others: {error}") from error
     carrier: Transport | None = None
     try:
-        carrier = carrier_of(rank, size, backend, local, transport)
+        with losing_peers():
+            carrier = carrier_of(rank, size, backend, local, transport)
         yield carrier
     finally:
         if carrier is not None:
@@ -54,7 +56,13 @@ def process_group(rank: int, size: int, device: torch.device, meeting: str | Non
 def carrier_of(rank: int, size: int, backend: str, local: int, transport: str) -> Transport:
     """What carries bytes in an open group of `size` workers, `local` of them on this host."""
     if transport == "memory" and local != size:
-        raise InputError(f"transport=memory but {size - local} of {size} workers are on other hosts; give transport=sockets")
+        raise InputError(f"transport=memory but {size - local} of {size} workers were started elsewhere; give transport=sockets")
     if backend == "gloo" and (transport == "memory" or (transport == "auto" and local == size and sys.platform == "linux")):
-        return MemoryTransport(rank, size)
+        try:
+            return MemoryTransport(rank, size)
+        except InputError as error:  # on all workers alike
+            if transport == "memory":
+                raise
+            if rank == 0:
+                print(f"note: {str(error).removeprefix('transport=memory: ').rpartition(';')[0]}: sockets instead", file=sys.stderr)
     return TorchTransport()

@@ -10,7 +10,7 @@ import os
 import struct
 import time
 
-RECORD = struct.Struct("<qqd")
+RECORD = struct.Struct("<qqqd")
 SEMAPHORE_BYTES = 64  # a sem_t, and the rest of its cache line
 
 
@@ -19,7 +19,7 @@ class _Timespec(ctypes.Structure):
 
 
 class Mailbox:
-    """At most `capacity` records (int, int, float), taken in the order they were put. One process puts and one takes.
+    """At most `capacity` records (int, int, int, float), taken in the order they were put. One process puts and one takes.
 
     The semaphore counts the records, wakes who waits for one, and orders memory: whatever was written before a `put` is there
     for whoever has taken the record.
@@ -39,13 +39,13 @@ class Mailbox:
     def nbytes(capacity: int) -> int:
         return -(-(SEMAPHORE_BYTES + capacity * RECORD.size) // SEMAPHORE_BYTES) * SEMAPHORE_BYTES
 
-    def put(self, first: int, second: int = 0, third: float = 0.0) -> None:
+    def put(self, first: int, second: int = 0, third: int = 0, fourth: float = 0.0) -> None:
         """The caller sees to it that fewer than `capacity` records lie here."""
-        RECORD.pack_into(self.memory, self.records + self.count % self.capacity * RECORD.size, first, second, third)
+        RECORD.pack_into(self.memory, self.records + self.count % self.capacity * RECORD.size, first, second, third, fourth)
         self.count += 1
         self.libc.sem_post(self.semaphore)
 
-    def take(self, patience: float = 0.0) -> tuple[int, int, float] | None:
+    def take(self, patience: float = 0.0) -> tuple[int, int, int, float] | None:
         """The oldest record; None where none has come within `patience` seconds, or a signal has."""
         if self.libc.sem_trywait(self.semaphore) != 0 and (patience <= 0 or not self._sleep(patience)):
             return None
@@ -54,7 +54,7 @@ class Mailbox:
         return record
 
     def _sleep(self, patience: float) -> bool:
-        until = time.time() + patience  # sem_timedwait knows no other clock; where it is set meanwhile, the caller asks again
+        until = time.time() + patience  # sem_timedwait knows no other clock; one that is set back only makes this longer
         if self.libc.sem_timedwait(self.semaphore, ctypes.byref(_Timespec(int(until), int(until % 1 * 1e9)))) == 0:
             return True
         if (error := ctypes.get_errno()) in (errno.ETIMEDOUT, errno.EINTR):

@@ -26,14 +26,15 @@ from harness.comm.transport import PeerLost
 RECORDS = 1024  # messages from one worker to another that may be unread
 HEAD = LINE = 64  # bytes: a cache line, where regions begin
 LEFT = 8  # where in the head a worker writes that it has left
+ADDRESSES = 1 << 46  # bytes of addresses that all stores together may take of a process's 2^47
 PATIENCE_S = 0.2  # between two looks at whether a silent peer is still there
 
 
 class MemoryTransport:
     """The workers of one Linux host, each with a store of memory that the others have mapped.
 
-    A worker writes what it sends into a region of its store and puts (offset, bytes, time) into the receivers' mailboxes. A receiver
-    copies it, and puts the message's number into a mailbox of the sender's. A region that all its receivers have read is used again.
+    A worker writes what it sends into a region of its store and puts (offset, bytes, operation, time) into the receivers' mailboxes. A
+    receiver copies it, and puts the message's number into a mailbox of the sender's. A region that all have read is used again.
 
     Making one is collective, in an open gloo group. InputError where these workers cannot share memory.
     """
@@ -56,6 +57,7 @@ class MemoryTransport:
         self.free: dict[int, list[int]] = defaultdict(list)  # length -> regions
         self.end = 0
         self.lent: dict[int, int] = {}  # address -> region, of tensors given out to be filled
+        self.operation = 0
 
     def close(self) -> None:
         """Tell the others that this worker has left: who still waits for it has lost a peer."""
@@ -73,7 +75,8 @@ class MemoryTransport:
         return tensor
 
     def exchange(self, incoming, outgoing, receive, send):
-        row, groups = outgoing[:1].nbytes, incoming.split(list(receive))
+        outgoing, groups = outgoing.detach(), incoming.detach().split(list(receive))
+        row, self.operation = outgoing[:1].nbytes, self.operation + 1
         with self._written(outgoing) as region:
             at = region
             for p, count in enumerate(send):
@@ -85,12 +88,15 @@ class MemoryTransport:
         return Copies(self, [(p, groups[p]) for p in self.peers if receive[p]])
 
     def broadcast(self, blocks):
+        self.operation += 1
         if self.rank in blocks:
             with self._written(blocks[self.rank]) as region:
                 self._post_to_all(region, blocks[self.rank].nbytes)
         return Copies(self, [(root, block) for root, block in blocks.items() if root != self.rank and block.nbytes])
 
     def all_reduce(self, tensor):
+        self.operation += 1
+        assert tensor.data_ptr() not in self.lent, "peers would read it while it is summed up in place"
         with self._written(tensor) as region:
             self._post_to_all(region, tensor.nbytes)
         return Sum(self, tensor)
@@ -101,6 +107,7 @@ class MemoryTransport:
     def _written(self, tensor: torch.Tensor) -> Iterator[int]:
         """The region where this tensor's bytes lie to be read, the tensor's own where it was lent; held while this is open."""
         region = self.lent.pop(tensor.data_ptr(), None) if tensor.nbytes else self._claim(0)
+        assert region is None or tensor.is_contiguous(), "a lent tensor is sent as it lies"
         if region is None:
             region = self._claim(tensor.nbytes)
             self.view(self.rank, region, tensor.nbytes, tensor.dtype).view(tensor.shape).copy_(tensor.detach())
@@ -117,7 +124,7 @@ class MemoryTransport:
             self._accept(receiver, self._await(self.receipts[receiver], receiver))
         unread[box.count] = region
         self.holds[region] += 1
-        box.put(at, nbytes, time.monotonic())
+        box.put(at, nbytes, self.operation, time.monotonic())
 
     def _claim(self, nbytes: int) -> int:
         """A region of at least so many bytes that nobody reads, held."""
@@ -130,7 +137,7 @@ class MemoryTransport:
         else:
             region, self.end = self.end, self.end + length
             if self.end > len(self.bytes[self.rank]):
-                raise RuntimeError(f"worker {self.rank} has more under way than this host has memory")
+                raise MemoryError(f"worker {self.rank} has {self.end:,} bytes under way, too many to share; give transport=sockets")
             self.lengths[region] = length
         self.holds[region] = 1
         return region
@@ -150,8 +157,9 @@ class MemoryTransport:
         self.expected[sender] += 1
         return self.expected[sender] - 1
 
-    def come(self, sender: int, number: int, patience: bool) -> tuple[int, int, float] | None:
-        """Where message `number` of `sender` lies, its bytes, and when it was posted; None where it has not come, without patience."""
+    def come(self, sender: int, number: int, patience: bool) -> tuple[int, int, int, float] | None:
+        """Where message `number` of `sender` lies, its bytes, its operation and when it was posted; None where it has not come, without
+        patience."""
         early, box = self.early[sender], self.messages[sender]
         while number not in early:
             record = self._await(box, sender) if patience else box.take()
@@ -168,7 +176,7 @@ class MemoryTransport:
     def view(self, worker: int, at: int, nbytes: int, dtype: torch.dtype) -> torch.Tensor:
         return self.bytes[worker][at : at + nbytes].view(dtype)
 
-    def _await(self, box: Mailbox, peer: int) -> tuple[int, int, float]:
+    def _await(self, box: Mailbox, peer: int) -> tuple[int, int, int, float]:
         while (record := box.take(PATIENCE_S)) is None:
             # What it had put before it left still counts.
             if self._left(peer) and (record := box.take()) is None:
@@ -191,7 +199,7 @@ class Copies:
     """Messages under way into tensors: from each (worker, tensor) its next message, of as many bytes."""
 
     def __init__(self, transport: MemoryTransport, wanted: list[tuple[int, torch.Tensor]]):
-        self.transport, self.begun = transport, time.monotonic()
+        self.transport, self.operation, self.begun = transport, transport.operation, time.monotonic()
         self.parts = [(p, transport.expect(p), target) for p, target in wanted]
         self.ended: float | None = None if self.parts else self.begun
 
@@ -199,10 +207,13 @@ class Copies:
         self._posted(patience=False)
 
     def wait(self) -> None:
+        if not self.parts:
+            return
         self._posted(patience=True)
         started = time.monotonic()
         self.take()
         self.ended += time.monotonic() - started  # the copies are the transfer, whenever they are made
+        self.parts = []
 
     def take(self) -> None:
         for p, number, target in self.parts:
@@ -212,13 +223,14 @@ class Copies:
     def _posted(self, patience: bool) -> None:
         """Set `ended` to when the last message was posted; without patience, where all have been."""
         records = [self.transport.come(p, number, patience) for p, number, _ in self.parts]
-        if None not in records:
-            self.ended = max([self.begun, *(posted for _, _, posted in records)])
+        if records and None not in records:
+            self.ended = max([self.begun, *(posted for *_, posted in records)])
 
     def _rows(self, sender: int, number: int, like: torch.Tensor) -> torch.Tensor:
-        at, nbytes, _ = self.transport.come(sender, number, True)
-        if nbytes != like.nbytes:
-            raise RuntimeError(f"worker {sender} sent {nbytes} bytes where {like.nbytes} were to come")
+        at, nbytes, operation, _ = self.transport.come(sender, number, True)
+        if (nbytes, operation) != (like.nbytes, self.operation):
+            raise ValueError(f"worker {sender} sent {nbytes} bytes in operation {operation} where {like.nbytes} were to come in "
+                             f"{self.operation}")
         return self.transport.view(sender, at, nbytes, like.dtype).view(like.shape)
 
 
@@ -226,8 +238,8 @@ class Sum(Copies):
     """A tensor's sum over workers under way, in place, in the order of ranks: the same bits everywhere."""
 
     def __init__(self, transport: MemoryTransport, tensor: torch.Tensor):
-        super().__init__(transport, [(p, tensor) for p in transport.peers] if tensor.nbytes else [])
-        self.tensor = tensor
+        self.tensor = tensor.detach()
+        super().__init__(transport, [(p, self.tensor) for p in transport.peers] if tensor.nbytes else [])
 
     def take(self) -> None:
         own = self.tensor.clone() if self.transport.rank else self.tensor
@@ -253,8 +265,9 @@ def _meet(rank: int, size: int) -> tuple[list[mmap.mmap], list[mmap.mmap], list[
 
     The memory has no name: it is opened through the process that made it, and gone with the last that has it.
     """
-    # A store is as long as there is memory at all: pages are taken when they are written.
-    lengths = HEAD + 2 * size * Mailbox.nbytes(RECORDS), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # A store is twice as long as there is memory at all, and all of them fit into a process: pages are taken when they are written.
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    lengths = HEAD + 2 * size * Mailbox.nbytes(RECORDS), min(2 * memory, ADDRESSES // size // mmap.PAGESIZE * mmap.PAGESIZE)
     number = random.SystemRandom().getrandbits(62)
     opened: list[int] = []
     reason, maps = "", {}

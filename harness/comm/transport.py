@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import torch
@@ -18,19 +19,20 @@ class PeerLost(RuntimeError):
 
 
 class Transfer(Protocol):
-    """One operation under way. RuntimeError from `wait` where a peer is lost."""
+    """One operation under way. PeerLost from `wait` where a peer is."""
 
     ended: float | None  # seconds of CLOCK_MONOTONIC: when its last part was through; None: not yet, or nobody could tell
 
     def wait(self) -> None:
-        """Return once the operation's result may be read and what it sent may be written."""
+        """Return once the operation's result may be read and what it sent may be written; at once where it has been waited for."""
 
     def look(self) -> None:
         """Set `ended` where the operation is through, without waiting for it."""
 
 
 class Transport(Protocol):
-    """Starts operations between workers. All workers start the same ones in the same order; they may be waited for in any.
+    """Starts operations between workers. All workers start the same ones in the same order; they may be waited for in any, but for
+    some hundreds at most that nobody has waited for yet. Nothing is differentiable. PeerLost where a peer is.
 
     on_host   whether it takes tensors of host memory only
     """
@@ -38,7 +40,7 @@ class Transport(Protocol):
     on_host: bool
 
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
-        """A tensor to fill and to send, once, that is handed over without a copy; None where there is no such thing."""
+        """A tensor to fill and hand to `exchange`, as it is and once, that is not copied; None where there is no such thing."""
 
     def exchange(self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]) -> Transfer:
         """Rows of `outgoing` [sum(send), ...], grouped by receiver, into `incoming` [sum(receive), ...], grouped by sender."""
@@ -63,19 +65,29 @@ class TorchTransport:
         return None
 
     def exchange(self, incoming, outgoing, receive, send):
-        return self._under_way([dist.all_to_all_single(incoming, outgoing, list(receive), list(send), async_op=True)])
+        return self._start(lambda: [dist.all_to_all_single(incoming, outgoing, list(receive), list(send), async_op=True)])
 
     def broadcast(self, blocks):
-        return self._under_way([dist.broadcast(block, src=root, async_op=True) for root, block in blocks.items()])
+        return self._start(lambda: [dist.broadcast(block, src=root, async_op=True) for root, block in blocks.items()])
 
     def all_reduce(self, tensor):
-        return self._under_way([dist.all_reduce(tensor, async_op=True)])
+        return self._start(lambda: [dist.all_reduce(tensor, async_op=True)])
 
     def close(self):
         pass  # closed with the group
 
-    def _under_way(self, works: list[dist.Work]) -> Works:
-        return Works(works, timed=self.on_host)
+    def _start(self, start: Callable[[], list[dist.Work]]) -> Works:
+        with losing_peers():
+            return Works(start(), timed=self.on_host)
+
+
+@contextlib.contextmanager
+def losing_peers() -> Iterator[None]:
+    """What torch.distributed raises where a peer went away, as PeerLost."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise PeerLost(str(error)) from error
 
 
 class Works:
@@ -96,8 +108,9 @@ class Works:
                 self.ended = time.monotonic()
 
     def wait(self) -> None:
-        for work in self.works:
-            work.wait()
+        with losing_peers():
+            for work in self.works:
+                work.wait()
 
     def look(self) -> None:
         pass  # the threads have told
