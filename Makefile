@@ -26,7 +26,7 @@ redis:          ## redis-server from the system's packages, where it is missing 
 	  || echo "redis-server is missing and cannot be installed here: the tests that need one will be skipped"
 
 test: env       ## the whole test suite, in two processes: one waits for its workers while the other computes
-	$(RUN) -m pytest -n 2
+	$(RUN) -m pytest -n 2 --dist worksteal
 
 bench: env      ## ratios against PyG and DGL, start-up, scaling, rooflines: all in one run
 	$(RUN) -m harness.bench
