@@ -19,8 +19,8 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_pr
 
 from harness import worker
 from harness.check import InputError
-from harness.comm.transport import PeerLost
 from harness.comm.service import ServiceLost
+from harness.comm.transport import PeerLost
 from harness.config import Run
 from harness.process import RunFailed, be_child, forking
 

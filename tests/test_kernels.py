@@ -279,8 +279,23 @@ def test_numba_leaves_the_number_of_torch_threads_alone():
     assert done.returncode == 0, done.stderr
 
 
+def test_what_is_loaded_before_forking_is_what_an_optimiser_imports():
+    done = in_fresh_python(
+        "import sys, torch\n"
+        "import harness.preload\n"
+        "loaded = set(sys.modules)\n"
+        "weight = torch.nn.Parameter(torch.ones(2))\n"
+        "optimiser = torch.optim.Adam([weight])\n"
+        "weight.sum().backward()\n"
+        "optimiser.step()\n"
+        "assert 'torch._dynamo' in loaded and len(set(sys.modules) - loaded) < 50, len(set(sys.modules) - loaded)\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
 FORK = """
 import multiprocessing, numpy as np, torch
+import harness.preload
 from harness.core.dropout import dropout
 from harness.core.kernels import SparseOperator, make_kernel
 from harness.partition.shard import Csr
@@ -308,7 +323,7 @@ for name in NAMES:
 """
 
 
-def test_workers_forked_from_a_process_that_only_imported_compute_the_same():
+def test_workers_forked_from_a_process_that_only_loaded_compute_the_same():
     done = in_fresh_python(f"NAMES = {NAMES!r}\n" + FORK)
     assert done.returncode == 0, done.stderr
 

@@ -178,10 +178,9 @@ class MemoryTransport:
 
     def _await(self, box: Mailbox, peer: int) -> tuple[int, int, int, float]:
         while (record := box.take(PATIENCE_S)) is None:
-            # What it had put before it left still counts.
-            if self._left(peer) and (record := box.take()) is None:
-                raise PeerLost(f"worker {peer} has left")
-            if record is not None:
+            if self._left(peer):
+                if (record := box.take()) is None:  # what it had put before it left still counts
+                    raise PeerLost(f"worker {peer} has left")
                 break
         return record
 
