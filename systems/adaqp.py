@@ -18,7 +18,7 @@ Decisions
 - adaptive: the sender decides from the rows it is about to send and tells the receiver in one byte a row, counted. The paper weighs
   variance against time with a solver; here time is fixed by the budget and the best rows are upgraded first, which is optimal but for
   the last upgrade that does not fit.
-- layer 0: features refetch (quantised anew every epoch) | once (fetched exactly, once).
+- layer 0: features once (fetched exactly, once) | refetch (quantised anew every epoch).
 Departures: the paper's overlap of inner ("central") vertices with communication is what every system here does.
 """
 
@@ -44,13 +44,13 @@ class Adaqp(System):
     """bits        a value: 2, 4 or 8; under `adaptive` the mean over rows, 3 to 7
     assignment  "uniform" or "adaptive"
     period      epochs between assignments
-    features    "refetch" or "once"
+    features    "once" or "refetch"
     """
 
     bits: int = 8
     assignment: str = "uniform"
     period: int = 50
-    features: str = "refetch"
+    features: str = "once"
 
     def __post_init__(self):
         choice("assignment", self.assignment, ("uniform", "adaptive"))

@@ -13,7 +13,7 @@ Notation: m_ij boundary rows that worker i needs of worker j; rate p.
 Decisions
 - values are divided by the realised rate k / m; in-degrees stay those of the whole graph.
 - one sample for all layers of an epoch. Both ends draw it from the same counter (seed, epoch, receiver, owner), so no row id travels.
-- layer 0: features refetch (sampled like every layer) | once (all rows fetched exactly, once, and never sampled).
+- layer 0: features once (all rows fetched exactly, once, and never sampled) | refetch (sampled like every layer).
 Departures: rows that were not drawn are zero rows of the local product rather than taken out of it: traffic falls with the rate,
 compute does not.
 """
@@ -33,11 +33,11 @@ from harness.splitmix import mix_int
 @dataclass
 class Bns(System):
     """rate      share of boundary rows drawn in an epoch, in (0, 1]; 1 is exact
-    features  "refetch" or "once"
+    features  "once" or "refetch"
     """
 
     rate: float = 0.1
-    features: str = "refetch"
+    features: str = "once"
 
     def __post_init__(self):
         more_than("rate", self.rate, 0)

@@ -12,7 +12,7 @@ Bytes an epoch over all workers, two layers: 4 (P-1) N (f_0 + 2 f_1 + f_2); a la
 its weight gradient needs it. Under `features=once` layer 0 is local after the first epoch: A X is static, and
 dL/dW^0 = (A X)^T delta.
 
-Decisions: features refetch | once; own block fresh.
+Decisions: features once | refetch (the paper's); own block fresh.
 Departures: all broadcasts of a layer are posted together and the local product runs meanwhile; whole blocks are held, but
 only the rows that local edges touch are multiplied.
 """
@@ -26,9 +26,9 @@ from systems.blocks import Blocks
 
 @dataclass
 class Cagnet(System):
-    """features: "refetch" broadcasts layer 0's blocks every epoch, "once" in the first only."""
+    """features: "once" broadcasts layer 0's blocks in the first epoch only, "refetch" in every one."""
 
-    features: str = "refetch"
+    features: str = "once"
 
     def __post_init__(self):
         check_features(self.features)

@@ -12,7 +12,8 @@ Notation: t_i training vertices of worker i, t of all; the subgraph of a worker 
 Decisions
 - averages are weighted by training counts; Adam's moments stay where they are: local ones local, the server's its own.
 - a mini-batch is drawn without replacement from all training vertices, by (seed, epoch, step).
-- layer 0 of the correction: remote features are fetched once, in the first correction, and counted then.
+- layer 0 of the correction: features once (remote features are fetched in the first correction, and counted then) | refetch (in every
+  correction).
 Departures: there is no separate server that holds the whole graph: the workers compute a correction step together, exactly, each its own
 rows, with the halo exchange and gradient all-reduce of vanilla; its traffic is counted. An epoch's loss is that of the last local step.
 """
@@ -25,7 +26,7 @@ from typing import ClassVar
 import torch
 
 from harness.check import at_least
-from harness.core.system import Ready, System
+from harness.core.system import Ready, System, check_features
 
 
 @dataclass
@@ -34,12 +35,14 @@ class Llcg(System):
     server_steps  S >= 0, in a round
     batch         training vertices of a correction step (all, where there are fewer)
     server_lr     learning rate of the correction; null: the run's
+    features      "once" or "refetch"
     """
 
     local_steps: int = 4
     server_steps: int = 1
     batch: int = 256
     server_lr: float | None = None
+    features: str = "once"
 
     degrees: ClassVar[str] = "local"
     exact_input: ClassVar[bool] = False
@@ -50,6 +53,7 @@ class Llcg(System):
         at_least("batch", self.batch, 1)
         if self.server_lr is not None:
             at_least("server_lr", self.server_lr, 0)
+        check_features(self.features)
 
     def setup(self, context):
         super().setup(context)

@@ -12,7 +12,8 @@ Notation: the halo rows and gradients that arrived are `features[l]`, `gradients
 Decisions
 - staleness is exactly 1, for features and for gradients; both are 0 in epoch 0.
 - smoothing, off by default (the paper's -F, -G, -GF): stale = m stale + (1 - m) arrived, m = `momentum`, from zeros on.
-- layer 0's features are static and fetched once, exactly.
+- layer 0: features once (static, so fetched once, exactly) | refetch (through the pipe like any layer: 0 in epoch 0, then exact).
+  It has no gradients to return.
 - gradients leave when the weights have been reduced, which need the link first; features when they are there.
 - a gradient that arrives in epoch t is added where epoch t's own gradient of the same rows is, in the backward pass of the layer.
 Departures: none known.
@@ -21,13 +22,12 @@ Departures: none known.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from harness.check import within
 from harness.comm.crossing import Crossing
-from harness.core.system import System
+from harness.core.system import System, check_features
 from systems.pipeline import Pipe
 
 
@@ -35,25 +35,28 @@ from systems.pipeline import Pipe
 class Pipegcn(System):
     """smooth_features, smooth_gradients   average stale values over epochs
     momentum   m of the average
+    features   "once" or "refetch"
     """
 
     smooth_features: bool = False
     smooth_gradients: bool = False
     momentum: float = 0.95
-
-    features: ClassVar[str] = "once"
+    features: str = "once"
 
     def __post_init__(self):
         within("momentum", self.momentum, 0, 0.999)
+        check_features(self.features)
 
     def setup(self, context):
         super().setup(context)
         send, receive = self.plan.send_counts, self.plan.receive_counts
         hidden = range(1, self.num_layers)
+        travelling = range(0 if self.features == "refetch" else 1, self.num_layers)
         dtype = torch.get_default_dtype()
-        self.feature_pipes = {l: Pipe(self.comm, l, "forward", send, receive) for l in hidden}
+        self.feature_pipes = {l: Pipe(self.comm, l, "forward", send, receive) for l in travelling}
         self.gradient_pipes = {l: Pipe(self.comm, l, "backward", receive, send, held=True) for l in hidden}
-        self.stale_features = {l: torch.zeros(sum(receive), self.widths[l], dtype=dtype, device=self.device) for l in hidden}
+        self.stale_features = {l: torch.zeros(sum(receive), self.widths[l], dtype=dtype, device=self.device)
+                               for l in travelling}  # fmt: skip
         self.stale_gradients = {l: torch.zeros(sum(send), self.widths[l], dtype=dtype, device=self.device) for l in hidden}
 
     def halo(self, layer, h):

@@ -11,7 +11,7 @@ Notation: as in systems/sancus.py; delta~_j the block as last broadcast.
 Decisions
 - own delta fresh; everything is broadcast in epoch 0, when caches are empty.
 - one version for all layers: a backward pass is broadcast as a whole or not at all; bound = 0 is CAGNET.
-- features refetch | once.
+- features once | refetch.
 Departures: the paper cites a data-parallel system for SkipG and does not say which gradients it skips; the block delta is what
 its decentralised scheme communicates, and weight gradients are small.
 """
@@ -27,11 +27,11 @@ from systems.blocks import Blocks
 @dataclass
 class Skipg(System):
     """bound     epochs for which a broadcast delta is used again; 0: broadcast every epoch
-    features  "refetch" broadcasts layer 0's blocks every epoch, "once" in the first only
+    features  "once" broadcasts layer 0's blocks in the first epoch only, "refetch" in every one
     """
 
     bound: int = 1
-    features: str = "refetch"
+    features: str = "once"
 
     def __post_init__(self):
         at_least("bound", self.bound, 0)

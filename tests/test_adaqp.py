@@ -60,7 +60,7 @@ def test_a_larger_range_gets_more_bits():
     assert assign_bits(torch.tensor([1.0, 100.0, 1.0, 10_000.0]), 4).tolist() == [2, 4, 2, 8]
 
 
-@pytest.mark.parametrize("knobs", [{"bits": 8}], ids=str)
+@pytest.mark.parametrize("knobs", [{"bits": 8, "features": "refetch"}], ids=str)
 def test_many_bits_are_close_to_exact_and_few_are_not(pool, knobs):
     graph = random_graph(7, vertices=30)
     exact = systems.run(pool, graph, systems.block("vanilla"), 4)

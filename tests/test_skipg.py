@@ -12,7 +12,8 @@ from tests.systems import Settings
 @pytest.mark.parametrize("bound", [0, 1, 2])
 def test_bytes_are_the_closed_form(pool, bound):
     settings = Settings(dtype="float32", epochs=5)
-    outcome = systems.run(pool, random_graph(13, vertices=30), systems.block("skipg", bound=bound), 4, settings=settings)
+    outcome = systems.run(pool, random_graph(13, vertices=30), systems.block("skipg", bound=bound, features="refetch"), 4,
+                          settings=settings)
     f0, f1, f2 = outcome.widths
     for epoch in range(5):
         sent = {way: sum(size for (_, direction, purpose), (_, size) in outcome.sent(epoch).items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ KNOBS = {
     "server_steps": st.integers(0, 3),
     "batch": st.sampled_from([1, 3, 5, 256]),
     "server_lr": st.sampled_from([None, 0.003, 0.05]),
+    "features": st.sampled_from(["once", "refetch"]),
 }
 CASES = {**RUNS, "model": st.sampled_from(OPERATORS)}
 
@@ -53,7 +55,7 @@ def test_llcg_equals_its_oracle(pool, knobs, run):
     outcome = systems.run(pool, graph, systems.block("llcg", **knobs), run["parts"], settings=how)
     draw = drawer(graph, outcome.assignment, knobs["batch"], run["seed"])
     systems.assert_trained_alike(outcome, llcg.train(
-        graph, outcome.assignment, outcome.weights[0], draw, **knobs, model=name, normalisation=normalisation, epochs=how.epochs,
+        graph, outcome.assignment, outcome.weights[0], draw, **{k: v for k, v in knobs.items() if k != "features"}, model=name, normalisation=normalisation, epochs=how.epochs,
         **how.optimiser))
 
 
@@ -78,15 +80,16 @@ def test_corrections_alone_are_full_graph_training():
     assert_same_run(run, want)
 
 
-def test_bytes_are_one_average_and_an_exact_exchange_a_correction(pool):
+@pytest.mark.parametrize("features", ["once", "refetch"])
+def test_bytes_are_one_average_and_an_exact_exchange_per_correction(pool, features):
     """K costs nothing. An all-reduce of n values over P workers moves 2 (P - 1) n of them."""
     graph = random_graph(12, vertices=40)
     how = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=3)
     steps = 2
-    outcome = systems.run(pool, graph, systems.block("llcg", local_steps=3, server_steps=steps, batch=4), 4, settings=how)
+    outcome = systems.run(pool, graph, systems.block("llcg", local_steps=3, server_steps=steps, batch=4, features=features), 4, settings=how)
     values = sum(w.size for w in outcome.weights[0].values())
     for epoch in range(3):
-        want = count.vanilla(graph, outcome.assignment, outcome.widths, features="once", first=epoch == 0)["bytes"]
+        want = count.vanilla(graph, outcome.assignment, outcome.widths, features=features, first=epoch == 0)["bytes"]
         sent = {"weights": 0, "forward": np.zeros(3, int), "backward": np.zeros(3, int)}
         for (layer, way, purpose), (_, size) in outcome.sent(epoch).items():
             if purpose == "weights":
@@ -94,6 +97,6 @@ def test_bytes_are_one_average_and_an_exact_exchange_a_correction(pool):
             else:
                 sent[way][layer] += size
         assert sent["weights"] == 2 * 3 * values * 4 * (1 + steps)
-        repeated = np.array([1, steps, steps])  # features are fetched by the first correction only
+        repeated = np.array([1 if features == "once" else steps, steps, steps])
         for way in ("forward", "backward"):
             np.testing.assert_array_equal(sent[way], want[way] * repeated)

@@ -95,7 +95,7 @@ class Trainer:
 
         masks   number of the epoch's forward pass whose dropout masks are used again; None: new ones
         """
-        if self.exact_static is None:
+        if self.system.features == "once" and self.exact_static is None:
             self.exact_static = self.cut.exact_input(self.cut.exact_forward("features"))
         return self._gradient(rows, divisor, self.exact_static, self.cut.exact_forward("halo"), masks)
 

@@ -1,4 +1,4 @@
 EXACT = {"vanilla": [{"features": "refetch"}, {"features": "once"}]}
-STALE = [("vanilla", {}), ("vanilla", {"features": "once"})]
+STALE = [("vanilla", {}), ("vanilla", {"features": "refetch"})]
 CONTROL = [("vanilla", {})]
 MODELS = ["gcn", "sage", "gat"]
