@@ -24,7 +24,10 @@ def run_job(composed: DictConfig) -> Path:
     """One run from a composed config; returns its folder. A run that has finished before is shown, not run again."""
     run = configs.check(composed)
     console = Console()
-    finished = not run.settings.fresh and prepare.is_finished(run)
+    finished = not prepare.anew(run) and prepare.is_finished(run)
+    said = prepare.other_code(run) if not prepare.anew(run) else None
+    if said and not finished:
+        print(f"note: goes on with a run that was {said}; stale=rerun starts it anew", file=sys.stderr)
     if not finished:
         with prepare.claimed(run):
             run_dir = prepare.prepare(run)
@@ -34,11 +37,13 @@ def run_job(composed: DictConfig) -> Path:
                 return run_dir
             launch.launch(run, run_dir)
     # Not before: it brings in statistics that nothing up to here has to wait for.
-    from harness.report import table
+    from harness.report import single
 
-    console.print(table.run_table(run.directory))
+    console.print(single.run_table(run.directory))
     again = "  (finished before; fresh=true runs it again)" if finished else ""
     console.print(f"{run.directory}{again}", highlight=False, soft_wrap=True)
+    if said and finished:
+        console.print(f"note: {said}; stale=rerun computes it again", highlight=False, soft_wrap=True)
     return run.directory
 
 

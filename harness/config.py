@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
+import dataclasses
 import importlib
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,11 +25,10 @@ from harness.core.kernels import KERNELS
 from harness.core.system import System
 from harness.graph.config import DatasetConfig
 from harness.partition.config import PartitionConfig
+from harness.trace.identity import fingerprint, identity
 
 BLOCKS = {"dataset": DatasetConfig, "partition": PartitionConfig, "model": ModelConfig, "optimiser": OptimiserConfig,
           "evaluate": EvaluateConfig, "cluster": Cluster}
-# Keys that say where and how to run, not what: two runs that differ only here are the same run.
-PLACE_KEYS = ("data_dir", "results", "cache", "device", "threads", "transport", "checkpoint_every", "fresh", "launch", "progress", "run_dir")
 
 
 @dataclass
@@ -44,6 +45,8 @@ class RunConfig:
     run_dir   this run's folder (null: named by content under `results`)
     checkpoint_every   epochs between checkpoints, 0 for none
     fresh     start anew where the same run has finished or stopped before (its folder is kept beside)
+    stale     "show" a run that other code computed, and say so, or "rerun" it (its folder is kept beside)
+    diverged  "stop" a run whose loss is no longer a finite number, or "go_on"
     launch    "local", or "prepare" to write the run folder and print the torchrun command
     progress  "auto" (on a terminal), true or false
     """
@@ -62,6 +65,8 @@ class RunConfig:
     run_dir: str | None = None
     checkpoint_every: int = 20
     fresh: bool = False
+    stale: str = "show"
+    diverged: str = "stop"
     launch: str = "local"
     progress: str = "auto"
 
@@ -75,6 +80,8 @@ class RunConfig:
         if self.threads is not None:
             at_least("threads", self.threads, 1)
         at_least("checkpoint_every", self.checkpoint_every, 0)
+        choice("stale", self.stale, ("show", "rerun"))
+        choice("diverged", self.diverged, ("stop", "go_on"))
         choice("launch", self.launch, ("local", "prepare"))
         choice("progress", str(self.progress).lower(), ("auto", "true", "false"))
 
@@ -93,13 +100,27 @@ class Run:
     system: System
     composed: dict[str, Any] = field(repr=False)
 
-    @property
+    @cached_property
     def directory(self) -> Path:
-        """The run's folder: the same for the same run, so that a sweep started again runs only what is missing."""
+        """The run's folder: the same for the same run, so that a sweep started again runs only what is missing.
+
+        Its name is a hash of the config. A version with other keys gave it another name, under which it is still found.
+        """
         if self.settings.run_dir:
             return Path(self.settings.run_dir)
-        system = f"{self.system_name}-{self.settings.gpus}w-seed{self.settings.seed}-{self.fingerprint[:8]}"
-        return Path(self.settings.results) / file_name(self.graph_name) / file_name(system)
+        folder = Path(self.settings.results) / file_name(self.graph_name)
+        begin = file_name(f"{self.system_name}-{self.settings.gpus}w-seed{self.settings.seed}-")
+        named = folder / f"{begin}{self.fingerprint[:8]}"
+        if named.exists():
+            return named
+        return next((path for path in sorted(folder.glob(f"{begin}????????")) if self.is_in(path)), named)
+
+    def is_in(self, run_dir: Path) -> bool:
+        """Whether a folder was made for this run, by whatever version."""
+        try:
+            return completed(stored(run_dir)) == completed(self.composed)
+        except InputError:
+            return False
 
     @property
     def system_name(self) -> str:
@@ -111,13 +132,26 @@ class Run:
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint(self.composed)
+        return fingerprint(self.composed, self.system.asynchronous)
 
 
-def fingerprint(composed: dict[str, Any]) -> str:
-    """A hash of everything in a composed config but where and how to run it."""
-    what = {k: v for k, v in composed.items() if k not in PLACE_KEYS}
-    return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()
+def completed(composed: dict[str, Any]) -> dict[str, Any]:
+    """What is run, with the keys that the config's version did not know at the values that do what it did."""
+    config, asynchronous = dict(composed), True
+    with contextlib.suppress(InputError):  # of a system that is not here, keys are compared as they stand
+        cls = system_class(config["system"])
+        config["system"] = {**_defaults(cls), **cls.since, **config["system"]}
+        asynchronous = cls.asynchronous
+    for name, cls in BLOCKS.items():
+        config[name] = {**_defaults(cls), **config.get(name, {})}
+    return identity({**_defaults(RunConfig), **config}, asynchronous)
+
+
+def _defaults(cls: type) -> dict[str, Any]:
+    """The values of a dataclass's fields that have one."""
+    made = {f.name: f.default if f.default is not MISSING else f.default_factory() for f in dataclasses.fields(cls)
+            if f.init and (f.default is not MISSING or f.default_factory is not MISSING)}  # fmt: skip
+    return OmegaConf.to_container(OmegaConf.create(made))
 
 
 def file_name(text: str) -> str:
@@ -150,6 +184,11 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
 
 def make_system(block: dict[str, Any]) -> System:
     """The system its `_target_` names, built from the block's other keys."""
+    return typed(system_class(block), {k: v for k, v in block.items() if k != "_target_"}, "system")
+
+
+def system_class(block: dict[str, Any]) -> type[System]:
+    """The class that a block's `_target_` names. InputError where there is none, or it does not say what a system must."""
     target = str(block.get("_target_", ""))
     module, _, name = target.rpartition(".")
     try:
@@ -158,7 +197,12 @@ def make_system(block: dict[str, Any]) -> System:
         raise InputError(f'system._target_="{target}" cannot be imported: {error}; is its module on the Python path?') from None
     if not (isinstance(cls, type) and issubclass(cls, System)):
         raise InputError(f'system._target_="{target}" is not a System; derive the class from harness.core.system.System')
-    return typed(cls, {k: v for k, v in block.items() if k != "_target_"}, "system")
+    # A class derived from a dataclass is one, but for the knobs that it adds.
+    if not dataclasses.is_dataclass(cls) or "__dataclass_fields__" not in vars(cls) and vars(cls).get("__annotations__"):
+        raise InputError(f'system._target_="{target}" is not a dataclass; write @dataclass above the class, whose fields are its knobs')
+    if lacking := cls.lacks():
+        raise InputError(f'system._target_="{target}" lacks the method {lacking}; define it as harness/core/system.py says')
+    return cls
 
 
 def configured() -> dict[str, dict[str, Any]]:
@@ -167,9 +211,14 @@ def configured() -> dict[str, dict[str, Any]]:
     return {path.name.removesuffix(".yaml"): yaml.safe_load(path.read_text()) for path in found}
 
 
+def of_file(block: dict[str, Any]) -> System:
+    """The system of a block as it stands in `conf/system/`, with Hydra's own keys."""
+    return make_system({key: value for key, value in block.items() if key != "defaults"})
+
+
 def brings_partition(block: dict[str, Any]) -> bool:
     """Whether a system, given by its block of `conf/system/`, is over a vertex-cut, whose partitions are no other system's."""
-    return make_system({key: value for key, value in block.items() if key != "defaults"}).cut == "vertex"
+    return of_file(block).cut == "vertex"
 
 
 def load(run_dir: Path) -> Run:

@@ -14,7 +14,7 @@ from harness.cluster.config import GIB, Cluster, Device
 from harness.cluster.measure import host_memory, measure, pooled
 from harness.comm.comm import Comm
 from harness.config import Run
-from harness.trace import writer
+from harness.trace import files
 
 
 def cluster_of(run: Run, run_dir: Path, comm: Comm) -> Cluster | None:
@@ -36,7 +36,7 @@ def cluster_of(run: Run, run_dir: Path, comm: Comm) -> Cluster | None:
         devices = pooled([Device(**each) for each in _tell(dataclasses.asdict(device), comm)])
         if comm.rank == 0:
             least = min(each["memory_gb"] for each in own)
-            writer.write_json_atomic(path, {"devices": [dataclasses.asdict(d) for d in devices], "host_memory_gb": least})
+            files.write_json_atomic(path, {"devices": [dataclasses.asdict(d) for d in devices], "host_memory_gb": least})
         comm.barrier()
     kept = json.loads(path.read_text())
     return dataclasses.replace(run.cluster, devices=[Device(**each) for each in kept["devices"]],

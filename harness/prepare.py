@@ -25,7 +25,8 @@ from harness.core.system import RunFacts, check_cut
 from harness.graph import sources
 from harness.partition.cache import Cache, shards_for
 from harness.process import RunFailed, be_child, forking
-from harness.trace import writer
+from harness.trace import files, identity, resolved
+from harness.trace.environment import environment
 
 LOCK = "running.lock"
 PARTS = ("shards.json.part", "environment.json.part", "config.yaml.part")
@@ -37,7 +38,7 @@ def prepare(run: Run) -> Path:
     """
     check_cut(run.system, run.partition.cut, f"partition={run.partition.method} is")
     folder, graph = _in_child(_shards, run)
-    stats = writer.read_json(folder / "stats.json")
+    stats = files.read_json(folder / "stats.json")
     facts = RunFacts(model=run.model.name, num_workers=run.settings.gpus, symmetric=stats["symmetric"],
                      multilabel=stats["multilabel"])
     reason = run.system.supports(facts)
@@ -46,11 +47,29 @@ def prepare(run: Run) -> Path:
     run_dir = run.directory
     if _begun_on(run_dir) not in (None, graph):
         raise _changed(run_dir)
-    writer.write_json_atomic(run_dir / "shards.json", {"folder": str(folder.resolve()), "stats": stats, "graph": graph})
-    writer.write_json_atomic(run_dir / "environment.json", writer.environment())
+    files.write_json_atomic(run_dir / "shards.json", {"folder": str(folder.resolve()), "stats": stats, "graph": graph})
+    files.write_json_atomic(run_dir / "environment.json", {**environment(), "code": code_of_run(run)})
     # Last, since a folder with a config is a run folder.
-    writer.write_text_atomic(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
+    files.write_text_atomic(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
     return run_dir
+
+
+def code_of_run(run: Run) -> str:
+    """A hash of the code that this program would compute the run with."""
+    return identity.code_of("harness.worker", type(run.system).__module__)
+
+
+def other_code(run: Run) -> str | None:
+    """One sentence where other code than this program's computed what is in the run's folder, in part or whole."""
+    if not (run.directory / "config.yaml").exists():
+        return None
+    found = resolved.read(run.directory)
+    attempts = [each.get("code") or "unknown" for each in found["attempts"]] if found else ["unknown"]
+    now = code_of_run(run)
+    others = [code for code in dict.fromkeys(attempts) if code != now]
+    if not others:
+        return None
+    return f"computed by {' and '.join('unknown code' if code == 'unknown' else f'code {code}' for code in others)}; this is code {now}"
 
 
 def is_finished(run: Run) -> bool:
@@ -65,13 +84,19 @@ def is_finished(run: Run) -> bool:
     return True
 
 
+def anew(run: Run) -> bool:
+    """Whether what the run's folder holds is to be set aside."""
+    return run.settings.fresh or run.settings.stale == "rerun" and other_code(run) is not None
+
+
 @contextlib.contextmanager
 def claimed(run: Run) -> Iterator[None]:
-    """Keep the run's folder for this process, setting an earlier one aside first under `fresh`.
+    """Keep the run's folder for this process, setting an earlier one aside first under `fresh`, or under `stale=rerun` where
+    other code computed what it holds.
 
     Raises InputError where another process has it, or it cannot be written.
     """
-    if run.settings.fresh and run.directory.exists():
+    if anew(run) and run.directory.exists():
         with _locked(run.directory):
             kept = set_aside(run.directory)
         print(f"kept the earlier run as {kept}")
@@ -92,10 +117,10 @@ def set_aside(run_dir: Path) -> Path:
 
 def _check_folder(run: Run) -> None:
     run_dir = run.directory
-    if run.settings.fresh or not run_dir.exists():
+    if anew(run) or not run_dir.exists():
         return
     if (run_dir / "config.yaml").exists():
-        if configs.fingerprint(configs.stored(run_dir)) != run.fingerprint:
+        if configs.completed(configs.stored(run_dir)) != configs.completed(run.composed):
             raise InputError(f'run_dir="{run_dir}" holds another run; give another folder, or fresh=true to set that one aside')
     elif not _is_ours(run_dir):
         raise InputError(f'run_dir="{run_dir}" holds files that are no run\'s; give another folder')

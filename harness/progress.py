@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress as RichProgress, TextColumn, TimeR
 
 from harness.comm.recorder import Epoch
 from harness.config import Run
+from harness.core.scores import Scores
 
 
 class Progress:
@@ -34,10 +35,10 @@ class Progress:
             self.bar.start()
         return self
 
-    def epoch(self, epoch: Epoch, loss: float, accuracy: tuple[float, float, float] | None) -> None:
+    def epoch(self, epoch: Epoch, loss: float, scores: Scores | None) -> None:
         self.megabytes += sum(size for _, size in epoch.sent.values()) / 1e6
-        if accuracy is not None and not math.isnan(accuracy[1]):
-            self.accuracy = f"val {accuracy[1]:.4f}"
+        if scores is not None and not math.isnan(scores.accuracy[1]):
+            self.accuracy = f"val {scores.accuracy[1]:.4f}"
         if self.bar is not None:
             self.bar.update(self.task, completed=epoch.epoch + 1, loss=loss, accuracy=self.accuracy, megabytes=self.megabytes)
 

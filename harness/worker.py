@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
+import json
+import math
 import os
 import resource
 import signal
@@ -23,13 +26,15 @@ from harness.comm.comm import Comm
 from harness.comm.group import process_group
 from harness.comm.recorder import Recorder, cpu_count
 from harness.comm.service import ServiceLost
-from harness.comm.transport import Transport
+from harness.comm.transport import TRANSPORTS, Transport
 from harness.core.checkpoint import Checkpoints
+from harness.core.kernels import make_kernel
 from harness.core.trainer import Trainer
 from harness.devices import cluster_of
 from harness.partition import io
 from harness.progress import Progress
-from harness.trace import writer
+from harness.trace import files, resolved, writer
+from harness.trace.schema import NOT_FINITE
 
 
 @record
@@ -40,7 +45,7 @@ def main(run_dir: str, meeting: str | None = None) -> None:
 
     Raises InputError where the run folder or the shard is missing or damaged, or the number of workers is another.
     """
-    run = configs.load(Path(run_dir))
+    run = held(configs.load(Path(run_dir)), Path(run_dir))
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if size != run.settings.gpus:
         raise InputError(f"gpus={run.settings.gpus} in {run_dir}/config.yaml but {size} workers were started; start as many as gpus says")
@@ -49,10 +54,30 @@ def main(run_dir: str, meeting: str | None = None) -> None:
         train(run, Path(run_dir), rank, size, device, transport)
 
 
+def held(run: configs.Run, run_dir: Path) -> configs.Run:
+    """The run with the values that it began with where it goes on from a checkpoint and was asked for `auto`: another transport,
+    device, kernel or number of threads would go on with other bits.
+
+    Raises InputError where such a value is not to be had on this host.
+    """
+    found = resolved.read(run_dir) if (run_dir / "checkpoints" / "latest").exists() else None
+    if found is None:
+        return run
+    began = {name: found["attempts"][-1][name] for name in resolved.HELD}
+    began["transport"] = began["transport"] if began["transport"] in TRANSPORTS else "auto"
+    try:
+        check_device(began["device"])
+        make_kernel(began["kernel"], began["device"])
+    except InputError as error:
+        raise InputError(f"{run_dir} goes on only with what it began with, for the same bits, but {error}; give fresh=true to start anew") from None
+    return dataclasses.replace(run, settings=dataclasses.replace(run.settings, **began))
+
+
 def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.device, transport: Transport | None) -> None:
     """The whole of a worker's work inside an open process group."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    torch.set_num_threads(run.settings.threads or max(1, cpu_count() // local))
+    threads = run.settings.threads or max(1, cpu_count() // local)
+    torch.set_num_threads(threads)
     keep_freed_memory()
     recorder = Recorder()
     comm = Comm(rank, size, device, recorder, transport)
@@ -61,11 +86,17 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
                       cluster=cluster_of(run, run_dir, comm))
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm)
     first = checkpoints.restore(trainer)
+    if rank == 0:
+        machine = json.loads((run_dir / "environment.json").read_text())
+        attempt = {"device": device.type, "threads": threads, "transport": comm.carrier, "kernel": trainer.kernel.name,
+                   "machine": resolved.machine(machine), "code": machine.get("code")}  # fmt: skip
+        facts = {"role": run.system.role, "steps": run.system.steps(), "asynchronous": run.system.asynchronous}
+        resolved.record(run_dir, first, attempt, facts)
     trace = writer.TraceWriter(run_dir, rank, attempt=checkpoints.attempt)
     last = run.settings.epochs - 1
     every = run.evaluate.every
     with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
-        saving, waiting = 0.0, []
+        saving, waiting, diverged = 0.0, [], False
         for epoch in range(first, run.settings.epochs):
             local_loss = trainer.train_epoch(epoch)
             recorder.epoch.log += saving  # of the checkpoint before this epoch
@@ -76,12 +107,20 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
                 continue  # evaluation and logging are collective, and would make the workers wait for each other
             for recorder.epoch, local_loss in waiting:
                 number = recorder.epoch.epoch
-                accuracy = trainer.evaluate() if number == last or (every and number % every == 0) else None
                 with recorder.clock("log"):
                     loss = trainer.global_loss(local_loss)
-                trace.write(recorder.epoch, loss=loss, accuracy=accuracy, peak_rss_bytes=peak_rss())
-                progress.epoch(recorder.epoch, loss, accuracy)
+                scores = None
+                if math.isfinite(loss) and (number == last or (every and number % every == 0)):
+                    scores = trainer.evaluate()
+                    if scores.not_finite:
+                        recorder.metric(NOT_FINITE, scores.not_finite)
+                # On all workers alike: both are sums over all of them.
+                diverged = diverged or not math.isfinite(loss) or scores is not None and scores.not_finite > 0
+                trace.write(recorder.epoch, loss=loss, scores=scores.columns() if scores else None, peak_rss_bytes=peak_rss())
+                progress.epoch(recorder.epoch, loss, scores)
             waiting = []
+            if diverged and run.settings.diverged == "stop":
+                break
             # After the trace: a run goes on from a checkpoint only if every epoch before it was traced.
             if due:
                 started = time.monotonic()
@@ -94,7 +133,7 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
         from harness.trace import summary  # pandas: half a second that no start has to wait for
 
         writer.finalise(run_dir)
-        writer.write_json_atomic(run_dir / "summary.json", summary.summarise(run_dir))
+        files.write_json_atomic(run_dir / "summary.json", summary.summarise(run_dir))
         checkpoints.clear()
 
 

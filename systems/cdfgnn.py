@@ -34,7 +34,7 @@ import torch
 
 from harness.check import InputError, at_least, choice, within
 from harness.comm.rows import scatter_add_rows
-from harness.core.evaluate import score_counts
+from harness.core.scores import score_counts
 from harness.core.system import ReplicaSystem, check_features
 from systems import quantise as linear
 
@@ -187,7 +187,7 @@ class Cdfgnn(ReplicaSystem):
     def after_epoch(self, epoch):
         self.recorder.metric("epsilon", self.eps)
         if self.cache:
-            counts = torch.tensor(self.counts, dtype=torch.float64, device=self.device)
+            counts = self.counts.to(torch.float64)
             self.comm.all_reduce(counts, purpose="accuracy")
             right, possible = counts.tolist()
             accuracy = right / max(possible, 1.0)

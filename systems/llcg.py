@@ -55,6 +55,9 @@ class Llcg(System):
             at_least("server_lr", self.server_lr, 0)
         check_features(self.features)
 
+    def steps(self):
+        return self.local_steps + self.server_steps
+
     def setup(self, context):
         super().setup(context)
         self.context, self.parameters = context, list(context.model.parameters())

@@ -14,6 +14,7 @@ Departures: none; there is no paper.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from harness.core.system import System, check_features
 
@@ -23,6 +24,8 @@ class Vanilla(System):
     """features: fetch layer 0's halo rows "once", or "refetch" them every epoch."""
 
     features: str = "once"
+
+    role: ClassVar[str] = "reference"
 
     def __post_init__(self):
         check_features(self.features)

@@ -16,6 +16,7 @@ from harness.core.system import Ready, System
 class ZeroHalo(System):
     """No knobs."""
 
+    role: ClassVar[str] = "control"
     exact_input: ClassVar[bool] = False
 
     def halo(self, layer, h):

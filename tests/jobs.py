@@ -18,6 +18,7 @@ from harness.comm.store import Store
 from harness.config import make_system
 from harness.core.config import ModelConfig, OptimiserConfig
 from harness.core.cuts import halo_plan
+from harness.core.scores import Scorer
 from harness.core.trainer import Trainer
 from systems.digest_a import DigestA
 from tests.memory import shared_memory
@@ -47,7 +48,7 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, c
             losses.append(trainer.global_loss(local))
             weights.append(snapshot(trainer))
             if scored == "every epoch" or epoch == epochs - 1:
-                scores.append(trainer.evaluate())
+                scores.append(trainer.evaluate().accuracy)
             sent.append({key: tuple(value) for key, value in record.sent.items()})
             metrics.append(dict(record.metrics))
             spans.append((record.train, record.spans))
@@ -68,6 +69,17 @@ def devices(comm, run, run_dir) -> Cluster | None:
     from harness.devices import cluster_of  # pyarrow: only here
 
     return cluster_of(run, run_dir, comm)
+
+
+def score(comm, logits, shard) -> dict[str, float]:
+    """What the scorer makes of the whole graph's logits [V, C], by column; `not_finite` where there are such."""
+    masks = [torch.from_numpy(mask).nonzero().squeeze(1) for mask in (shard.train, shard.val, shard.test)]
+    labels = torch.from_numpy(shard.labels)
+    scorer = Scorer(comm, labels.double() if labels.ndim == 2 else labels.long(), masks)
+    own = torch.from_numpy(logits[shard.inner])
+    first, again = scorer(own), scorer(own)
+    assert str(first) == str(again)
+    return first.columns() | ({"not_finite": first.not_finite} if first.not_finite else {})
 
 
 def snapshot(trainer) -> dict[str, np.ndarray]:

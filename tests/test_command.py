@@ -68,7 +68,7 @@ def test_workers_of_one_host_are_reached_over_loopback_only_and_their_folder_is_
     assert sys.platform != "linux" or not any(map(exchanges_through_memory, run.family))
     listening = [c.laddr.ip for p in run.family for c in p.net_connections("inet")]
     assert set(listening) == {"127.0.0.1"}
-    second = subprocess.run([sys.executable, "-m", "harness", *place.arguments("epochs=1000000")], env=place.environment,
+    second = subprocess.run([sys.executable, "-m", "harness", *place.arguments("epochs=1000000", "transport=sockets")], env=place.environment,
                             cwd=place.folder, capture_output=True, text=True, timeout=PATIENCE)
     (run_dir,) = place.runs()
     assert (second.returncode, second.stderr) == (

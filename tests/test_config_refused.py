@@ -67,12 +67,6 @@ def test_such_a_sweep_reaches_every_run(place):
         ("systems.digest.Digest", 5), ("systems.digest_a.DigestA", 5)]
 
 
-def test_fingerprint_forgets_the_place_and_nothing_else():
-    base = accept("dataset=cora")
-    assert accept("dataset=cora", "results=/elsewhere", "threads=2", "transport=sockets").fingerprint == base.fingerprint
-    assert accept("dataset=cora", "seed=2").fingerprint != base.fingerprint
-
-
 def test_damaged_config_of_a_run_is_named(tmp_path):
     for text in ("system: [", "- a", ""):
         (tmp_path / "config.yaml").write_text(text)

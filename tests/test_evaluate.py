@@ -1,15 +1,24 @@
-"""Scores of splits: exact, and none where there is nothing to score."""
+"""Scores of splits: those of scikit-learn, the same however vertices are divided, and none where there is nothing to score."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics
 
-from tests import systems
+from harness.partition.stats import LabelCounts, constant_score
+from tests import jobs, systems
 from tests.graphs import random_graph
+from tests.systems import shards_of
+
+SPLITS = ("train", "val", "test")
 
 
 @pytest.mark.parametrize("multilabel", [False, True])
@@ -18,3 +27,80 @@ def test_a_split_without_vertices_has_no_score(pool, multilabel):
     graph = dataclasses.replace(graph, val=np.zeros(30, bool))
     for train, val, test in systems.run(pool, graph, {"_target_": "systems.vanilla.Vanilla"}, 1).scores:
         assert 0 <= train <= 1 and 0 <= test <= 1 and math.isnan(val)
+
+
+def expected(logits: np.ndarray, labels: np.ndarray) -> tuple[float, float, float]:
+    """Accuracy (or micro-F1), AUC and balanced accuracy of a split by scikit-learn; NaN where there is none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if labels.ndim == 2:
+            predicted = logits > 0
+            both = [c for c in range(labels.shape[1]) if 0 < labels[:, c].sum() < len(labels)]
+            aucs = [metrics.roc_auc_score(labels[:, c], logits[:, c]) for c in both]
+            balanced = [metrics.balanced_accuracy_score(labels[:, c], predicted[:, c]) for c in both]
+            f1 = metrics.f1_score(labels, predicted, average="micro") if predicted.any() or labels.any() else 0.0
+            return f1, *(np.mean(each) if each else math.nan for each in (aucs, balanced))
+        odds = torch.softmax(torch.from_numpy(logits), 1).numpy()
+        there = [c for c in range(logits.shape[1]) if 0 < (labels == c).sum() < len(labels)]
+        there = [1] if logits.shape[1] == 2 and there else there
+        aucs = [metrics.roc_auc_score(labels == c, odds[:, c]) for c in there]
+        predicted = logits.argmax(1)
+        return (metrics.accuracy_score(labels, predicted), np.mean(aucs) if aucs else math.nan,
+                metrics.balanced_accuracy_score(labels, predicted))  # fmt: skip
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**6), classes=st.integers(2, 5), multilabel=st.booleans(), parts=st.integers(1, 4),
+       levels=st.sampled_from([3, 30]))  # fmt: skip
+def test_scores_are_scikit_learns_on_any_number_of_workers(pool, seed, classes, multilabel, parts, levels):
+    """Few levels of logits make many ties, where a class is ranked by one logit or by the difference of two."""
+    rng = np.random.default_rng(seed)
+    graph = random_graph(40, 4, seed=seed % 50, multilabel=multilabel)
+    labels = rng.integers(0, 2, (40, classes)).astype(np.uint8) if multilabel else rng.integers(0, classes, 40).astype(np.int32)
+    graph = dataclasses.replace(graph, labels=labels, num_classes=classes)
+    # Quarters are exact in any precision: ties here are ties there. A softmax over three or more would round them apart.
+    tied = rng.integers(-levels, levels, (40, classes)) / 4
+    logits = tied if multilabel or classes == 2 else rng.normal(0, 3, (40, classes))
+    assignment = np.arange(40, dtype=np.int32) % parts
+    shards = shards_of(graph, assignment, parts)
+    found = pool.run(jobs.score, parts, logits, per_worker=shards)
+    assert all(other == found[0] for other in found) or any(math.isnan(v) for v in found[0].values())
+    for split in SPLITS:
+        mask = getattr(graph, split)
+        accuracy, auc, balanced = expected(logits[mask], labels[mask])
+        assert found[0][f"{split}_acc"] == pytest.approx(accuracy, abs=1e-12)
+        if split != "train":
+            assert found[0][f"{split}_auc"] == pytest.approx(auc, abs=1e-9, nan_ok=True)
+            assert found[0][f"{split}_balanced"] == pytest.approx(balanced, abs=1e-12, nan_ok=True)
+
+
+def test_logits_that_are_no_numbers_have_no_scores_and_are_counted(pool):
+    graph = random_graph(40, 4)
+    logits = np.zeros((40, graph.num_classes))
+    logits[3, 0], logits[17] = math.nan, math.inf
+    for found in pool.run(jobs.score, 2, logits, per_worker=shards_of(graph, np.arange(40, dtype=np.int32) % 2, 2)):
+        assert found.pop("not_finite") == 2
+        assert all(math.isnan(value) for value in found.values())
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(5, 9))
+def test_the_best_constant_answer_is_that_of_all_of_them(counts, vertices):
+    """Of several labels per vertex: every set of labels, tried."""
+    counts = np.array(counts)
+    sets = [np.array([bool(n >> c & 1) for c in range(len(counts))]) for n in range(1, 2 ** len(counts))]
+    best = max(2 * counts[s].sum() / max(vertices * s.sum() + counts.sum(), 1) for s in sets)
+    assert constant_score(counts, vertices, multilabel=True) == pytest.approx(best if counts.any() else 0.0)
+    assert constant_score(counts, vertices, multilabel=False) == max(counts) / vertices
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_the_majority_is_counted_over_all_shards(multilabel):
+    graph = random_graph(50, 4, multilabel=multilabel)
+    counted = LabelCounts()
+    for shard in shards_of(graph, np.arange(50, dtype=np.int32) % 3, 3):
+        counted.add(shard)
+    for split, share in counted.majority().items():
+        labels = graph.labels[getattr(graph, split)]
+        counts = labels.sum(0) if multilabel else np.bincount(labels)
+        assert share == constant_score(counts, len(labels), multilabel) and 0 < share <= 1
+    assert constant_score(np.zeros(3), 0, multilabel) is None

@@ -17,9 +17,9 @@ from rich.console import Console
 from scipy import stats
 
 from harness.check import InputError
-from harness.report import groups, plot, table
+from harness.report import columns, groups, plot, single, table
 from harness.report.__main__ import main
-from harness.trace import summary, writer
+from harness.trace import files, summary, writer
 from harness.trace.reader import Trace
 from tests import traces
 
@@ -66,28 +66,31 @@ def test_someone_who_distrusts_us_recomputes_every_column(tmp_path, capsys, core
     cpu = {kind: thread[thread["kind"] == kind]["cpu_s"].sum() / count for kind in ("compute", "wait", "other")}
     whole = busiest["cpu_s"].mean()
     megabytes = {"MB layer 0": sent["layer"] == 0, "MB hidden": sent["layer"] > 0, "MB other": sent["layer"] < 0,
-                 "MB an epoch": sent["layer"] > -2}  # fmt: skip
+                 "MB per epoch": sent["layer"] > -2}  # fmt: skip
     times = {"epoch s": slowest["train_s"].mean(), "compute s": slowest["compute_s"].mean(),
              "exposed comm s": slowest["exposed_s"].mean(), "rest s": slowest["rest_s"].mean()}  # fmt: skip
     if cores == 1:
         communicating = cpu["wait"] + whole - sum(cpu.values())
         times = {"epoch CPU s": whole, "compute CPU s": cpu["compute"], "comm CPU s": communicating, "rest CPU s": cpu["other"],
                  "exposed wall s": slowest["exposed_s"].mean()}  # fmt: skip
-    expected = {"test acc %": 100 * best["test_acc"], **times, "CPU s all workers": warm.groupby("epoch")["cpu_s"].sum().mean(),
+    scores = {"test acc %": 100 * best["test_acc"], "last acc %": 100 * epochs["test_acc"].iloc[-1], "test AUC %": 100 * best["test_auc"],
+              "balanced acc %": 100 * best["test_balanced"]}  # fmt: skip
+    expected = {**scores, **times, "CPU s all workers": warm.groupby("epoch")["cpu_s"].sum().mean(),
                 **{name: sent[rows_of]["bytes"].sum() / 1e6 / count for name, rows_of in megabytes.items()},
                 "MB the run": comm["bytes"].sum() / 1e6}  # fmt: skip
-    assert list(expected) == list(shown)[5:] and len(set(expected.values())) == len(expected), "no two columns could be mistaken"
+    assert [*expected] == [name for name in list(shown)[5:] if name != "majority %"] and len(set(expected.values())) == len(expected), "no two columns could be mistaken"
     assert {name: float(value) for name, value in shown.items() if name in expected} == pytest.approx(expected, abs=6e-4)
 
 
-def test_the_documented_recomputation_gives_the_table(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("cores", [4, 1], ids=["wall", "cpu"])
+def test_the_documented_recomputation_gives_the_table(tmp_path, capsys, monkeypatch, cores):
     text = (Path(__file__).resolve().parents[1] / "docs" / "trace.md").read_text()
-    code = textwrap.dedent(text[text.index("    import pandas\n"):].split("\n\n")[0])
-    run = traces.finished(tmp_path / "RUN", speed=0.7)
+    code = textwrap.dedent(text[text.index("    import json, pandas\n"):].split("\n\n")[0])
+    run = traces.uneven(tmp_path / "RUN", cores)
     shown = rows(run_markdown(capsys, run))[0]
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "docs/trace.md", "exec"), {})
-    assert f"{float(capsys.readouterr().out):.4f}" == shown["epoch s"]
+    assert f"{float(capsys.readouterr().out):.4f}" == shown["epoch s" if cores == 4 else "epoch CPU s"]
 
 
 def test_the_summary_is_derived_from_the_tables(tmp_path):
@@ -117,7 +120,7 @@ def test_the_first_epoch_is_left_out_of_means_and_counted_in_totals(tmp_path):
         made = traces.epoch(
             number, segments=[("compute", "forward", long)], sent={(0, "forward", "features", 1): (1, int(long) * 10)}
         )
-        out.write(made, loss=0, accuracy=None, peak_rss_bytes=0)
+        out.write(made, loss=0, scores=None, peak_rss_bytes=0)
     out.close()
     s = summary.summarise(run)
     assert (s["epoch_s"], s["epoch_median_s"], s["first_epoch_s"], s["train_total_s"]) == (1.5, 1.5, 10, 13)
@@ -130,18 +133,18 @@ def test_a_graph_without_validation_vertices_reports_its_last_evaluation(tmp_pat
     run = traces.prepare(tmp_path, traces.config(gpus=1))
     out = writer.TraceWriter(run, 0, 0)
     for number in range(3):
-        accuracy = (0.5, float("nan"), 0.1 * number) if number < 2 else None
-        out.write(traces.epoch(number), loss=0, accuracy=accuracy, peak_rss_bytes=0)
+        accuracy = traces.scored(0.5, float("nan"), 0.1 * number) if number < 2 else None
+        out.write(traces.epoch(number), loss=0, scores=accuracy, peak_rss_bytes=0)
     out.close()
     s = summary.summarise(run)
     assert s["best"]["epoch"] == s["final"]["epoch"] == 1 and s["best"]["test"] == pytest.approx(0.1)
-    assert s["best"]["val"] is None and "10.00 % at the best validation (none, epoch 1)" in rendered(table.run_table(run))
+    assert s["best"]["val"] is None and "10.00 % at the best validation (none, epoch 1)" in rendered(single.run_table(run))
 
 
 def test_a_graph_without_test_vertices_has_no_accuracy_to_show(tmp_path, capsys):
     run = traces.prepare(tmp_path, traces.config(gpus=1))
     out = writer.TraceWriter(run, 0, 0)
-    out.write(traces.epoch(0), loss=0, accuracy=(0.5, 0.5, float("nan")), peak_rss_bytes=0)
+    out.write(traces.epoch(0), loss=0, scores=traces.scored(0.5, 0.5, float("nan")), peak_rss_bytes=0)
     out.close()
     assert rows(run_markdown(capsys, run))[0]["test acc %"] == "-"
 
@@ -164,7 +167,7 @@ def test_repeats_over_seeds_become_one_row_with_an_interval(tmp_path, capsys):
     times = [0.58 * speed for speed in speeds.values()]
     half = stats.t.ppf(0.975, 2) * np.std(times, ddof=1) / np.sqrt(3)
     assert shown[0]["epoch s"] == f"{np.mean(times):.4f} ± {half:.4f}"
-    assert "±" not in shown[0]["MB an epoch"]  # bytes do not vary
+    assert "±" not in shown[0]["MB per epoch"]  # bytes do not vary
 
 
 def test_repeats_of_one_seed_are_one_sample(tmp_path):
@@ -213,9 +216,9 @@ def test_a_twin_says_so_everywhere(tmp_path, capsys):
     assert len(re.findall(r"^\| plain", text, re.M)) == 2  # and each in a table of its own
     compared, _ = groups.load([tmp_path])
     assert {g.dataset for g in compared} == {"reddit", "twin/reddit scale=0.05"}
-    figure = plot.breakdown([g for g in compared if g.first.summary["twin"]], ["x"], "twin/reddit scale=0.05", "wall")
+    figure = plot.breakdown(next(s for s in table.sections(compared) if s.dataset.startswith("twin/")), ["x"])
     assert any("twin/reddit scale=0.05 (twin: a synthetic graph)" in t.get_text() for t in figure.texts)
-    assert "(twin)" in rendered(table.run_table(run))
+    assert "(twin)" in rendered(single.run_table(run))
 
 
 def test_where_workers_outnumber_cores_cpu_seconds_are_shown_apart(tmp_path, capsys):
@@ -230,7 +233,7 @@ def test_where_workers_outnumber_cores_cpu_seconds_are_shown_apart(tmp_path, cap
     assert "epoch s" in wall and not any(f"{part} CPU s" in wall for part in ("epoch", "compute", "comm", "rest"))
     assert rows(cpu)[0]["epoch CPU s"] == "0.4300"
     compared, _ = groups.load([crowded])
-    figure = plot.breakdown(compared, ["x"], "cora", "cpu")
+    figure = plot.breakdown(table.sections(compared)[0], ["x"])
     assert "CPU s (workers outnumber cores)" in figure.axes[0].get_xlabel()
 
 
@@ -240,7 +243,7 @@ def test_a_machine_busy_with_something_else_is_told(tmp_path, capsys):
     for number in range(3):
         made = traces.epoch(number)
         made.spans[0].cpu = 0.3  # of 0.5 s
-        out.write(made, loss=0, accuracy=None, peak_rss_bytes=0)
+        out.write(made, loss=0, scores=None, peak_rss_bytes=0)
     out.close()
     s = summary.summarise(run)
     assert s["core_share"] == pytest.approx(0.6) and any("had a core for 60 %" in note for note in s["notes"])
@@ -250,7 +253,7 @@ def test_a_machine_busy_with_something_else_is_told(tmp_path, capsys):
 
 def test_on_a_gpu_the_wall_clock_stands(tmp_path):
     run = traces.prepare(tmp_path, traces.config(device="auto"), cores=1)
-    writer.write_json_atomic(run / "environment.json", {**traces.ENVIRONMENT, "cores": 1, "gpus": ["X"]})
+    files.write_json_atomic(run / "environment.json", {**traces.ENVIRONMENT, "cores": 1, "gpus": ["X"]})
     traces.stream(run, range(2))
     s = summary.summarise(run)
     assert s["clock"] == "wall" and any("2 workers shared 1 GPUs" in note for note in s["notes"])
@@ -284,6 +287,12 @@ def test_csv_holds_every_figure_in_full(tmp_path, capsys):
         "2",
         "",
     )
+    # Of the other clock the columns that both have stand once.
+    traces.finished(tmp_path / "crowded", traces.config(), cores=1)
+    assert main(["table", str(tmp_path), "--csv", str(tmp_path / "out.csv")]) == 0
+    header, *both = csv.reader(io.StringIO((tmp_path / "out.csv").read_text()))
+    assert len(header) == len(set(header)) and all(len(row) == len(header) for row in both)
+    assert [row[header.index("exposed_s")] != "" for row in both] == [True, True]
     assert main(["table", str(tmp_path), "--csv", str(tmp_path / "no" / "out.csv")]) == 2
     assert "out.csv cannot be written" in capsys.readouterr().err
 
@@ -303,9 +312,9 @@ def test_on_a_terminal_no_figure_is_cut(tmp_path, width):
     compared, _ = groups.load([tmp_path])
     text = "".join(rendered(part, width) for part in table.rich_tables(compared, width))
     assert "…" not in text and max(map(len, text.splitlines())) <= width
-    for figure in table.figures("wall"):
-        e = compared[0].estimate(figure.value)
-        assert f"{e.mean:{figure.digits}}" in text
+    for column in (columns.ACCURACY, columns.LAST, *columns.times("wall"), *columns.BYTES):
+        e = compared[0].estimate(column.value)
+        assert f"{e.mean:{column.digits}}" in text
     assert "staleness=variation_gap" in text
 
 
@@ -321,7 +330,7 @@ def test_plain_text_where_nobody_looks(tmp_path, capsys):
 
 
 def test_the_run_table_says_where_time_and_bytes_went(tmp_path):
-    text = rendered(table.run_table(traces.finished(tmp_path, size=10**6)))
+    text = rendered(single.run_table(traces.finished(tmp_path, size=10**6)))
     assert "plain on cora, 2 workers, metis, seed 1" in text
     assert "0.5800 s = 0.3300 s compute (57 %) + 0.2000 s exposed communication (34 %) + 0.0500 s rest (9 %)" in text
     assert re.search(r"halo +2\.000 +4\.000 +0\.000 +6\.000", text)

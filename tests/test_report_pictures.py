@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from harness.report import groups, plot
+from harness.report import columns, groups, plot, table
 from harness.report.__main__ import main
 from harness.trace.reader import Trace
 from tests import traces
@@ -19,13 +19,13 @@ def test_curves_add_up_over_epochs(tmp_path):
     assert c["epoch"].tolist() == [1, 2, 3, 4, 5]
     assert c["seconds"].to_numpy() == pytest.approx(0.58 * np.arange(5))  # from the end of the first epoch
     assert c["megabytes"].to_numpy() == pytest.approx(6.00002 * np.arange(1, 6))
-    assert c["accuracy"].to_numpy() == pytest.approx(100 * epochs[epochs["worker"] == 0]["test_acc"].to_numpy())
+    assert c["score"].to_numpy() == pytest.approx(100 * epochs[epochs["worker"] == 0]["test_acc"].to_numpy())
 
 
 def test_curves_of_a_dying_run_end_with_its_slowest_worker(tmp_path):
     run = traces.prepare(tmp_path)
     ahead, behind = traces.stream(run, range(2), close=False)
-    ahead.write(traces.epoch(2), loss=0, accuracy=(0.1, 0.1, 0.1), peak_rss_bytes=0)
+    ahead.write(traces.epoch(2), loss=0, scores=traces.scored(0.1, 0.1, 0.1), peak_rss_bytes=0)
     assert plot.curve(groups.Run(run))["epoch"].tolist() == [1, 2]
 
 
@@ -34,11 +34,11 @@ def test_bands_reach_from_the_lowest_to_the_highest_seed(tmp_path):
         traces.finished(tmp_path / str(seed), traces.config(seed=seed), target=0.1 * seed, speed=seed)
     (group,), _ = groups.load([tmp_path])
     b, curves = plot.band(group), [plot.curve(run) for run in group.runs]
-    stacked = np.array([c["accuracy"] for c in curves])
+    stacked = np.array([c["score"] for c in curves])
     assert (
         np.allclose(b["low"], stacked.min(0))
         and np.allclose(b["high"], stacked.max(0))
-        and np.allclose(b["accuracy"], stacked.mean(0))
+        and np.allclose(b["score"], stacked.mean(0))
     )
     assert np.allclose(b["seconds"], np.mean([c["seconds"] for c in curves], axis=0))
 
@@ -71,14 +71,16 @@ def test_a_label_has_one_colour_in_all_pictures_and_bars_are_the_tables(tmp_path
     strokes = plot.strokes_of(g.label for g in compared)
     for name, count in (("cora", 3), ("dblp", 2)):
         members = [g for g in compared if g.dataset == name]
-        figure = plot.accuracy_over(plot.AXES[0], members, plot.names_of(members), strokes, name, "wall")
+        (section,) = (section for section in table.sections(compared) if section.dataset == name)
+        figure = plot.accuracy_over(plot.AXES[0], section, plot.names_of(members), strokes)
         lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
         assert [line.get_color() for line in lines] == [strokes[g.label]["color"] for g in members] and len(
             lines
         ) == count
         labels = [t.get_text() for t in figure.axes[0].texts if t.get_text()]
-        assert sorted(label.split("  ")[0] for label in labels) == sorted(g.label for g in members)
-    bars = plot.breakdown(members, plot.names_of(members), "dblp", "wall").axes[0].containers
+        told = {g.label: f"{g.estimate(columns.ACCURACY.value).mean:.1f} %" for g in members}
+        assert sorted(labels) == sorted(f"{label}  {value}" for label, value in told.items())
+    bars = plot.breakdown(section, plot.names_of(members)).axes[0].containers
     widths = [sum(bar[i].get_width() for bar in bars[:3]) for i in range(2)]
     assert widths == pytest.approx([g.first.summary["epoch_s"] for g in members])
 
@@ -87,9 +89,8 @@ def test_names_at_the_ends_do_not_overlap(tmp_path):
     for bound in range(8):
         traces.finished(tmp_path / str(bound), traces.config(system__bound=bound), target=0.8 + bound / 1e4)
     compared, _ = groups.load([tmp_path])
-    figure = plot.accuracy_over(
-        plot.AXES[2], compared, plot.names_of(compared), plot.strokes_of(g.label for g in compared), "cora", "wall"
-    )
+    (section,) = table.sections(compared)
+    figure = plot.accuracy_over(plot.AXES[2], section, plot.names_of(compared), plot.strokes_of(g.label for g in compared))
     figure.draw_without_rendering()
     boxes = sorted((t.get_window_extent() for t in figure.axes[0].texts if t.get_text()), key=lambda box: box.y0)
     assert len(boxes) == 8 and all(below.y1 <= above.y0 + 1 for below, above in zip(boxes, boxes[1:]))

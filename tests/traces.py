@@ -10,9 +10,14 @@ from typing import Any
 import yaml
 
 from harness.comm.recorder import Epoch, Span
-from harness.trace import summary, writer
+from harness.trace import files, resolved, summary, writer
 
 ENVIRONMENT = {"schema": 1, "processor": "Test CPU", "cores": 4, "gpus": [], "revision": "abc1234", "packages": {}}
+
+
+def scored(train: float, val: float, test: float, **more: float) -> dict[str, float]:
+    """What an evaluation gives `TraceWriter.write`."""
+    return {"train_acc": train, "val_acc": val, "test_acc": test, **more}
 
 
 def epoch(
@@ -82,12 +87,24 @@ def config(**changes: Any) -> dict[str, Any]:
     return made
 
 
-def prepare(folder: Path, composed: dict[str, Any] | None = None, cores: int = 4) -> Path:
-    """A run folder before its first epoch."""
+def prepare(folder: Path, composed: dict[str, Any] | None = None, cores: int = 4, *, stats: dict[str, Any] | None = None,
+            **ran_on: Any) -> Path:
+    """A run folder before its first epoch; with `stats` of its partition, and with what it `ran_on` as one attempt."""
     folder.mkdir(parents=True, exist_ok=True)
-    writer.write_json_atomic(folder / "environment.json", {**ENVIRONMENT, "cores": cores})
-    writer.write_text_atomic(folder / "config.yaml", yaml.safe_dump(composed or config()))
+    if stats is not None:
+        files.write_json_atomic(folder / "shards.json", {"folder": "", "stats": stats, "graph": {}})
+    if ran_on:
+        facts = {name: ran_on.pop(name) for name in ("role", "steps") if name in ran_on}
+        resolve(folder, 0, facts, **ran_on)
+    files.write_json_atomic(folder / "environment.json", {**ENVIRONMENT, "cores": cores})
+    files.write_text_atomic(folder / "config.yaml", yaml.safe_dump(composed or config()))
     return folder
+
+
+def resolve(folder: Path, first_epoch: int, facts: dict[str, Any] | None = None, **ran_on: Any) -> None:
+    """Note an attempt that begins at `first_epoch`."""
+    attempt = {"device": "cpu", "threads": 1, "transport": "memory", "kernel": "numba", "machine": "Test CPU, 4 cores", "code": "c0de", **ran_on}
+    resolved.record(folder, first_epoch, attempt, {"role": "", "steps": 1, "asynchronous": False, **(facts or {})})
 
 
 def stream(
@@ -125,7 +142,7 @@ def stream(
             out.write(
                 made,
                 loss=1 / (number + 1),
-                accuracy=(accuracy + 0.02, accuracy + 0.01, accuracy),
+                scores=scored(accuracy + 0.02, accuracy + 0.01, accuracy),
                 peak_rss_bytes=2**20 * (k + 1),
             )
     if close:
@@ -134,13 +151,14 @@ def stream(
     return writers
 
 
-def finished(folder: Path, composed: dict[str, Any] | None = None, *, cores: int = 4, **measured: Any) -> Path:
+def finished(folder: Path, composed: dict[str, Any] | None = None, *, cores: int = 4, stats: dict[str, Any] | None = None,
+             ran_on: dict[str, Any] | None = None, **measured: Any) -> Path:
     """A whole run folder, as a worker leaves it."""
     composed = composed or config()
-    prepare(folder, composed, cores)
+    prepare(folder, composed, cores, stats=stats, **(ran_on or {}))
     stream(folder, range(composed["epochs"]), workers=composed["gpus"], **measured)
     writer.finalise(folder)
-    writer.write_json_atomic(folder / "summary.json", summary.summarise(folder))
+    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
     return folder
 
 
@@ -151,10 +169,10 @@ def measured(folder: Path, metrics: Sequence[dict[tuple[int, str], float]], comp
     for number, values in enumerate(metrics):
         made = epoch(number)
         made.metrics.update(values)
-        out.write(made, loss=0.0, accuracy=(0.5, 0.5, 0.01 * number), peak_rss_bytes=0)
+        out.write(made, loss=0.0, scores=scored(0.5, 0.5, 0.01 * number), peak_rss_bytes=0)
     out.close()
     writer.finalise(folder)
-    writer.write_json_atomic(folder / "summary.json", summary.summarise(folder))
+    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
     return folder
 
 
@@ -172,8 +190,9 @@ def uneven(folder: Path, cores: int) -> Path:
             made = epoch(number, worker=k, segments=segments, sent=sent, transport_cpu=0.07 + 0.02 * k)
             made.spans[1].cpu = 0.015 * more  # a wait costs a little too
             made.cpu += made.spans[1].cpu
-            out.write(made, loss=0.0, accuracy=(0.5, 0.6 + 0.1 * (number == 1), 0.37 + 0.01 * number), peak_rss_bytes=0)
+            out.write(made, loss=0.0, scores=scored(0.5, 0.6 + 0.1 * (number == 1), 0.37 + 0.01 * number, val_auc=0.6, test_auc=0.81 + 0.01 * number,
+                                                       val_balanced=0.5, test_balanced=0.22 + 0.01 * number), peak_rss_bytes=0)
         out.close()
     writer.finalise(folder)
-    writer.write_json_atomic(folder / "summary.json", summary.summarise(folder))
+    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
     return folder

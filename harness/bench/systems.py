@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from harness.bench.lines import Line
 from harness.bench.runs import WARM_UP, Folders, train
-from harness.config import brings_partition, configured
+from harness.config import brings_partition, configured, of_file
 from harness.trace.reader import Trace
 
 TARGET = 1.3
@@ -39,7 +39,7 @@ def system_lines(folders: Folders, rounds: int = 3, names: list[str] | None = No
     lines = []
     for name in names:
         features = known[name].get("features", "once")
-        steps = known[name].get("local_steps", 1) + known[name].get("server_steps", 0)  # each a forward and a backward pass
+        steps = of_file(known[name]).steps()
         notes = [f"features={features}"]
         if not fixed[name]:
             notes.append("vanilla on an edge-cut")

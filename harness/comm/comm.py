@@ -90,6 +90,11 @@ class Comm:
         self._under_way: dict[int, InFlight] = {}  # posted and not waited for, by sequence number
 
     @property
+    def carrier(self) -> str:
+        """What carries the bytes, as a trace calls it; "none" for a worker alone."""
+        return "none" if self.transport is None else self.transport.name
+
+    @property
     def peers(self) -> list[int]:
         return [p for p in range(self.size) if p != self.rank]
 

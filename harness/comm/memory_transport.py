@@ -39,7 +39,7 @@ class MemoryTransport:
     Making one is collective, in an open gloo group. InputError where these workers cannot share memory.
     """
 
-    on_host = True
+    name, on_host = "memory", True
 
     def __init__(self, rank: int, size: int):
         self.rank, self.size = rank, size

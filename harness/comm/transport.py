@@ -34,9 +34,11 @@ class Transport(Protocol):
     """Starts operations between workers. All workers start the same ones in the same order; they may be waited for in any, but for
     some hundreds at most that nobody has waited for yet. Nothing is differentiable. PeerLost where a peer is.
 
+    name      what a trace calls it: "memory", "sockets" or "nccl"
     on_host   whether it takes tensors of host memory only
     """
 
+    name: str
     on_host: bool
 
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
@@ -60,6 +62,7 @@ class TorchTransport:
 
     def __init__(self) -> None:
         self.on_host = dist.get_backend() == "gloo"
+        self.name = "sockets" if self.on_host else "nccl"
 
     def outgoing(self, shape, dtype):
         return None

@@ -74,7 +74,7 @@ class EdgeCut:
         return HaloDropout(p, self.ids, self.halo_ids, key)
 
     def training_input(self):
-        return self._static(self.adjacency, self.system.input_halo(self.x))
+        return self._static(self.adjacency, self.system.static_halo(self.x, self.adjacency.num_halo))
 
     def exact_forward(self, purpose):
         return ExactForward(self.exact_adjacency, self.comm, self.exact_plan, purpose)

@@ -5,7 +5,6 @@ It runs outside the train clock, so nothing of it is timed as training or counte
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -16,12 +15,13 @@ from harness.core.adjacency import Adjacency
 from harness.core.inputs import StaticInput
 from harness.core.models import Model, Strategy
 from harness.core.propagate import HaloDropout, propagate
-
-SPLITS = ("train", "val", "test")
+from harness.core.scores import Scorer, Scores
 
 
 class ExactForward:
     """The strategy of evaluation, and of exact extra steps: every halo row fresh."""
+
+    name = "the exact forward pass"
 
     def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
         self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
@@ -49,15 +49,15 @@ class _Keeping(ExactForward):
 
 
 class Evaluator:
-    """Accuracy (single label) or micro-F1 (multi-label) of each split of the whole graph, the same on every worker; NaN of a
-    split without vertices.
+    """Scores of each split of the whole graph, the same on every worker (`harness.core.scores`).
 
     make_input   builds the exact StaticInput; called at the first evaluation only
     """
 
     def __init__(self, strategy: Strategy, comm: Comm, make_input: Callable[[], StaticInput], masks: list[torch.Tensor],
                  labels: torch.Tensor, num_layers: int):
-        self.strategy, self.comm, self.make_input, self.masks, self.labels = strategy, comm, make_input, masks, labels
+        self.strategy, self.make_input = strategy, make_input
+        self.scorer = Scorer(comm, labels, masks)
         self.input: StaticInput | None = None
         no_ids = torch.empty(0, dtype=torch.int32)
         self.no_dropout = [HaloDropout(0.0, no_ids, no_ids, 0)] * num_layers
@@ -79,24 +79,8 @@ class Evaluator:
             self.strategy = plain
         return asked
 
-    def __call__(self, model: Model) -> tuple[float, float, float]:
-        logits = self.logits(model)
-        counts: list[float] = []
-        for mask in self.masks:
-            scored = logits[mask]
-            counts += [*score_counts(scored, self.labels[mask]), float(len(scored))]
-        totals = self.comm.total(counts)
-        return tuple(right / max(possible, 1.0) if vertices else math.nan
-                     for right, possible, vertices in zip(totals[0::3], totals[1::3], totals[2::3]))
-
-
-def score_counts(logits: torch.Tensor, labels: torch.Tensor) -> list[float]:
-    """Numerator and denominator of the score of logits [t, C], which add up over workers."""
-    if labels.ndim == 1:
-        return [float((logits.argmax(1) == labels).sum()), float(len(labels))]
-    predicted, true = logits > 0, labels > 0
-    # Micro-F1 = 2 TP / (2 TP + FP + FN) = 2 TP / (predicted + true).
-    return [2.0 * float((predicted & true).sum()), float(predicted.sum() + true.sum())]
+    def __call__(self, model: Model) -> Scores:
+        return self.scorer(self.logits(model))
 
 
 def local_loss(logits: torch.Tensor, labels: torch.Tensor, train: torch.Tensor, divisor: float) -> torch.Tensor:

@@ -8,17 +8,19 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from harness.check import InputError
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency
 from harness.core.attention import attend
 from harness.core.config import ModelConfig
 from harness.core.inputs import StaticInput
-from harness.core.propagate import BackwardMark, HaloDropout, ReadsNobody
+from harness.core.propagate import BackwardMark, HaloDropout, ReadsNobody, WrongRows, arrived
 
 
 class Strategy(Protocol):
     """What a model needs of a system: see `harness.core.system.System`."""
 
+    name: str  # in messages
     adjacency: Adjacency
 
     def halo(self, layer: int, h: torch.Tensor): ...
@@ -85,7 +87,7 @@ class AttentionLayer(nn.Module):
         else:
             pending = strategy.halo(layer, h)
             y = drop.inner(h) @ self.weight
-            remote = pending.wait()
+            remote = arrived(pending, strategy.adjacency, h)
             if edges.num_columns > edges.num_rows:
                 y_halo = drop.halo(remote) @ self.weight
             else:
@@ -130,7 +132,10 @@ class Model(nn.Module):
             if recorder is not None:
                 recorder.segment("compute", "forward", l)
                 recorder.flops(layer.flops(strategy.adjacency, only))
-            h = layer(l, h, only, strategy, drops[l])
+            try:
+                h = layer(l, h, only, strategy, drops[l])
+            except WrongRows as wrong:
+                raise InputError(f"{strategy.name}, layer {l}, worker {strategy.comm.rank}: it {wrong}") from None
             if recorder is not None:
                 # The backward pass repeats the forward products once for the weight and once for the input, which layer 0
                 # does not ask for.

@@ -19,6 +19,27 @@ from harness.core.dropout import dropout
 from harness.core.kernels import spmm
 
 
+class WrongRows(Exception):
+    """A system answered with rows of another shape or type than asked for. The message says which; who, its catcher knows."""
+
+
+def arrived(pending, adjacency: Adjacency, h: torch.Tensor) -> torch.Tensor:
+    """The halo rows [m, F] that a system gives a layer whose own rows are h [n, F]. Compiled products read them unchecked,
+    so that rows of another shape would be read beyond their end: WrongRows."""
+    rows = pending.wait()
+    return checked(rows, (adjacency.num_halo, h.shape[1]), h, "halo rows, one per halo vertex in halo order")
+
+
+def checked(rows: torch.Tensor, shape: tuple[int, int], like: torch.Tensor, what: str) -> torch.Tensor:
+    """`rows` where they have this shape and the type of `like`; WrongRows where not."""
+    wanted = f"{what}: {list(shape)} of {like.dtype} on {like.device}"
+    if not isinstance(rows, torch.Tensor):
+        raise WrongRows(f"gave {type(rows).__name__} where a tensor is needed ({wanted})")
+    if (tuple(rows.shape), rows.dtype, rows.device) != (shape, like.dtype, like.device):
+        raise WrongRows(f"gave {list(rows.shape)} of {rows.dtype} on {rows.device} where {wanted} is needed")
+    return rows
+
+
 class HaloDropout:
     """Dropout of layer inputs, drawn by global vertex id: the same mask for any partition, on halo rows as on inner rows.
 
@@ -40,7 +61,7 @@ def propagate(adjacency: Adjacency, h: torch.Tensor, pending, weight: torch.Tens
     x = drop.inner(h)
     first = adjacency.transform_first(*weight.shape)
     z = spmm(adjacency.inner, x @ weight if first else x)
-    x_halo = pending.wait()
+    x_halo = arrived(pending, adjacency, h)
     if adjacency.halo is not None:
         x_halo = drop.halo(x_halo)
         z = spmm(adjacency.halo, x_halo @ weight if first else x_halo, z)
@@ -69,7 +90,7 @@ class _Gathered(torch.autograd.Function):
         ctx.adjacency, ctx.gather_delta = adjacency, gather_delta
         first = adjacency.transform_first(*weight.shape)
         z = adjacency.inner.forward(x @ weight if first else x)
-        x_halo = drop.halo(pending.wait())
+        x_halo = drop.halo(arrived(pending, adjacency, x))
         if adjacency.halo is not None:
             adjacency.halo.forward(x_halo @ weight if first else x_halo, out=z, accumulate=True)
         return z if first else z @ weight
@@ -80,7 +101,7 @@ class _Gathered(torch.autograd.Function):
         pending = ctx.gather_delta(delta)
         inner, out = ctx.adjacency.out_edges()
         g = inner.forward(delta)
-        remote = pending.wait()
+        remote = checked(pending.wait(), (out.num_columns, delta.shape[1]), delta, "deltas, one per remote vertex that out-edges lead to")
         if len(remote):
             out.forward(remote, out=g, accumulate=True)
         return (g @ weight.t() if ctx.needs_input_grad[0] else None), x.t() @ g, None, None, None, None

@@ -158,6 +158,8 @@ def _times(x: torch.Tensor | SparseOperator, weight: torch.Tensor) -> torch.Tens
 class ExactSynchronised:
     """The strategy of evaluation, and of exact extra steps: every part fresh."""
 
+    name = "the exact forward pass"
+
     def __init__(self, adjacency: ReplicaAdjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
         self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
 

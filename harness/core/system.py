@@ -24,7 +24,7 @@ from harness.cluster.config import Cluster
 from harness.comm.comm import Comm, HaloPlan
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency
-from harness.core.propagate import HaloDropout, propagate
+from harness.core.propagate import HaloDropout, WrongRows, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
 from harness.partition.shard import ReplicaShard, Shard
 
@@ -98,6 +98,22 @@ class System:
     asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `evaluation_weights`
     cluster: ClassVar[Cluster] = Cluster()  # what the run's workers run on: set by the trainer before all else
     exact_input: ClassVar[bool] = True  # whether the static input product equals the exact one (evaluation reuses it)
+    role: ClassVar[str] = ""  # in comparisons: "reference" of exact training, or "control" that uses no remote rows
+    since: ClassVar[dict[str, Any]] = {}  # knobs that came after 0.1, where what 0.1 did is not their default
+
+    @classmethod
+    def lacks(cls) -> str | None:
+        """The method that a system must define and this one does not; None where it is complete."""
+        return "halo(self, layer, h)" if cls.halo is System.halo and cls.propagate is System.propagate else None
+
+    def steps(self) -> int:
+        """Optimiser steps per epoch, each with a forward and a backward pass."""
+        return 1
+
+    @property
+    def name(self) -> str:
+        """What messages call it: its module and class, as in `_target_`."""
+        return f"system {type(self).__module__}.{type(self).__name__}"
 
     def supports(self, run: RunFacts) -> str | None:
         """One sentence saying why this system cannot do the run, or None.
@@ -131,6 +147,16 @@ class System:
     def input_halo(self, x: torch.Tensor) -> torch.Tensor:
         """The halo's raw features [m, F] for `features="once"`: fetched exactly, one time, and counted then."""
         return self.comm.exchange(self.plan, x, layer=0, purpose="features").wait()
+
+    def static_halo(self, x: torch.Tensor, rows: int) -> torch.Tensor | None:
+        """`input_halo`, held to its shape [rows, f0]; None where the worker aggregates no halo."""
+        given = self.input_halo(x)
+        if not rows:
+            return None
+        try:
+            return checked(given, (rows, x.shape[1]), x, "the halo's features")
+        except WrongRows as wrong:
+            raise InputError(f"{self.name}, input_halo, worker {self.comm.rank}: it {wrong}") from None
 
     def propagate(self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout) -> torch.Tensor:
         """(A_ii h + A_ih halo) W  [n, f_out]. Only a system with a backward pass of its own overrides this."""
@@ -187,6 +213,11 @@ class ReplicaSystem(System):
 
     cut: ClassVar[str] = "vertex"
 
+    @classmethod
+    def lacks(cls):
+        own = cls.synchronize is not ReplicaSystem.synchronize or cls.propagate is not ReplicaSystem.propagate
+        return None if own else "synchronize(self, layer, z)"
+
     def supports(self, run: RunFacts) -> str | None:
         if run.model == "gat":
             return (f"model=gat normalises over all of a vertex's edges, and {type(self).__name__.lower()} adds up parts that know only "
@@ -199,7 +230,8 @@ class ReplicaSystem(System):
 
     def propagate(self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout) -> torch.Tensor:
         """The synchronised A H W  [r, f_out]."""
-        return self.synchronize(layer, propagate_parts(self.adjacency, h, weight, dropout))
+        parts = propagate_parts(self.adjacency, h, weight, dropout)
+        return checked(self.synchronize(layer, parts), tuple(parts.shape), parts, "a row per replica")
 
 
 MENDS = {"edge": "partition=metis", "vertex": "partition=ebv"}

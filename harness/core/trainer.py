@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from harness.check import InputError
 from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, synchronise
@@ -15,8 +16,9 @@ from harness.core.evaluate import Evaluator, local_loss
 from harness.core.inputs import StaticInput
 from harness.core.kernels import make_kernel
 from harness.core.models import Model
-from harness.core.propagate import HaloDropout
+from harness.core.propagate import HaloDropout, WrongRows
 from harness.core.replicas import StaticSums
+from harness.core.scores import Scores
 from harness.core.system import Context, System
 from harness.partition.shard import ReplicaShard, Shard
 
@@ -106,7 +108,10 @@ class Trainer:
         loss = local_loss(logits, self.labels, rows, divisor)
         self.optimiser.zero_grad()
         self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
-        loss.backward()
+        try:
+            loss.backward()
+        except WrongRows as wrong:
+            raise InputError(f"{strategy.name}, backward pass, worker {self.comm.rank}: it {wrong}") from None
         return loss.detach()
 
     def exact_inputs(self) -> dict[int, torch.Tensor]:
@@ -119,8 +124,8 @@ class Trainer:
         """The mean loss over the global training vertices, from every worker's share."""
         return self.comm.total([float(local)])[0]
 
-    def evaluate(self) -> tuple[float, float, float]:
-        """Exact train, validation and test accuracy (micro-F1 for multi-label graphs) under the current weights."""
+    def evaluate(self) -> Scores:
+        """Exact scores of every split under the current weights."""
         with self.recorder.clock("evaluate"), self.system.evaluation_weights(self.recorder.epoch.epoch):
             return self.evaluator(self.model)
 

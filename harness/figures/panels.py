@@ -51,7 +51,7 @@ def accuracy_panels(groups: list[Group], what: str, columns: tuple[str, ...], na
     for ax, column in zip(axes[0], columns):
         for i, group in enumerate(groups):
             rows = band(group)
-            line(ax, rows[column], rows["accuracy"], name(group), i)
+            line(ax, rows[column], rows["score"], name(group), i)
         axis = next(axis for axis in AXES if axis.column == column)
         ax.set_xlabel(axis.label[groups[0].clock].replace(" (", "\n("))
     axes[0, 0].set_ylabel("test accuracy, %")

@@ -5,6 +5,7 @@ remote rows are zero: a system no better than it uses no remote information.
 """
 
 from harness.report import plot
+from harness.report.table import sections
 
 TITLE = "all systems on one graph: accuracy over epochs, time and bytes; compute and communication"
 GRAPHS = [["twin/reddit dataset.scale=0.02"], ["amazon-photo dataset.split=low_label"]]
@@ -24,7 +25,5 @@ def sweeps(graph: str) -> list[str]:
 
 
 def draw(groups):
-    dataset, clock, names = groups[0].dataset, groups[0].clock, plot.names_of(groups)
-    strokes = plot.strokes_of(group.label for group in groups)
-    pictures = {f"accuracy-over-{axis.name}": plot.accuracy_over(axis, groups, names, strokes, dataset, clock) for axis in plot.AXES}
-    return {**pictures, "breakdown": plot.breakdown(groups, names, dataset, clock)}
+    (section,) = sections(groups)
+    return plot.pictures(section, plot.strokes_of(group.label for group in groups))

@@ -23,10 +23,10 @@ from harness.partition.assign import assign
 from harness.partition.build import build_shards
 from harness.partition.build_replicas import build_replicas
 from harness.partition.config import PartitionConfig
-from harness.partition.stats import Statistics, facts
+from harness.partition.stats import LabelCounts, Statistics, facts
 from harness.partition.vertexcut import assign_edges, statistics
 
-FORMAT = 2  # of shards and graphs on disk: a new one leaves old entries untouched and unused
+FORMAT = 3  # of shards and graphs on disk: a new one leaves old entries untouched and unused
 
 
 class Cache:
@@ -114,10 +114,12 @@ def _cut_vertices(graph: Graph, partition: PartitionConfig, parts: int, seed: in
 def _cut_edges(graph: Graph, partition: PartitionConfig, parts: int, seed: int, folder: Path) -> dict[str, Any]:
     """Save the shards of a vertex-cut; returns its statistics."""
     edges = assign_edges(graph, partition.method, parts, seed, partition.gamma, partition.hosts, partition.tau)
-    entries = 0
+    entries, labels = 0, LabelCounts()
     for shard in build_replicas(graph, edges, partition.masters):
         io.save(shard, folder)
         entries += shard.edges.num_entries
+        labels.add(shard)
     counted = statistics(edges, partition.masters)
     # "edges" counts both directions, here as for an edge-cut; a worker's are undirected.
-    return {**facts(shard), **counted, "worker_edges": counted["edges"], "edges": entries, "hosts": partition.hosts}
+    return {**facts(shard), **counted, "worker_edges": counted["edges"], "edges": entries, "hosts": partition.hosts,
+            "majority": labels.majority()}

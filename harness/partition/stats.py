@@ -23,6 +23,39 @@ def facts(shard: Shard | ReplicaShard) -> dict[str, Any]:
     }
 
 
+class LabelCounts:
+    """How many vertices of each split have each label, over every shard added once."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, np.ndarray] = {}  # by split: [C + 1] int64, the vertices of the split last
+
+    def add(self, shard: Shard | ReplicaShard) -> None:
+        for split in ("train", "val", "test"):
+            labels = shard.labels[getattr(shard, split)]
+            own = labels.sum(0, np.int64) if labels.ndim == 2 else np.bincount(labels, minlength=shard.num_classes)
+            self.counts[split] = self.counts.get(split, 0) + np.append(own, len(labels))
+        self.multilabel = shard.labels.ndim == 2
+
+    def majority(self) -> dict[str, float | None]:
+        """The accuracy of whoever gives every vertex the same answer, by split; None for a split without vertices.
+
+        One label per vertex: the share of the most frequent class. Several: the micro-F1 of predicting the k most
+        frequent labels for every vertex, with the best k: 2 TP / (predicted + true), TP the sum of their counts.
+        """
+        return {split: constant_score(counts[:-1], int(counts[-1]), self.multilabel) for split, counts in self.counts.items()}
+
+
+def constant_score(counts: np.ndarray, vertices: int, multilabel: bool) -> float | None:
+    """The best score of a constant answer, from the count of each label [C] among `vertices`."""
+    if not vertices:
+        return None
+    if not multilabel:
+        return float(counts.max() / vertices)
+    found = np.sort(counts)[::-1].cumsum()
+    predicted = vertices * np.arange(1, len(counts) + 1)
+    return float((2 * found / (predicted + max(counts.sum(), 1))).max())
+
+
 class Statistics:
     """Add every shard once, in any order, then ask for the `result`. Self-loops are counted nowhere.
 
@@ -32,6 +65,7 @@ class Statistics:
     edge_cut         directed edges whose ends have different owners; edge_cut_share of all
     overlap          mean of R(v), CaPGNN's overlap ratio (eq. 2), over the vertices that are in any halo
     replication      (inner + halo) / V
+    majority         by split, see `LabelCounts.majority`
     vertex_balance, edge_balance   the largest worker over the mean
     """
 
@@ -39,10 +73,12 @@ class Statistics:
         self.workers: dict[int, dict[str, int]] = {}
         self.whole: dict[str, Any] = {}
         self.ratio: np.ndarray | None = None  # [V] int32: R(v)
+        self.labels = LabelCounts()
 
     def add(self, shard: Shard) -> None:
         # Plain figures only: a shard kept here would stay in memory while the next one is built.
         self.whole = facts(shard)
+        self.labels.add(shard)
         if self.ratio is None:
             self.ratio = np.zeros(shard.num_vertices, np.int32)
         self.ratio[shard.halo] += 1  # a vertex stands once in a halo
@@ -70,6 +106,7 @@ class Statistics:
             "edge_cut_share": cut / max(total, 1),
             "overlap": float(in_halo.mean()) if len(in_halo) else 0.0,
             "replication": (vertices + sum(each["halo"])) / vertices,
+            "majority": self.labels.majority(),
             "vertex_balance": max(each["inner"]) * len(workers) / vertices,
             "edge_balance": max(edges) * len(workers) / max(total, 1),
         }

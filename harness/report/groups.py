@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,13 +14,13 @@ import numpy as np
 from scipy import stats
 
 from harness.check import InputError
+from harness.trace import resolved
+from harness.trace.identity import identity
 from harness.trace.reader import Trace, find_runs
 from harness.trace.summary import summarise
 
-# Where and how a run was started: runs that differ only here, or in the seed, are repeats.
-PLACE_KEYS = {"seed", "data_dir", "results", "cache", "checkpoint_every", "fresh", "launch", "progress", "run_dir"}
 # What has a column of its own, or is the name itself; all other keys go into the name where they differ.
-COLUMN_KEYS = {"gpus", "epochs", "label", "system._target_"}
+COLUMN_KEYS = {"seed", "gpus", "epochs", "label", "system._target_"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class Run:
     def __init__(self, path: Path):
         self.trace = Trace(path)
         self.path = Path(path)
-        self.keys = flatten(self.trace.config)
+        # Of a run of version 0.1 nothing says whether its system was asynchronous: its keys all count.
+        self.keys = flatten(identity(self.trace.config, (self.trace.resolved or {}).get("asynchronous", True)))
         self.finished = self.trace.finished
         self.seed = self.keys.get("seed")
 
@@ -69,16 +70,43 @@ class Run:
         target = str(self.keys.get("system._target_", "?"))
         return str(self.keys.get("label") or target.rpartition(".")[0].rpartition(".")[2])
 
-    @property
+    @cached_property
+    def attempts(self) -> list[dict[str, Any]]:
+        """What the run ran on, attempt by attempt; none of a run of version 0.1."""
+        return self.trace.resolved["attempts"] if self.trace.resolved else []
+
+    @cached_property
+    def resolved(self) -> dict[str, str]:
+        """What the keys that may be `auto` became; several values where attempts differ in them."""
+        return {name: "+".join(dict.fromkeys(str(each[name]) for each in self.attempts)) for name in resolved.HELD} if self.attempts else {}
+
+    @cached_property
     def machine(self) -> str:
-        e = self.trace.environment
-        gpus = e.get("gpus") or []
-        return f"{e['processor']}, {e['cores']} cores" + (f", {len(gpus)} x {gpus[0]}" if gpus else "")
+        """Where it ran; several machines of a run that went on elsewhere."""
+        machines = dict.fromkeys(each["machine"] for each in self.attempts if "machine" in each)
+        return ", then ".join(machines) or resolved.machine(self.trace.environment)
+
+    @property
+    def code(self) -> str:
+        """The code that computed it (`harness.trace.identity.code_of`); of a run of version 0.1 the revision."""
+        codes = dict.fromkeys(str(each["code"]) for each in self.attempts if each.get("code"))
+        return "+".join(codes) or f"revision {self.trace.environment.get('revision')}"
+
+    @property
+    def role(self) -> str:
+        """Of its system (`harness.core.system.System.role`)."""
+        return (self.trace.resolved or {}).get("role", "")
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps per epoch."""
+        return (self.trace.resolved or {}).get("steps", 1)
 
     def key(self) -> str:
-        """Equal for repeats: the config but for seed and place, the machine, and whether the run has finished."""
-        same = {k: v for k, v in self.keys.items() if k not in PLACE_KEYS}
-        return json.dumps([same, self.machine, self.finished], sort_keys=True, default=str)
+        """Equal for repeats: the config but for seed and place, what it was resolved to, the machine, and whether the run has
+        finished."""
+        same = {k: v for k, v in self.keys.items() if k != "seed"}
+        return json.dumps([same, self.resolved, self.machine, self.finished], sort_keys=True, default=str)
 
 
 @dataclass
@@ -122,18 +150,27 @@ class Group:
     def epochs(self) -> str:
         planned = self.first.keys.get("epochs", self.first.summary["epochs"])
         done = sorted({run.summary["epochs"] for run in self.runs})
-        return str(planned) if self.finished else f"{'/'.join(map(str, done))} of {planned}"
+        return str(planned) if self.finished and done == [planned] else f"{'/'.join(map(str, done))} of {planned}"
+
+    @property
+    def diverged(self) -> dict[Any, int]:
+        """The first epoch without a finite loss, by seed of the runs that diverged."""
+        return {run.seed: run.summary["diverged"] for run in self.runs if run.summary["diverged"] is not None}
+
+    def by_seed(self, value: Callable[[dict[str, Any]], float | None]) -> dict[Any, Estimate]:
+        """A value of the summary by seed, ascending; repeats of one seed are averaged: they are one sample."""
+        together = defaultdict(list)
+        for run in self.runs:
+            together[run.seed].append(value(run.summary))
+        return {seed: estimate(together[seed]) for seed in self.seeds}
 
     @property
     def seeds(self) -> list[Any]:
-        return sorted({run.seed for run in self.runs}, key=str)
+        return sorted({run.seed for run in self.runs}, key=lambda seed: (isinstance(seed, str), seed if seed is not None else -1))
 
-    def estimate(self, figure: Callable[[dict[str, Any]], float | None]) -> Estimate:
-        """Mean over seeds of a figure of the summary. Repeats of one seed are averaged first: they are one sample."""
-        by_seed = defaultdict(list)
-        for run in self.runs:
-            by_seed[run.seed].append(figure(run.summary))
-        return estimate(estimate(values).mean for values in by_seed.values())
+    def estimate(self, value: Callable[[dict[str, Any]], float | None]) -> Estimate:
+        """Mean over seeds of a value of the summary."""
+        return estimate(each.mean for each in self.by_seed(value).values())
 
 
 def load(paths: Iterable[str | Path]) -> tuple[list[Group], list[Path]]:
@@ -155,36 +192,52 @@ def load(paths: Iterable[str | Path]) -> tuple[list[Group], list[Path]]:
 
 
 def _name(groups: list[Group]) -> None:
-    """Give every group its dataset and label: two groups that differ in the config differ in what the table says."""
-    common = _differing(groups, lambda key: not key.startswith(("system.", "dataset.", "partition.", "cluster.")))
+    """Give every group its dataset and label: two groups on one graph that differ in the config, or in what they ran on,
+    differ in what the table says."""
+    by_graph: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
-        alike = [g for g in groups if g.first.name == group.first.name]
-        # A cluster's figures go by its name, and concern the systems that read them.
-        own = _differing(alike, lambda key: key.startswith("system.") or key == "cluster.name")
-        knobs = [
-            knob("cluster" if key == "cluster.name" else key.removeprefix("system."), group.first.keys[key])
-            for key in own + common
-            if key in group.first.keys
-        ]
-        group.label = " ".join([group.first.name, *knobs])
-        graph = group.first.summary["dataset"]
-        same_graph = [g for g in groups if g.first.summary["dataset"] == graph]
-        telling = set(_differing(same_graph, lambda key: key.startswith("dataset.")))
-        keys = group.first.keys
-        telling |= {
-            key for key, usual in (("dataset.scale", 1.0), ("dataset.split", "own")) if keys.get(key, usual) != usual
-        }
-        unsaid = {"dataset.name", "dataset.source"} | (set() if graph.startswith("twin/") else {"dataset.scale"})
-        group.dataset = " ".join(
-            [graph, *(knob(k.removeprefix("dataset."), keys[k]) for k in sorted(telling - unsaid) if k in keys)]
-        )
+        by_graph[group.first.summary["dataset"]].append(group)
+    for graph, members in by_graph.items():
+        common = _differing(members, lambda key: not key.startswith(("system.", "dataset.", "partition.", "cluster.")))
+        telling = set(_differing(members, lambda key: key.startswith("dataset.")))
+        for group in members:
+            alike = [g for g in members if g.first.name == group.first.name]
+            # A cluster's figures go by its name, and concern the systems that read them.
+            own = _differing(alike, lambda key: key.startswith("system.") or key == "cluster.name")
+            keys = group.first.keys
+            knobs = [knob("cluster" if key == "cluster.name" else key.removeprefix("system."), keys[key])
+                     for key in own + common if key in keys]  # fmt: skip
+            group.label = " ".join([group.first.name, *knobs, *_ran_on(group, members)])
+            if group.first.steps > 1:
+                group.label += f" ({group.first.steps} steps per epoch)"
+            unusual = {key for key, usual in (("dataset.scale", 1.0), ("dataset.split", "own")) if keys.get(key, usual) != usual}
+            unsaid = {"dataset.name", "dataset.source"} | (set() if graph.startswith("twin/") else {"dataset.scale"})
+            said = sorted((telling | unusual) - unsaid)
+            group.dataset = " ".join([graph, *(knob(k.removeprefix("dataset."), keys[k]) for k in said if k in keys)])
+    # What is left to tell apart was run by versions of this program that do not have the same keys.
+    shown = Counter(_shown(group) for group in groups)
+    for group in [group for group in groups if shown[_shown(group)] > 1]:
+        group.label += f" (code {group.first.code})"
+
+
+def _shown(group: Group) -> tuple[Any, ...]:
+    return group.dataset, group.label, group.workers, group.partition, group.epochs, group.finished, group.first.machine
+
+
+def _ran_on(group: Group, members: list[Group]) -> list[str]:
+    """What the keys that may be `auto` became, where groups that were asked for the same there ran on different things."""
+    told = []
+    for name, value in group.first.resolved.items():
+        asked = [g for g in members if g.first.keys.get(name) == group.first.keys.get(name) and g.workers == group.workers]
+        if len({g.first.resolved.get(name) for g in asked if g.first.resolved}) > 1:
+            told.append(f"({name} {value})")
+    return told
 
 
 def _differing(groups: list[Group], wanted: Callable[[str], bool]) -> list[str]:
-    """Keys on whose value the groups do not agree, in the configs' order."""
-    keys = dict.fromkeys(k for g in groups for k in g.first.keys if wanted(k) and k not in PLACE_KEYS | COLUMN_KEYS)
-    absent = object()
-    return [key for key in keys if len({repr(g.first.keys.get(key, absent)) for g in groups}) > 1]
+    """Keys on whose value the groups that have them do not agree, in the configs' order."""
+    keys = dict.fromkeys(k for g in groups for k in g.first.keys if wanted(k) and k not in COLUMN_KEYS)
+    return [key for key in keys if len({repr(g.first.keys[key]) for g in groups if key in g.first.keys}) > 1]
 
 
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,8 @@ from matplotlib.transforms import blended_transform_factory
 from scipy.optimize import isotonic_regression
 
 from harness.report.groups import Estimate, Group, Run
-from harness.report.table import TIMES, sections
+from harness.report.columns import LEADING, TIMES
+from harness.report.table import Section, estimate_of, sections
 
 # Okabe and Ito's palette (distinct to colour-blind readers) without its yellow, which is too pale for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
@@ -62,10 +64,12 @@ AXES = (
 
 
 def curve(run: Run) -> pd.DataFrame:
-    """Evaluated epochs of a run: `epoch` (1-based), `seconds` and `megabytes` up to its end, test `accuracy` in %.
+    """Evaluated epochs of a run: `epoch` (1-based), `seconds` and `megabytes` up to its end, the test vertices' leading `score` in %
+    and the validation vertices' `val`.
 
     The first epoch takes no time here, as it has no part in the mean epoch time: it compiles and allocates.
     """
+    leading = run.summary["score"]
     epochs = run.trace.epochs
     epochs = epochs[epochs["epoch"] <= epochs.groupby("worker")["epoch"].max().min()]
     by_epoch = epochs.groupby("epoch")
@@ -77,70 +81,101 @@ def curve(run: Run) -> pd.DataFrame:
             "epoch": np.array(list(by_epoch.groups)) + 1,
             "seconds": seconds.cumsum(),
             "megabytes": by_epoch["bytes_sent"].sum().cumsum().to_numpy() / 1e6,
-            "accuracy": 100 * by_epoch["test_acc"].first().to_numpy(),
+            "score": 100 * by_epoch[f"test_{leading}"].first().to_numpy(),
+            "val": 100 * by_epoch[f"val_{leading}"].first().to_numpy(),
         }
     )
-    return made.dropna(subset=["accuracy"]).reset_index(drop=True)
+    return made.dropna(subset=["score"]).reset_index(drop=True)
 
 
 def band(group: Group) -> pd.DataFrame:
-    """Mean `curve` over seeds, lowest and highest accuracy among them, at the epochs that all seeds evaluated."""
+    """Mean `curve` over seeds, lowest and highest score among them, at the epochs that all seeds evaluated."""
     together = pd.concat([curve(run) for run in group.runs])
     by_epoch = together.groupby("epoch")
     mean = by_epoch.mean()
-    mean["low"], mean["high"] = by_epoch["accuracy"].min(), by_epoch["accuracy"].max()
+    mean["low"], mean["high"] = by_epoch["score"].min(), by_epoch["score"].max()
     return mean[by_epoch.size() == len(group.runs)].reset_index()
 
 
 def draw(groups: list[Group], folder: Path | str) -> list[Path]:
-    """Every picture of `groups` as PNG into `folder`; returns the files. One dataset, clock and machine a picture."""
+    """Every picture of `groups` as PNG into `folder`; returns the files. One dataset, clock and machine per picture."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     strokes = strokes_of(group.label for group in groups)
     made = []
     parts = sections(groups)
     with matplotlib.rc_context(STYLE):
-        for (dataset, clock, machine), members in parts.items():
-            apart = [f"-{clock}" if len({c for d, c, _ in parts if d == dataset}) > 1 else ""]
-            machines = list(dict.fromkeys(m for d, _, m in parts if d == dataset))
-            apart.append(f"-machine{machines.index(machine) + 1}" if len(machines) > 1 else "")
-            stem = re.sub(r"[^\w.=-]+", "-", dataset) + "".join(apart)
-            names = names_of(members)
-            for axis in AXES:
-                figure = accuracy_over(axis, members, names, strokes, dataset, clock)
-                made.append(save(figure, folder / f"{stem}-accuracy-over-{axis.name}.png"))
-            made.append(save(breakdown(members, names, dataset, clock), folder / f"{stem}-breakdown.png"))
+        for section in parts:
+            alike = [part for part in parts if part.dataset == section.dataset]
+            apart = [f"-{section.clock}" if len({part.clock for part in alike}) > 1 else ""]
+            machines = list(dict.fromkeys(part.machine for part in alike))
+            apart.append(f"-machine{machines.index(section.machine) + 1}" if len(machines) > 1 else "")
+            stem = re.sub(r"[^\w.=-]+", "-", section.dataset) + "".join(apart)
+            for ending, figure in pictures(section, strokes).items():
+                made.append(save(figure, folder / f"{stem}-{ending}.png"))
     return made
 
 
-def accuracy_over(
-    axis: Axis, groups: list[Group], names: list[str], strokes: dict[str, dict], dataset: str, clock: str
-) -> Figure:
-    """Test accuracy over time, bytes or epochs: a line a group, a band between its lowest and highest seed."""
-    figure = Figure(figsize=(9.6, 5.0), layout="constrained")
-    ax = figure.subplots()
+def pictures(section: Section, strokes: dict[str, dict]) -> dict[str, Figure]:
+    """Score over time, bytes and epochs, and where an epoch's time goes, by the end of the file's name."""
+    names = names_of(section.groups)
+    over = {f"accuracy-over-{axis.name}": accuracy_over(axis, section, names, strokes) for axis in AXES}
+    return {**over, "breakdown": breakdown(section, names)}
+
+
+SCORE_NAMES = {"acc": "test accuracy", "auc": "test AUC"}
+
+
+def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[str, dict]) -> Figure:
+    """The leading score over time, bytes or epochs: one line per group, a band between its lowest and highest seed. The value
+    beside a name is the table's, the mean of each seed's at its best validation; a dot marks the best validation of the mean."""
+    score = SCORE_NAMES[section.score]
+    figure, ax = _beside_names(names)
     ends = []
-    for group, name in zip(groups, names):
+    for group, name in zip(section.groups, names):
         rows = band(group)
         if rows.empty:
             continue
         stroke = strokes[group.label]
-        x, y = rows[axis.column], rows["accuracy"]
+        x, y = rows[axis.column], rows["score"]
         if len(group.runs) > 1:
             ax.fill_between(x, rows["low"], rows["high"], color=stroke["color"], alpha=0.15, linewidth=0)
-        ax.plot(x, y, linewidth=1.7, alpha=1.0 if group.finished else 0.5, **stroke)
-        ax.plot(x.iloc[-1], y.iloc[-1], "o", markersize=4, color=stroke["color"], clip_on=False)
-        ends.append((x.iloc[-1], y.iloc[-1], f"{name}  {y.iloc[-1]:.1f} %", stroke))
-    ax.set_xlabel(axis.label[clock])
-    ax.set_ylabel("test accuracy, %")
+        ax.plot(x, y, linewidth=1.7, alpha=1.0 if group.finished else 0.5, label=name, **stroke)
+        best = rows["val"].idxmax() if rows["val"].notna().any() else rows.index[-1]
+        ax.plot(x[best], y[best], "o", markersize=4, color=stroke["color"], clip_on=False)
+        told = estimate_of(group, LEADING[section.score][0])
+        ends.append((x.iloc[-1], y.iloc[-1], f"{name}  {'diverged' if group.diverged else f'{told.mean:.1f} %'}", stroke))
+    ax.set_xlabel(axis.label[section.clock])
+    ax.set_ylabel(f"{score}, %")
     ax.set_xlim(left=0)
-    title(figure, f"Test accuracy over {axis.name}", dataset, groups, "bands from the lowest to the highest seed")
+    told = f"values and dots: best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
+    title(figure, f"{score.capitalize() if section.score == 'acc' else 'Test AUC'} over {axis.name}", section.dataset, section.groups,
+          "bands from the lowest to the highest seed", told)  # fmt: skip
     _label_ends(figure, ax, ends)
     return figure
 
 
-def breakdown(groups: list[Group], names: list[str], dataset: str, clock: str) -> Figure:
-    """A stacked bar a group: compute, exposed communication (CPU clock: communication), rest; mean over seeds."""
+NAME_WIDTH = 34  # characters of a line beside a picture
+
+
+def _beside_names(names: list[str]) -> tuple[Figure, Axes]:
+    """A figure whose axes have the same size whatever stands to the right of them, and grow in height with many names."""
+    lines = sum(len(_wrapped(f"{name}  100.0 %").splitlines()) for name in names)
+    widest = max((len(line) for name in names for line in _wrapped(f"{name}  100.0 %").splitlines()), default=0)
+    left, wide, right = 0.75, 6.2, 0.35 + 0.078 * widest
+    below, high, above = 0.6, max(3.8, LINE * lines + 0.2), 0.65
+    figure = Figure(figsize=(left + wide + right, below + high + above))
+    width, height = figure.get_size_inches()
+    return figure, figure.add_axes((left / width, below / height, wide / width, high / height))
+
+
+def _wrapped(name: str) -> str:
+    return textwrap.fill(name, NAME_WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def breakdown(section: Section, names: list[str]) -> Figure:
+    """One stacked bar per group: compute, exposed communication (CPU clock: communication), rest; mean over seeds."""
+    groups, clock = section.groups, section.clock
     figure = Figure(figsize=(9.6, 1.9 + 0.46 * len(groups)), layout="constrained")
     ax = figure.subplots()
     whole, *parts = TIMES[clock]
@@ -183,20 +218,23 @@ def breakdown(groups: list[Group], names: list[str], dataset: str, clock: str) -
         }[clock]
     )
     figure.legend(*ax.get_legend_handles_labels(), loc="outside lower right", ncols=3, frameon=False)
-    title(figure, "Where an epoch's time goes", dataset, groups, "whiskers: 95 % interval over seeds")
+    title(figure, "Where an epoch's time goes", section.dataset, groups, "whiskers: 95 % interval over seeds")
     return figure
 
 
-def title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated: str) -> None:
-    """What is shown, and below it of what: the dataset (a twin says so), the workers, how repeats over seeds look."""
+def title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated: str, told: str = "") -> None:
+    """What is shown, and below it of what: the dataset (a twin says so), the workers, how repeats over seeds look, what else is
+    `told`."""
     workers = {group.workers for group in groups}
     details = [
         f"{dataset} (twin: a synthetic graph)" if dataset.startswith("twin/") else dataset,
         f"{workers.pop()} workers" if len(workers) == 1 else "",
         repeated if any(len(group.seeds) > 1 for group in groups) else "",
+        told,
     ]
     inch = 1 / figure.get_size_inches()[1]
-    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.52 * inch))
+    if figure.get_layout_engine() is not None:
+        figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.52 * inch))
     figure.text(0.012, 1 - 0.08 * inch, what, va="top", fontsize=12, fontweight="bold")
     figure.text(0.012, 1 - 0.31 * inch, ", ".join(filter(None, details)), va="top", fontsize=9.5, color="#444444")
 
@@ -233,40 +271,29 @@ def strokes_of(labels: Iterable[str]) -> dict[str, dict]:
     }
 
 
+LINE = 0.17  # inches of a line of text beside a picture
+
+
 def _label_ends(figure: Figure, ax: Axes, ends: list[tuple[float, float, str, dict]]) -> None:
     """Name each line to the right of the axes, as near its end's height as the other names allow, with a leader."""
     if not ends:
         return
     low, high = ax.get_ylim()
     ax.set_ylim(low, high)
-    height = (high - low) * figure.get_size_inches()[1] ** -1 * 0.21  # of one line of text, in data units
+    line = (high - low) / (figure.get_size_inches()[1] * ax.get_position().height) * LINE  # in data units
     order = np.argsort([y for _, y, _, _ in ends], kind="stable")
-    steps = height * np.arange(len(ends))
-    # Least squares under "each name at least one line above the one below".
+    texts = [_wrapped(ends[i][2]) for i in order]
+    sizes = line * (1.15 + np.array([text.count("\n") for text in texts]))
+    steps = np.concatenate([[0.0], np.cumsum((sizes[1:] + sizes[:-1]) / 2)])
+    # Least squares under "each name at least its own height above the one below".
     heights = isotonic_regression(np.array([ends[i][1] for i in order]) - steps).x + steps
-    heights -= max(0.0, heights[-1] - (high - height / 2))
+    heights -= max(0.0, heights[-1] - (high - sizes[-1] / 2))
     right = blended_transform_factory(ax.transAxes, ax.transData)
-    for i, y in zip(order, heights):
-        x_end, y_end, text, stroke = ends[i]
-        ax.annotate(
-            "",
-            (x_end, y_end),
-            xycoords="data",
-            xytext=(1.02, y),
-            textcoords=right,
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": stroke["color"],
-                "alpha": 0.45,
-                "linewidth": 0.8,
-                "shrinkA": 0,
-                "shrinkB": 3,
-            },
-        )
-        ax.text(
-            1.025, y, text, transform=right, va="center", fontsize=9, color=[0.75 * c for c in to_rgb(stroke["color"])]
-        )
+    for i, y, text in zip(order, heights, texts):
+        x_end, y_end, _, stroke = ends[i]
+        leader = {"arrowstyle": "-", "color": stroke["color"], "alpha": 0.45, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 3}
+        ax.annotate("", (x_end, y_end), xycoords="data", xytext=(1.02, y), textcoords=right, annotation_clip=False, arrowprops=leader)
+        ax.text(1.025, y, text, transform=right, va="center", fontsize=9, color=[0.75 * c for c in to_rgb(stroke["color"])])
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -1,179 +1,170 @@
-"""Tables of results: one run for the launcher, many runs side by side for a person, a paper or a spreadsheet."""
+"""Tables of results: many runs side by side, for a person, a paper or a spreadsheet."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
-from rich.console import Group as Lines
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from harness.report.groups import Group, Run
-from harness.trace.summary import PARTS
+from harness.report import columns
+from harness.report.columns import Column
+from harness.report.compare import cannot_tell
+from harness.report.groups import Estimate, Group, estimate
 
 CLOCKS = {
     "wall": "wall seconds of each epoch's slowest worker",
     "cpu": "CPU seconds of each epoch's busiest worker (workers outnumber cores: wall time would measure the machine)",
 }
+KEYS = ("system", "workers", "partition", "epochs", "seeds")
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One measured column: its heading, its key in a CSV, its value in a run's summary, and digits."""
+@dataclass
+class Section:
+    """What stands in one table: runs on one graph, measured with one clock on one machine."""
 
-    heading: str
-    key: str
-    value: Callable[[dict[str, Any]], float | None]
-    digits: str
+    dataset: str
+    clock: str
+    machine: str
+    groups: list[Group]
+
+    @property
+    def score(self) -> str:
+        """The score that leads: "auc" where it does so in every run, else "acc"."""
+        return "auc" if all(group.first.summary["score"] == "auc" for group in self.groups) else "acc"
+
+    @property
+    def blocks(self) -> list[tuple[Column, ...]]:
+        """The measured columns: scores, times, bytes."""
+        scores = (*columns.LEADING[self.score], *columns.BESIDE[self.score])
+        multilabel = self.groups[0].first.summary["multilabel"]
+        return [tuple(columns.named(column, multilabel) for column in scores), columns.times(self.clock), columns.BYTES]
+
+    @property
+    def title(self) -> str:
+        return f"{self.dataset}{' (twin: a synthetic graph)' if self.dataset.startswith('twin/') else ''}; {self.machine}"
+
+    def by_seed(self, group: Group) -> str:
+        """The leading score at the best validation of each seed, in the order of seeds."""
+        values = group.by_seed(columns.LEADING[self.score][0].value)
+        return " ".join("diverged" if seed in group.diverged else f"{value:.1f}" for seed, value in values.items())
+
+    def notes(self) -> list[str]:
+        name = {"acc": "accuracy", "auc": "AUC"}[self.score]
+        said = [
+            f"Times are {CLOCKS[self.clock]}, means over epochs without the first.",
+            f"Scores are those of the test vertices at the best validation {name}, and {name} in the last evaluation; AUC and "
+            "balanced accuracy are means over classes; majority is the accuracy of the most frequent class.",
+            "MB (10^6 bytes) are summed over workers.",
+        ]
+        if any(len(group.seeds) > 1 for group in self.groups):
+            said.append("± is half a 95 % interval over seeds (Student's t).")
+        for group in self.groups:
+            if group.diverged:
+                when = ", ".join(f"seed {seed} in epoch {epoch}" for seed, epoch in group.diverged.items())
+                said.append(f"{_row(group)} diverged ({when}): its loss was no finite number, so it has no accuracy.")
+        said += cannot_tell(self.groups, columns.LEADING[self.score][0])
+        codes: dict[str, dict[str, None]] = {}
+        for group in self.groups:
+            codes.setdefault(group.first.name, {}).update(dict.fromkeys(run.code for run in group.runs))
+        for name, found in codes.items():
+            if len(found) > 1:
+                said.append(f"Runs of {name} were computed by different code: {', '.join(found)}.")
+        busy = sum(any("other programs" in note for note in run.summary["notes"]) for group in self.groups for run in group.runs)
+        if busy:
+            said.append(f"In {busy} runs other programs took a share of the cores: their wall times are too long.")
+        if not all(group.finished for group in self.groups):
+            said.append("Unfinished runs stand in rows of their own; their values are of what they have traced so far.")
+        return said
+
+    def cells(self) -> tuple[list[str], list[list[str]], list[list[int]]]:
+        """Headings, rows as text, and the places of each block's columns. Values by seed stand after the leading score, where
+        a row has several seeds."""
+        several = any(len(group.seeds) > 1 for group in self.groups)
+        headings, rows, places = list(KEYS), [_key_cells(group) for group in self.groups], []
+        for number, block in enumerate(self.blocks):
+            first = len(headings)
+            for at, column in enumerate(block):
+                headings.append(column.heading)
+                for group, row in zip(self.groups, rows):
+                    row.append(format(estimate_of(group, column), column.digits))
+                if several and number == 0 and at == 1:
+                    headings.append("by seed")
+                    for group, row in zip(self.groups, rows):
+                        row.append(self.by_seed(group) if len(group.seeds) > 1 else "")
+            places.append(list(range(first, len(headings))))
+        return headings, rows, places
 
 
-def _accuracy(s: dict[str, Any]) -> float | None:
-    return 100 * s["best"]["test"] if s["best"] and s["best"]["test"] is not None else None
-
-
-def _communication_cpu(s: dict[str, Any]) -> float:
-    return s["cpu_slowest"]["wait_s"] + s["cpu_slowest"]["other_threads_s"]
-
-
-def _megabytes(part: str) -> Callable[[dict[str, Any]], float]:
-    return lambda s: s["bytes_epoch"][part] / 1e6
-
-
-ACCURACY = Figure("test acc %", "test_acc_percent", _accuracy, ".2f")
-TIMES = {
-    "wall": (
-        Figure("epoch s", "epoch_s", lambda s: s["epoch_s"], ".4f"),
-        Figure("compute s", "compute_s", lambda s: s["compute_s"], ".4f"),
-        Figure("exposed comm s", "exposed_s", lambda s: s["exposed_s"], ".4f"),
-        Figure("rest s", "rest_s", lambda s: s["rest_s"], ".4f"),
-    ),
-    "cpu": (
-        Figure("epoch CPU s", "epoch_cpu_s", lambda s: s["cpu_slowest"]["epoch_s"], ".4f"),
-        Figure("compute CPU s", "compute_cpu_s", lambda s: s["cpu_slowest"]["compute_s"], ".4f"),
-        Figure("comm CPU s", "comm_cpu_s", _communication_cpu, ".4f"),
-        Figure("rest CPU s", "rest_cpu_s", lambda s: s["cpu_slowest"]["rest_s"], ".4f"),
-    ),
-}
-EXPOSED = Figure("exposed wall s", "exposed_s", lambda s: s["exposed_s"], ".4f")
-CPU = Figure("CPU s all workers", "cpu_s_all_workers", lambda s: s["cpu_s"], ".4f")
-BYTES = (
-    *(Figure(f"MB {part.replace('_', ' ')}", f"mb_epoch_{part}", _megabytes(part), ".3f") for part in PARTS),
-    Figure("MB an epoch", "mb_epoch", lambda s: sum(s["bytes_epoch"].values()) / 1e6, ".3f"),
-    Figure("MB the run", "mb_run", lambda s: s["bytes_total"] / 1e6, ".1f"),
-)
-
-
-def figures(clock: str) -> tuple[Figure, ...]:
-    # Where CPU seconds are shown, what was waited for on the wall stands beside: no CPU figure shows it.
-    return (ACCURACY, *TIMES[clock], *([EXPOSED] if clock == "cpu" else []), CPU, *BYTES)
-
-
-def sections(groups: list[Group]) -> dict[tuple[str, str, str], list[Group]]:
-    """Groups by (dataset, clock, machine): what stands in one table was measured on one graph with one clock."""
+def sections(groups: list[Group]) -> list[Section]:
+    """One for each (dataset, clock, machine), in the order of the groups."""
     parts: dict[tuple[str, str, str], list[Group]] = {}
     for group in groups:
         parts.setdefault((group.dataset, group.clock, group.first.machine), []).append(group)
-    return parts
+    return [Section(*key, members) for key, members in parts.items()]
 
 
-def title(dataset: str, machine: str) -> str:
-    return f"{dataset}{' (twin: a synthetic graph)' if dataset.startswith('twin/') else ''}; {machine}"
+def estimate_of(group: Group, column: Column) -> Estimate:
+    """The column's mean over the group's seeds; none of a score where a seed diverged: the others' mean would flatter."""
+    return estimate([]) if group.diverged and column.key in columns.SCORED else group.estimate(column.value)
 
 
-def notes(clock: str, groups: list[Group]) -> list[str]:
-    said = [
-        f"Times are {CLOCKS[clock]}, means over epochs without the first.",
-        "Accuracy is the test accuracy at the best validation accuracy; MB (10^6 bytes) are summed over workers.",
-    ]
-    if any(len(group.seeds) > 1 for group in groups):
-        said.append("± is half a 95 % interval over seeds (Student's t).")
-    revisions = sorted({str(run.trace.environment.get("revision")) for group in groups for run in group.runs})
-    if len(revisions) > 1:
-        said.append(f"Runs come from different revisions: {', '.join(revisions)}.")
-    busy = sum(any("other programs" in note for note in run.summary["notes"]) for group in groups for run in group.runs)
-    if busy:
-        said.append(f"In {busy} runs other programs took a share of the cores: their wall times are too long.")
-    if not all(group.finished for group in groups):
-        said.append("Unfinished runs stand in rows of their own; their figures are of what they have traced so far.")
-    return said
+def _key_cells(g: Group) -> list[str]:
+    return [g.label if g.finished else f"{g.label} (unfinished)", str(g.workers), g.partition, g.epochs, str(len(g.seeds))]
 
 
-def cells(clock: str, groups: list[Group]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of one section, as text."""
-    shown = figures(clock)
-    headings = ["system", "workers", "partition", "epochs", "seeds", *(figure.heading for figure in shown)]
-    rows = [
-        [
-            g.label if g.finished else f"{g.label} (unfinished)",
-            str(g.workers),
-            g.partition,
-            g.epochs,
-            str(len(g.seeds)),
-            *(format(g.estimate(figure.value), figure.digits) for figure in shown),
-        ]
-        for g in groups
-    ]
-    return headings, rows
+def _row(group: Group) -> str:
+    return f"{group.label} ({group.partition}, {group.workers} workers)"
 
 
 def rich_tables(groups: list[Group], width: int) -> list[RenderableType]:
-    """For a terminal of `width` columns: what all rows share goes into the title, and bytes into a table of their own
-    where one table would be too wide."""
+    """For a terminal of `width` columns: what all rows share goes into the title, and scores, times and bytes into tables of
+    their own where one table would be too wide."""
     shown: list[RenderableType] = []
-    for (dataset, clock, machine), members in sections(groups).items():
-        headings, rows = cells(clock, members)
-        shared = {i for i in (1, 2, 3, 4) if len({row[i] for row in rows}) == 1}
+    for section in sections(groups):
+        headings, rows, places = section.cells()
+        shared = {i for i in range(1, len(KEYS)) if len({row[i] for row in rows}) == 1}
         said = ", ".join(f"{rows[0][i]} {headings[i]}" if i != 2 else rows[0][i] for i in sorted(shared))
-        first = [i for i in range(len(headings)) if i not in shared]
-        bytes_from = len(headings) - len(BYTES)
-        tables = [_rich(members, headings, rows, first)]
+        keys = [i for i in range(len(KEYS)) if i not in shared]
+        tables = [_rich(section, headings, rows, [*keys, *(i for block in places for i in block)])]
         if Measurement.get(Console(width=10_000), Console(width=10_000).options, tables[0]).maximum > width:
-            apart = [[i for i in first if i < bytes_from], [0, *range(bytes_from, len(headings))]]
-            tables = [_rich(members, headings, rows, columns) for columns in apart]
-        tables[0].title = "\n".join(filter(None, [title(dataset, machine), said]))
-        shown += [*tables, *(Text(note, style="dim") for note in notes(clock, members)), Text()]
+            tables = [_rich(section, headings, rows, [*keys, *block]) for block in places]
+        tables[0].title = "\n".join(filter(None, [section.title, said]))
+        shown += [*tables, *(Text(note, style="dim") for note in section.notes()), Text()]
     return shown
 
 
-def _rich(groups: list[Group], headings: list[str], rows: list[list[str]], columns: list[int]) -> Table:
+def _rich(section: Section, headings: list[str], rows: list[list[str]], chosen: list[int]) -> Table:
     table = Table(title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    for i in columns:
-        # Where it is still too wide, names are folded and figures never.
-        table.add_column(
-            headings[i].replace(" ", "\n"), justify=_justify(i), vertical="top", no_wrap=i > 0, overflow="fold"
-        )
-    for group, row in zip(groups, rows):
-        # A knob a line, and an interval below its mean.
-        table.add_row(
-            *(row[i].replace(" ", "\n  ") if i == 0 else row[i].replace(" ± ", "\n± ") for i in columns),
-            style=None if group.finished else "yellow",
-        )
+    for i in chosen:
+        # Where it is still too wide, names are folded and numbers never.
+        table.add_column(headings[i].replace(" ", "\n"), justify=_justify(i), vertical="top", no_wrap=i > 0, overflow="fold")
+    for group, row in zip(section.groups, rows):
+        # One knob per line, and an interval below its mean.
+        table.add_row(*(row[i].replace(" ", "\n  ") if i == 0 else row[i].replace(" ± ", "\n± ") for i in chosen),
+                      style=None if group.finished else "yellow")  # fmt: skip
     return table
 
 
 def _justify(column: int) -> Literal["left", "right"]:
-    return "left" if column in (0, 2) else "right"  # names to the left, figures to the right
+    return "left" if column in (0, 2) else "right"  # names to the left, numbers to the right
 
 
 def plain(groups: list[Group]) -> str:
     """Aligned text without a width limit, for files and pipes."""
     parts = []
-    for (dataset, clock, machine), members in sections(groups).items():
-        headings, rows = cells(clock, members)
+    for section in sections(groups):
+        headings, rows, _ = section.cells()
         widths = [max(map(len, column)) for column in zip(headings, *rows)]
-        lines = [
-            "  ".join(_pad(cell, width, i) for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
-            for row in [headings, *rows]
-        ]
-        parts.append("\n".join([title(dataset, machine), *lines, *notes(clock, members)]))
+        lines = ["  ".join(_pad(cell, width, i) for i, (cell, width) in enumerate(zip(row, widths))).rstrip() for row in [headings, *rows]]
+        parts.append("\n".join([section.title, *lines, *section.notes()]))
     return "\n\n".join(parts)
 
 
@@ -183,125 +174,29 @@ def _pad(cell: str, width: int, column: int) -> str:
 
 def markdown(groups: list[Group]) -> str:
     parts = []
-    for (dataset, clock, machine), members in sections(groups).items():
-        headings, rows = cells(clock, members)
+    for section in sections(groups):
+        headings, rows, _ = section.cells()
         rule = [":--" if _justify(i) == "left" else "--:" for i in range(len(headings))]
         lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [headings, rule, *rows]]
-        parts.append("\n".join([f"**{title(dataset, machine)}**", "", *lines, "", *notes(clock, members)]))
+        parts.append("\n".join([f"**{section.title}**", "", *lines, "", *(f"- {note}" for note in section.notes())]))
     return "\n\n".join(parts)
 
 
 def write_csv(groups: list[Group], path: Path | str) -> None:
-    """One row a group, full precision. A column belongs to one clock and is empty in rows of the other; `_half95` is
-    half the 95 % interval, empty with one seed."""
-    measured = list(dict.fromkeys((*figures("wall"), *figures("cpu"))))
+    """One row per group, full precision. A column that a row's section does not show is empty there; `_half95` is half the 95 %
+    interval, empty with one seed; `by_seed` the leading score of each seed."""
+    shown = {id(group): section for section in sections(groups) for group in section.groups}
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
-    out.writerow(
-        [
-            "dataset",
-            "twin",
-            "system",
-            "workers",
-            "partition",
-            "epochs",
-            "finished",
-            "seeds",
-            "runs",
-            "clock",
-            "machine",
-            *(f"{figure.key}{end}" for figure in measured for end in ("", "_half95")),
-        ]
-    )
+    out.writerow(["dataset", "twin", *KEYS[:4], "finished", "diverged", "seeds", "runs", "clock", "machine", "score", "by_seed",
+                  *(f"{key}{end}" for key in columns.ALL for end in ("", "_half95"))])  # fmt: skip
     for g in groups:
-        row = [
-            g.dataset,
-            g.first.summary["twin"],
-            g.label,
-            g.workers,
-            g.partition,
-            g.first.summary["epochs"],
-            g.finished,
-            len(g.seeds),
-            len(g.runs),
-            g.clock,
-            g.first.machine,
-        ]
-        own = figures(g.clock)
-        for figure in measured:
-            e = g.estimate(figure.value) if figure in own else None
+        section = shown[id(g)]
+        own = {column.key for block in section.blocks for column in block}
+        row = [g.dataset, g.first.summary["twin"], g.label, g.workers, g.partition, g.first.summary["epochs"], g.finished,
+               len(g.diverged), len(g.seeds), len(g.runs), g.clock, g.first.machine, section.score, section.by_seed(g)]  # fmt: skip
+        for key, column in columns.ALL.items():
+            e = estimate_of(g, column) if key in own else None
             row += ["", ""] if e is None or not e.n else [repr(e.mean), "" if e.half is None else repr(e.half)]
         out.writerow(row)
     Path(path).write_text(text.getvalue())
-
-
-def run_table(run_dir: Path | str) -> RenderableType:
-    """One run, for the launcher: accuracy, where an epoch's time goes, bytes by layer and purpose, peak memory."""
-    run = Run(Path(run_dir))
-    s, group = run.summary, Group([run])
-    seed = f", seed {run.seed}" if run.seed is not None else ""
-    heading = (
-        f"{run.name} on {s['dataset']}{' (twin)' if s['twin'] else ''}, {s['workers']} workers, {group.partition}{seed}"
-    )
-    grid = Table(
-        title=heading, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0)
-    )
-    grid.add_column(style="dim")
-    grid.add_column()
-    if not run.finished:
-        grid.add_row("epochs", group.epochs)
-    if s["best"]:
-        grid.add_row(
-            "test accuracy",
-            f"{_percent(s['best']['test'])} at the best validation ({_percent(s['best']['val'])}, epoch "
-            f"{s['best']['epoch']}); {_percent(s['final']['test'])} at the last epoch ({s['final']['epoch']})",
-        )
-    if s["clock"] == "wall":
-        grid.add_row(
-            "epoch",
-            f"{s['epoch_s']:.4f} s = "
-            + _shares(s, s["epoch_s"], "s", compute_s="compute", exposed_s="exposed communication", rest_s="rest"),
-        )
-    else:
-        cpu = s["cpu_slowest"]
-        grid.add_row(
-            "epoch",
-            f"{cpu['epoch_s']:.4f} CPU s of the busiest worker = "
-            + _shares(
-                cpu,
-                cpu["epoch_s"],
-                "CPU s",
-                compute_s="compute",
-                wait_s="waiting",
-                rest_s="rest",
-                other_threads_s="other threads",
-            ),
-        )
-    grid.add_row(
-        "all workers",
-        f"{s['cpu_s']:.4f} CPU s an epoch; peak memory {s['peak_rss_sum'] / 2**30:.2f} GiB, "
-        f"largest {s['peak_rss_max'] / 2**30:.2f} GiB",
-    )
-    grid.add_row(
-        "sent",
-        f"{s['bytes_total'] / 1e6:.1f} MB in all, {s['bytes_first_epoch'] / 1e6:.1f} MB of it in the first epoch",
-    )
-    for note in s["notes"]:
-        grid.add_row("note", note)
-    sent = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    sent.add_column("MB sent an epoch", style="dim")
-    for part in (*PARTS, "sum"):
-        sent.add_column(part.replace("_", " "), justify="right")
-    for purpose, by_part in {**s["bytes_epoch_by_purpose"], "sum": s["bytes_epoch"]}.items():
-        sent.add_row(purpose, *(f"{by_part[part] / 1e6:.3f}" for part in PARTS), f"{sum(by_part.values()) / 1e6:.3f}")
-    return Lines(grid, sent)
-
-
-def _percent(share: float | None) -> str:
-    return "none" if share is None else f"{100 * share:.2f} %"
-
-
-def _shares(values: dict[str, float], whole: float, unit: str, **names: str) -> str:
-    return " + ".join(
-        f"{values[key]:.4f} {unit} {name} ({100 * values[key] / whole:.0f} %)" for key, name in names.items()
-    )

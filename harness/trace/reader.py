@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import yaml
 
 from harness.check import InputError
-from harness.trace.schema import SCHEMA_VERSION, TABLES, VERSION_KEY
+from harness.trace import resolved
+from harness.trace.schema import ADDED, SCHEMA_VERSION, TABLES, VERSION_KEY
 
 AGAIN = "run it again with fresh=true"
 STREAM = re.compile(r"(?P<table>[a-z]+)-worker(?P<worker>\d+)-attempt(?P<attempt>\d+)\.arrow")
@@ -60,6 +61,11 @@ class Trace:
     @cached_property
     def environment(self) -> dict[str, Any]:
         return self._json("environment.json")
+
+    @cached_property
+    def resolved(self) -> dict[str, Any] | None:
+        """What the run really ran on (`harness.trace.resolved`); None of a run of version 0.1."""
+        return resolved.read(self.run_dir)
 
     @cached_property
     def shards(self) -> dict[str, Any]:
@@ -153,9 +159,7 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
         with pq.ParquetFile(path) as file:
             _check_version((file.schema_arrow.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
             table = file.read()
-        return table.select(schema.names).cast(schema)
-    except KeyError as error:
-        raise InputError(f"{path} lacks a column: {_first_line(error)}; {AGAIN}") from None
+        return _columns(table, schema, path)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -168,14 +172,26 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
     try:
         with pa.ipc.open_stream(path) as stream:
             _check_version((stream.schema.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
-            if not stream.schema.equals(schema):
-                raise InputError(f"{path} does not hold the columns of this table; {AGAIN}")
+            _columns(stream.schema.empty_table(), schema, path)
             for batch in stream:
                 batch.validate(full=True)
                 batches.append(batch)
     except (pa.ArrowException, OSError):
         pass  # the writer died, or is writing now
-    return pa.Table.from_batches(batches, schema)
+    return _columns(pa.Table.from_batches(batches), schema, path) if batches else schema.empty_table()
+
+
+def _columns(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
+    """The table with the columns of `schema`; those that came later than the file are null."""
+    absent = [field for field in schema if field.name not in table.schema.names]
+    for field in absent:
+        if field.name not in ADDED:
+            raise InputError(f"{path} does not hold the columns of this table: it lacks a column, {field.name}; {AGAIN}")
+        table = table.append_column(field, pa.nulls(len(table), field.type))
+    try:
+        return table.select(schema.names).cast(schema)
+    except (pa.ArrowException, ValueError):
+        raise InputError(f"{path} does not hold the columns of this table; {AGAIN}") from None
 
 
 def _check_version(version: Any, path: Path) -> None:

@@ -1,7 +1,7 @@
 """The four tables of a trace: every column with its type, unit and meaning.
 
 The same words travel inside the files, as field metadata ("unit", "meaning"); docs/trace.md derives the figures.
-SCHEMA_VERSION rises when a column goes, or changes its name, type or meaning.
+SCHEMA_VERSION rises when a column goes, or changes its name, type or meaning. A column that an older file lacks is null.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ EPOCHS = _schema(
     ),
     _column("val_acc", SHARE, "share", "as train_acc, on the validation vertices"),
     _column("test_acc", SHARE, "share", "as train_acc, on the test vertices"),
+    *(
+        _column(f"{split}_{score}", SHARE, "share", f"{meaning}, on the {vertices} vertices; null without evaluation")
+        for score, meaning in (("auc", "area under the ROC curve, mean over classes"), ("balanced", "balanced accuracy"))
+        for split, vertices in (("val", "validation"), ("test", "test"))
+    ),
     _column("rows_sent", COUNT, "rows", "handed to the transport by this worker: the sum of comm.rows"),
     _column("bytes_sent", COUNT, "B", "handed to the transport by this worker: the sum of comm.bytes"),
     _column("flops", COUNT, "flop", "counted analytically: the sum of spans.flops"),
@@ -95,4 +100,7 @@ METRICS = _schema(
     _column("name", pa.string(), "", "the system's own name for the figure"),
     _column("value", pa.float64(), "", "the figure"),
 )
+# Columns that files of this schema version written before 0.2 lack.
+ADDED = frozenset({"val_auc", "test_auc", "val_balanced", "test_balanced"})
+NOT_FINITE = "not_finite_logits"  # metric: vertices whose logits in the evaluation were no finite numbers; absent where 0
 TABLES: dict[str, pa.Schema] = {"epochs": EPOCHS, "comm": COMM, "spans": SPANS, "metrics": METRICS}

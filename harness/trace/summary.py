@@ -6,11 +6,12 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from harness.check import InputError
 from harness.trace.reader import Trace
-from harness.trace.schema import SCHEMA_VERSION
+from harness.trace.schema import NOT_FINITE, SCHEMA_VERSION
 
 PARTS = ("layer_0", "hidden", "other")  # of the bytes: by `comm.layer` 0, above, and -1
 WHOLE_CORE = 0.8  # share of a core below which wall times are not to be trusted
@@ -50,6 +51,10 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
             "so wall times are too long"
         )
     name = graph_name(trace)
+    diverged = diverged_at(trace)
+    if diverged is not None:
+        notes.append(f"diverged: from epoch {diverged} on the loss or the logits are no finite numbers, so it has no accuracy")
+    notes += _attempts(trace)
     return {
         "schema": SCHEMA_VERSION,
         "dataset": name,
@@ -60,7 +65,11 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
         "clock": "cpu" if crowded else "wall",
         "notes": notes,
         "loss": float(epochs["loss"].iloc[-1]),
-        **_accuracies(epochs),
+        "diverged": diverged,
+        "score": (score := leading_score(trace)),
+        "multilabel": bool(_shards(trace).get("multilabel")),
+        **_scores(epochs, score),
+        "majority": _shards(trace).get("majority"),
         "epoch_s": float(slowest["train_s"].mean()),
         "epoch_median_s": float(slowest["train_s"].median()),
         "first_epoch_s": float(epochs.loc[epochs["epoch"] == epochs["epoch"].min(), "train_s"].max()),
@@ -92,24 +101,57 @@ def _gpus(trace: Trace) -> int:
 
 def graph_name(trace: Trace) -> str:
     """The graph's own name; a twin's begins with "twin/"."""
-    if (trace.run_dir / "shards.json").is_file():
-        return trace.shards["graph"]
+    if name := _shards(trace).get("graph"):
+        return name
     dataset = trace.config["dataset"]
     prefix = "twin/" if dataset.get("source") == "twin" else ""
     return prefix + str(dataset["name"]).removeprefix(prefix)
 
 
-def _accuracies(epochs: pd.DataFrame) -> dict[str, Any]:
-    """`final`: at the last evaluation; `best`: at the one with the highest validation accuracy (the first such)."""
+def _shards(trace: Trace) -> dict[str, Any]:
+    """Statistics of the partition; none where the run folder has none."""
+    return trace.shards if (trace.run_dir / "shards.json").is_file() else {}
+
+
+def diverged_at(trace: Trace) -> int | None:
+    """The first epoch whose loss, or whose evaluation's logits, are no finite numbers; None where there is none."""
+    loss, metrics = trace.epochs, trace.metrics
+    epochs = [*loss.loc[~np.isfinite(loss["loss"]), "epoch"], *metrics.loc[metrics["name"] == NOT_FINITE, "epoch"]]
+    return int(min(epochs)) if epochs else None
+
+
+def _attempts(trace: Trace) -> list[str]:
+    """A note where attempts of the run were made by different code, or on different machines."""
+    attempts = trace.resolved["attempts"] if trace.resolved else []
+    said = []
+    for key, what in (("code", "by different code"), ("machine", "on different machines")):
+        if len({each.get(key) for each in attempts}) > 1:
+            parts = [f"{each.get(key)} from epoch {each['first_epoch']} on" for each in attempts]
+            said.append(f"computed {what}: {', '.join(parts)}")
+    return said
+
+
+def leading_score(trace: Trace) -> str:
+    """The score that the run is judged by, and its best epoch chosen by: "auc" of a graph with two classes, where one class
+    may be most of the graph, else "acc": accuracy, or micro-F1 where vertices have several labels. Of a trace without AUC
+    (version 0.1) it is "acc"."""
+    shards = _shards(trace)
+    two = shards.get("classes") == 2 and not shards.get("multilabel")
+    return "auc" if two and trace.epochs["test_auc"].notna().any() else "acc"
+
+
+def _scores(epochs: pd.DataFrame, leading: str) -> dict[str, Any]:
+    """`final`: at the last evaluation; `best`: at the one with the highest leading score on the validation vertices (the
+    first such)."""
     scored = epochs.drop_duplicates("epoch").dropna(subset=["train_acc"])
     if scored.empty:
         return {"final": None, "best": None}
-    known = scored["val_acc"].notna().any()  # a graph may come without validation vertices
-    rows = {"final": scored.iloc[-1], "best": scored.loc[scored["val_acc"].idxmax()] if known else scored.iloc[-1]}
-    return {
-        at: {"epoch": int(row["epoch"]), **{split: _known(row[f"{split}_acc"]) for split in SPLITS}}
-        for at, row in rows.items()
-    }
+    by = scored[f"val_{leading}"]
+    # A graph may come without validation vertices.
+    rows = {"final": scored.iloc[-1], "best": scored.loc[by.idxmax()] if by.notna().any() else scored.iloc[-1]}
+    names = {**{split: f"{split}_acc" for split in SPLITS},
+             **{f"{split}_{score}": f"{split}_{score}" for score in ("auc", "balanced") for split in ("val", "test")}}  # fmt: skip
+    return {at: {"epoch": int(row["epoch"]), **{name: _known(row[column]) for name, column in names.items()}} for at, row in rows.items()}
 
 
 def _known(accuracy: float) -> float | None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import pyarrow.parquet as pq
 from harness.check import InputError
 from harness.comm.recorder import Epoch, Span
 from harness.trace import reader
-from harness.trace.environment import environment as environment
 from harness.trace.schema import SCHEMA_VERSION, TABLES, VERSION_KEY
 
 # The epochs row goes last: an epoch that has one is complete in every table.
@@ -42,9 +40,9 @@ class TraceWriter:
         self.in_flight: list[tuple[int, Span]] = []  # (epoch, operation) posted and not yet through
 
     def write(
-        self, epoch: Epoch, *, loss: float, accuracy: tuple[float, float, float] | None, peak_rss_bytes: int
+        self, epoch: Epoch, *, loss: float, scores: Mapping[str, float] | None, peak_rss_bytes: int
     ) -> None:
-        """Append one finished epoch. loss and accuracy are global; accuracy is None where nothing was evaluated."""
+        """Append one finished epoch. loss and scores, by column of `epochs`, are global; None where nothing was evaluated."""
         thread = [s for s in epoch.spans if s.kind != "comm"]
         flights = self.in_flight + [(epoch.epoch, s) for s in epoch.spans if s.kind == "comm"]
         through = [bool(s.end) for _, s in flights]  # asked once: a transport's thread may end one meanwhile
@@ -52,7 +50,6 @@ class TraceWriter:
         landed = [flight for flight, ended in zip(flights, through) if ended]
         begin, end = (thread[0].start, thread[-1].end) if thread else (0.0, 0.0)
         compute, exposed = _seconds(thread, "compute"), _seconds(thread, "wait")
-        train, val, test = accuracy or (None, None, None)
         key = {"epoch": epoch.epoch, "worker": self.worker}
         self._append(
             comm=[
@@ -73,9 +70,7 @@ class TraceWriter:
                     "evaluate_s": epoch.evaluate,
                     "log_s": epoch.log,
                     "loss": loss,
-                    "train_acc": train,
-                    "val_acc": val,
-                    "test_acc": test,
+                    **(scores or {}),
                     "rows_sent": sum(r for r, _ in epoch.sent.values()),
                     "bytes_sent": sum(b for _, b in epoch.sent.values()),
                     "flops": sum(s.flops for s in epoch.spans),
@@ -175,28 +170,3 @@ def _check_complete(tables: reader.Tables, workers: int) -> None:
                 f"{tables.run_dir}/stream: {table} does not add up to epochs.{total}, "
                 f"so a stream is damaged; {reader.AGAIN}"
             )
-
-
-def write_text_atomic(path: Path, text: str) -> None:
-    """Write `text` so that a reader sees the old file or the new one, never a part."""
-    path = Path(path)
-    part = path.with_name(path.name + ".part")
-    part.write_text(text)
-    os.replace(part, path)
-
-
-def write_json_atomic(path: Path, value: Any) -> None:
-    """As `write_text_atomic`. JSON has no NaN or infinity: they are written as null."""
-    write_text_atomic(path, json.dumps(_finite(value), indent=1, allow_nan=False) + "\n")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def read_json(path: Path) -> Any:
-    return json.loads(Path(path).read_text())

@@ -1,0 +1,168 @@
+"""Scores of the exact forward pass over the whole graph: accuracy, area under the ROC curve, balanced accuracy.
+
+Every score is exact and the same on every worker, however the vertices are divided: workers exchange the scores of their
+positives once per evaluation, and sum counts.
+
+    accuracy   share of vertices whose highest logit is their class; of several labels per vertex the micro-F1,
+               2 TP / (predicted + true), a label being predicted where its logit is above 0
+    auc        mean over classes c of P(s_c(positive) > s_c(negative)) + P(equal) / 2, positives being the vertices of
+               class c and negatives the others of the split; s_c the log-odds of class c under the softmax (two classes:
+               the difference of their logits, one pair of sets; several labels per vertex: the label's logit)
+    balanced   mean over classes of the recall, TP / positives; of several labels per vertex the mean of
+               (TP / positives + TN / negatives) / 2
+
+A class without positives, or for `auc` without negatives, in a split is left out of that split's mean.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from harness.comm.comm import Comm
+
+SPLITS = ("train", "val", "test")
+RANKED = ("val", "test")  # the splits that auc and balanced accuracy are given for
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores by split, in the order of SPLITS and RANKED; NaN for a split without vertices, or where no class has a mean.
+
+    not_finite   vertices of the whole graph that have a logit which is not a finite number; the scores are then NaN
+    """
+
+    accuracy: tuple[float, float, float]
+    auc: tuple[float, float]
+    balanced: tuple[float, float]
+    not_finite: int = 0
+
+    def columns(self) -> dict[str, float]:
+        """By column of a trace's `epochs`."""
+        named = {f"{split}_acc": value for split, value in zip(SPLITS, self.accuracy)}
+        for score in ("auc", "balanced"):
+            named |= {f"{split}_{score}": value for split, value in zip(RANKED, getattr(self, score))}
+        return named
+
+
+class Scorer:
+    """Scores logits [n, C] of a worker's own vertices. labels [n] or [n, C]; masks: local rows of each split, [k] each."""
+
+    def __init__(self, comm: Comm, labels: torch.Tensor, masks: list[torch.Tensor]):
+        self.comm, self.labels, self.masks = comm, labels, masks
+        self.positives: list[list[int]] | None = None  # by worker: how many, by ranked split and class
+
+    def __call__(self, logits: torch.Tensor) -> Scores:
+        # Two classes are one pair of sets: who is ahead in one is behind in the other.
+        classes = 1 if logits.shape[1] == 2 and self.labels.ndim == 1 else logits.shape[1]
+        if self.positives is None:
+            self.positives = self._count_positives(classes)
+        chosen = [(logits[mask], self.labels[mask]) for mask in self.masks]
+        ranked = [self._ranked(*pair) for pair in chosen[1:]]
+        bad = (~torch.isfinite(logits)).any(1).sum()
+        won = [outranked(*pair, theirs) for pair, theirs in zip(ranked, self._gather(ranked, classes))]
+        sizes = torch.tensor([len(mask) for mask in self.masks], device=logits.device)
+        accuracy = torch.stack([score_counts(*pair) for pair in chosen])
+        recall = [recall_counts(*pair) for pair in chosen[1:]]
+        bad, sizes, accuracy, *rest = self._total([bad[None], sizes, accuracy, *won, *recall])
+        if bad:
+            return Scores((math.nan,) * 3, (math.nan,) * 2, (math.nan,) * 2, int(bad))
+        found = torch.tensor(self.positives, dtype=torch.float64).sum(0).view(2, classes)
+        return Scores(
+            tuple(_mean(right / possible.clamp(min=1), vertices > 0) for (right, possible), vertices in zip(accuracy, sizes)),
+            tuple(_auc(*each) for each in zip(rest[:2], found, sizes[1:])),
+            tuple(_balanced(counts, self.labels.ndim == 2) for counts in rest[2:]),
+        )
+
+    def _total(self, counts: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The sums over workers of tensors of counts, exact in double precision, in one operation."""
+        flat = torch.cat([each.double().reshape(-1) for each in counts])
+        totals = torch.tensor(self.comm.total(flat.tolist()), dtype=torch.float64)
+        return [part.view(each.shape) for part, each in zip(totals.split([each.numel() for each in counts]), counts)]
+
+    def _ranked(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What a split is ranked by: s [k, classes] float64, and which entries are positives, [k, classes] bool."""
+        z = logits.double()
+        if labels.ndim == 2:
+            return z, labels > 0
+        if z.shape[1] == 2:
+            return z[:, 1:] - z[:, :1], labels[:, None] == 1
+        # The log-odds grow with the probability, and tell apart what rounds to a probability of 1.
+        logs = torch.log_softmax(z, 1)
+        return logs - torch.log(-torch.expm1(logs)), labels[:, None] == torch.arange(z.shape[1], device=z.device)
+
+    def _count_positives(self, classes: int) -> list[list[int]]:
+        mine = torch.zeros(2 * classes, dtype=torch.int64, device=self.labels.device)
+        for number, mask in enumerate(self.masks[1:]):
+            labels = self.labels[mask]
+            counts = (labels > 0).sum(0) if labels.ndim == 2 else torch.bincount(labels, minlength=classes + (classes == 1))
+            mine[number * classes : (number + 1) * classes] = counts[-classes:]
+        return [[int(count) for count in part] for part in self.comm.all_gather(mine, -1, "evaluate")]
+
+    def _gather(self, ranked: list[tuple[torch.Tensor, torch.Tensor]], classes: int) -> list[list[torch.Tensor]]:
+        """The scores of all workers' positives, by ranked split and class, each ascending."""
+        mine = torch.cat([scores.t()[positive.t()] for scores, positive in ranked])  # by split, then class
+        lengths = [sum(counts) for counts in self.positives]
+        parts = [mine] * self.comm.size
+        if self.comm.size > 1:
+            send = [len(mine) * (p != self.comm.rank) for p in range(self.comm.size)]
+            receive = [length * (p != self.comm.rank) for p, length in enumerate(lengths)]
+            flight, theirs = self.comm.start_exchange(mine.repeat(self.comm.size - 1)[:, None], send, receive, -1, "forward", "evaluate")
+            flight.wait()
+            parts = [part if p != self.comm.rank else mine for p, part in enumerate(theirs[:, 0].split(receive))]
+        groups = zip(*(part.split(counts) for part, counts in zip(parts, self.positives)))
+        merged = [torch.cat(group).sort().values for group in groups]
+        return [merged[:classes], merged[classes:]]
+
+
+def outranked(scores: torch.Tensor, positive: torch.Tensor, positives: list[torch.Tensor]) -> torch.Tensor:
+    """For each class, over the negatives among `scores` [k, classes]: how many of all positives score higher, ties
+    counting half  [classes] float64."""
+    won = scores.new_zeros(len(positives))
+    for c, everyones in enumerate(positives):
+        column = scores[~positive[:, c], c]
+        not_above = torch.searchsorted(everyones, column, right=True)
+        below = torch.searchsorted(everyones, column)
+        won[c] = (2 * len(everyones) - not_above - below).sum() / 2
+    return won
+
+
+def score_counts(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Numerator and denominator [2] of the accuracy of logits [t, C], which add up over workers."""
+    if labels.ndim == 1:
+        return torch.stack([(logits.argmax(1) == labels).sum(), torch.tensor(len(labels), device=logits.device)])
+    predicted, true = logits > 0, labels > 0
+    # Micro-F1 = 2 TP / (2 TP + FP + FN) = 2 TP / (predicted + true).
+    return torch.stack([2 * (predicted & true).sum(), predicted.sum() + true.sum()])
+
+
+def recall_counts(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """TP, positives, TN and negatives of every class, [4, C]; they add up over workers. Of one label per vertex TN is not
+    counted, and 0."""
+    if labels.ndim == 1:
+        classes = logits.shape[1]
+        right = torch.bincount(labels[logits.argmax(1) == labels], minlength=classes)
+        positives = torch.bincount(labels, minlength=classes)
+        return torch.stack([right, positives, torch.zeros_like(right), len(labels) - positives])
+    predicted, true = logits > 0, labels > 0
+    return torch.stack([(predicted & true).sum(0), true.sum(0), (~predicted & ~true).sum(0), (~true).sum(0)])
+
+
+def _mean(values: torch.Tensor, there: torch.Tensor) -> float:
+    """The mean of the values that are there; NaN where none is."""
+    return float(values[there].mean()) if there.any() else math.nan
+
+
+def _auc(won: torch.Tensor, positives: torch.Tensor, vertices: torch.Tensor) -> float:
+    pairs = positives * (vertices - positives)
+    return _mean(won / pairs.clamp(min=1), pairs > 0)
+
+
+def _balanced(counts: torch.Tensor, multilabel: bool) -> float:
+    right, positives, rejected, negatives = counts
+    recall = right / positives.clamp(min=1)
+    if not multilabel:
+        return _mean(recall, positives > 0)
+    return _mean((recall + rejected / negatives.clamp(min=1)) / 2, (positives > 0) & (negatives > 0))

@@ -1,0 +1,93 @@
+"""The measured columns of a table: heading, key in a CSV, and how each follows from a run's summary (docs/trace.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.trace.summary import PARTS
+
+Summary = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One measured column: its heading, its key in a CSV, its value in a run's summary (None: not known), and digits."""
+
+    heading: str
+    key: str
+    value: Callable[[Summary], float | None]
+    digits: str
+
+
+def _score(at: str, name: str) -> Callable[[Summary], float | None]:
+    """A score in percent at the best validation or at the last evaluation; none of a run that diverged."""
+
+    def value(s: Summary) -> float | None:
+        known = s["diverged"] is None and s[at] and s[at][name] is not None
+        return 100 * s[at][name] if known else None
+
+    return value
+
+
+def _majority(s: Summary) -> float | None:
+    share = (s["majority"] or {}).get("test")
+    return None if share is None else 100 * share
+
+
+def _communication_cpu(s: Summary) -> float:
+    return s["cpu_slowest"]["wait_s"] + s["cpu_slowest"]["other_threads_s"]
+
+
+def _megabytes(part: str) -> Callable[[Summary], float]:
+    return lambda s: s["bytes_epoch"][part] / 1e6
+
+
+ACCURACY = Column("test acc %", "test_acc_percent", _score("best", "test"), ".2f")
+LAST = Column("last acc %", "last_acc_percent", _score("final", "test"), ".2f")
+AUC = Column("test AUC %", "test_auc_percent", _score("best", "test_auc"), ".2f")
+LAST_AUC = Column("last AUC %", "last_auc_percent", _score("final", "test_auc"), ".2f")
+BALANCED = Column("balanced acc %", "balanced_acc_percent", _score("best", "test_balanced"), ".2f")
+MAJORITY = Column("majority %", "majority_percent", _majority, ".2f")
+# By the score that leads: it, at the best validation and in the last evaluation, and the scores beside it.
+LEADING = {"acc": (ACCURACY, LAST), "auc": (AUC, LAST_AUC)}
+BESIDE = {"acc": (AUC, BALANCED, MAJORITY), "auc": (ACCURACY, BALANCED, MAJORITY)}
+# Keys of what a run that diverged does not have.
+SCORED = frozenset(column.key for column in (ACCURACY, LAST, AUC, LAST_AUC, BALANCED))
+TIMES = {
+    "wall": (
+        Column("epoch s", "epoch_s", lambda s: s["epoch_s"], ".4f"),
+        Column("compute s", "compute_s", lambda s: s["compute_s"], ".4f"),
+        Column("exposed comm s", "exposed_s", lambda s: s["exposed_s"], ".4f"),
+        Column("rest s", "rest_s", lambda s: s["rest_s"], ".4f"),
+    ),
+    "cpu": (
+        Column("epoch CPU s", "epoch_cpu_s", lambda s: s["cpu_slowest"]["epoch_s"], ".4f"),
+        Column("compute CPU s", "compute_cpu_s", lambda s: s["cpu_slowest"]["compute_s"], ".4f"),
+        Column("comm CPU s", "comm_cpu_s", _communication_cpu, ".4f"),
+        Column("rest CPU s", "rest_cpu_s", lambda s: s["cpu_slowest"]["rest_s"], ".4f"),
+    ),
+}
+EXPOSED = Column("exposed wall s", "exposed_s", lambda s: s["exposed_s"], ".4f")
+CPU = Column("CPU s all workers", "cpu_s_all_workers", lambda s: s["cpu_s"], ".4f")
+BYTES = (
+    *(Column(f"MB {part.replace('_', ' ')}", f"mb_epoch_{part}", _megabytes(part), ".3f") for part in PARTS),
+    Column("MB per epoch", "mb_epoch", lambda s: sum(s["bytes_epoch"].values()) / 1e6, ".3f"),
+    Column("MB the run", "mb_run", lambda s: s["bytes_total"] / 1e6, ".1f"),
+)
+# Every column by its key, in a CSV's order.
+ALL = {
+    column.key: column
+    for column in (ACCURACY, LAST, AUC, LAST_AUC, BALANCED, MAJORITY, *TIMES["wall"], *TIMES["cpu"], EXPOSED, CPU, *BYTES)
+}
+
+
+def named(column: Column, multilabel: bool) -> Column:
+    """The column as a graph's labels have it: with several labels per vertex accuracy is the micro-F1."""
+    return replace(column, heading=column.heading.replace(" acc %", " F1 %")) if multilabel and column in (ACCURACY, LAST) else column
+
+
+def times(clock: str) -> tuple[Column, ...]:
+    # Where CPU seconds are shown, what was waited for on the wall stands beside: no CPU column shows it.
+    return (*TIMES[clock], *([EXPOSED] if clock == "cpu" else []), CPU)

@@ -1,0 +1,41 @@
+"""What a comparison can tell: differences paired over seeds, and where the control is as good as exact training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from harness.report.columns import Column
+from harness.report.groups import Estimate, Group, estimate
+
+
+def paired(a: Group, b: Group, value: Callable[[dict[str, Any]], float | None]) -> Estimate:
+    """The mean of a's value less b's over the seeds that both have, with its interval."""
+    ours, theirs = a.by_seed(value), b.by_seed(value)
+    return estimate(ours[seed].mean - theirs[seed].mean for seed in ours if seed in theirs)
+
+
+def cannot_tell(groups: list[Group], score: Column) -> list[str]:
+    """One sentence for each setting in which a system without remote rows (`role` "control") scores as well as exact training
+    ("reference"): the interval of the difference, paired over seeds, reaches 0, so the score cannot tell whether a system
+    uses remote rows."""
+    said = []
+    for control in (g for g in groups if g.first.role == "control" and g.finished):
+        reference = next((g for g in groups if g.first.role == "reference" and g.finished and setting(g) == setting(control)), None)
+        if reference is None:
+            continue
+        ahead = paired(reference, control, score.value)
+        where = f"{control.partition}, {control.workers} workers"
+        if ahead.n < 2:
+            said.append(f"{where}: {ahead.n} seed in common says nothing of whether {reference.label} is ahead of the control "
+                        f"{control.label}.")  # fmt: skip
+        elif ahead.mean - (ahead.half or 0.0) <= 0:
+            said.append(f"{where}: {score.heading} cannot tell systems here from one that uses no remote rows: {reference.label} is "
+                        f"ahead of the control {control.label} by {ahead:.2f} points over {ahead.n} seeds.")  # fmt: skip
+    return said
+
+
+def setting(group: Group) -> str:
+    """What two groups must share to be compared: everything but the system, the seed and the name."""
+    keys = {k: v for k, v in group.first.keys.items() if not k.startswith("system.") and k not in ("seed", "label")}
+    return repr(sorted(keys.items(), key=lambda pair: pair[0]))

@@ -1,0 +1,55 @@
+"""resolved.json: what a run really ran on, attempt by attempt, and what its system says of itself.
+
+    {"schema": 1, "role": "", "steps": 1, "asynchronous": false,
+     "attempts": [{"first_epoch": 0, "device": "cpu", "threads": 1, "transport": "memory", "kernel": "numba",
+                   "machine": "...", "code": "..."}]}
+
+`role`, `steps` and `asynchronous` are those of `harness.core.system.System`. A config says what was asked for (`auto`); this file says
+what that became. A run that goes on from a checkpoint keeps the values that its bits depend on (HELD).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from harness.check import InputError
+from harness.trace.files import write_json_atomic
+from harness.trace.schema import SCHEMA_VERSION
+
+FILE = "resolved.json"
+HELD = ("device", "threads", "transport", "kernel")  # another value of these gives other bits
+
+
+def read(run_dir: Path) -> dict[str, Any] | None:
+    """The file's content; None where there is none, as in run folders of version 0.1. InputError where it is damaged."""
+    path = Path(run_dir) / FILE
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}); give fresh=true to start the run anew") from None
+    attempts = found.get("attempts") if isinstance(found, dict) else None
+    if not isinstance(attempts, list) or not attempts or not all(isinstance(each, dict) and {*HELD} <= each.keys() for each in attempts):
+        raise InputError(f"{path} is damaged: it lists no attempts; give fresh=true to start the run anew")
+    return found
+
+
+def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dict[str, Any]) -> None:
+    """Add an attempt that begins at `first_epoch`; those that began there or later had traced nothing that is kept.
+
+    attempt   what it runs on; system: `role`, `steps` and `asynchronous`
+    """
+    before = read(run_dir) if first_epoch else None
+    kept = [each for each in before["attempts"] if each["first_epoch"] < first_epoch] if before is not None else []
+    write_json_atomic(Path(run_dir) / FILE, {
+        "schema": SCHEMA_VERSION, **system, "attempts": [*kept, {"first_epoch": first_epoch, **attempt}],
+    })  # fmt: skip
+
+
+def machine(environment: dict[str, Any]) -> str:
+    """Processor, cores and GPUs of environment.json in a few words."""
+    gpus = environment.get("gpus") or []
+    return f"{environment['processor']}, {environment['cores']} cores" + (f", {len(gpus)} x {gpus[0]}" if gpus else "")

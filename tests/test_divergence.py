@@ -1,0 +1,54 @@
+"""A loss that is no finite number ends the run, and is told wherever the run is shown."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from harness.trace.reader import Trace
+
+WILD = "optimiser.lr=1e36"  # the first step overflows
+
+
+@pytest.mark.parametrize("system", ["vanilla", "digest_a"])
+def test_a_run_that_diverges_stops_and_says_so(place, system):
+    done = place.run(f"system={system}", WILD, "epochs=40", "checkpoint_every=2")
+    assert done.code == 0 and "diverged: from epoch" in done.out, done.err
+    (run_dir,) = place.runs()
+    trace = Trace(run_dir)
+    last = trace.epochs["epoch"].max()
+    assert trace.finished and trace.summary["diverged"] <= last < 6 and trace.summary["epochs"] == last + 1
+    assert "test accuracy" not in done.out and not (run_dir / "checkpoints").exists()
+    again = place.run(f"system={system}", WILD, "epochs=40", "checkpoint_every=2")
+    assert "finished before" in again.out and "diverged: from epoch" in again.out
+
+
+def test_a_run_goes_on_where_asked_and_is_still_told(place):
+    done = place.run(WILD, "epochs=6", "diverged=go_on")
+    assert done.code == 0 and "diverged: from epoch" in done.out
+    (run_dir,) = place.runs()
+    epochs = Trace(run_dir).epochs
+    assert epochs["epoch"].max() == 5 and not np.isfinite(epochs["loss"].iloc[-1])
+    assert json.loads((run_dir / "summary.json").read_text())["loss"] is None
+
+
+def test_weights_that_the_last_step_spoilt_are_seen_in_the_evaluation(place):
+    """Its loss, taken before the step, was fine."""
+    assert place.run(WILD, "epochs=1").code == 0
+    (run_dir,) = place.runs()
+    trace = Trace(run_dir)
+    assert np.isfinite(trace.epochs["loss"]).all() and trace.summary["diverged"] == 0
+    assert (trace.metrics.query("name == 'not_finite_logits'").value > 0).all() and trace.epochs["test_acc"].isna().all()
+
+
+def test_a_sweep_goes_on_behind_a_run_that_diverged(place):
+    done = place.run("-m", "optimiser.lr=1e36,0.01", "epochs=4")
+    assert done.code == 0 and len(place.runs()) == 2
+    assert sorted(Trace(path).summary["diverged"] is None for path in place.runs()) == [False, True]
+
+
+def test_a_finite_loss_is_no_divergence(place):
+    assert place.run("epochs=2").code == 0
+    assert Trace(place.runs()[0]).summary["diverged"] is None

@@ -1,0 +1,210 @@
+"""What makes a run the same run: what was asked for, what it became, and the code that computed it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from harness import config, prepare
+from harness.__main__ import CONF
+from harness.check import InputError
+from harness.core.system import Ready, System
+from harness.trace import identity, resolved
+from harness.trace.reader import Trace
+from harness.worker import held
+from tests import traces
+
+# Keys that said where to run at version 0.1, and did not count.
+PLACE_AT_0_1 = ("data_dir", "results", "cache", "device", "threads", "transport", "checkpoint_every", "fresh", "launch", "progress", "run_dir")
+
+
+@dataclass
+class Newer(System):
+    way: str = "new"
+    features: str = "once"
+
+    since: ClassVar[dict[str, Any]] = {"way": "old"}
+
+    def halo(self, layer, h):
+        return Ready(h[:0])
+
+
+def run_of(*overrides: str) -> config.Run:
+    with initialize_config_dir(CONF, version_base="1.3"):
+        return config.check(compose("config", overrides=["dataset=twin/flickr", *overrides]))
+
+
+@pytest.mark.parametrize("key", ["results=/elsewhere", "data_dir=/elsewhere", "cache=/elsewhere", "stale=rerun", "progress=true",
+                                 "launch=prepare", "fresh=true", "run_dir=/elsewhere", "checkpoint_every=7"])  # fmt: skip
+def test_where_a_run_is_kept_and_how_it_is_shown_is_no_part_of_it(key):
+    assert run_of(key).fingerprint == run_of().fingerprint
+
+
+@pytest.mark.parametrize("key", ["transport=sockets", "transport=memory", "threads=1", "device=cpu", "kernel=numba", "seed=2",
+                                 "diverged=go_on", "evaluate.every=3"])  # fmt: skip
+def test_whatever_else_is_asked_for_makes_another_run(key, tmp_path):
+    one, other = run_of(f"results={tmp_path}"), run_of(f"results={tmp_path}", key)
+    assert one.fingerprint != other.fingerprint and one.directory != other.directory
+    assert not other.is_in(one.directory)
+
+
+def test_where_workers_meet_at_checkpoints_these_belong_to_the_run():
+    assert run_of("system=digest_a").fingerprint != run_of("system=digest_a", "checkpoint_every=7").fingerprint
+
+
+@pytest.mark.parametrize("overrides, lacked, then", [
+    (("system=vanilla", "transport=sockets"), [], {}),
+    (("system=pipegcn",), ["features"], {}),
+    (("system=llcg",), ["features"], {}),
+])
+def test_a_folder_of_version_0_1_is_found_under_its_old_name(tmp_path, overrides, lacked, then):
+    run = run_of(*overrides, f"results={tmp_path}", "gpus=2")
+    old = {key: value for key, value in run.composed.items() if key not in ("stale", "diverged")}
+    old["system"] = {key: value for key, value in {**old["system"], **then}.items() if key not in lacked}
+    known = {key: value for key, value in old.items() if key not in PLACE_AT_0_1}
+    hashed = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()[:8]
+    folder = run.directory.with_name(run.directory.name[:-8] + hashed)
+    traces.finished(folder, old)
+    (folder / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(old)))
+    again = run_of(*overrides, f"results={tmp_path}", "gpus=2")
+    assert again.directory == folder != run.directory and prepare.is_finished(again)
+    assert prepare.other_code(again).startswith("computed by unknown code; this is code ")
+    # Another run of the same system, number of workers and seed is not taken for it, nor one over another transport.
+    for other in ("model.hidden=8", "transport=memory"):
+        assert run_of(*overrides, other, f"results={tmp_path}", "gpus=2").directory != folder
+    assert prepare.anew(run_of(*overrides, f"results={tmp_path}", "gpus=2", "stale=rerun"))
+
+
+def test_a_knob_whose_default_is_new_is_not_found_in_a_folder_that_lacks_it(tmp_path):
+    """Of a knob that came later a system says what was done before, where that is not its default (`System.since`)."""
+    block = {"_target_": "tests.test_identity.Newer"}
+    run = run_of(f"results={tmp_path}")
+    stored = {**run.composed, "system": block}
+    assert config.completed(stored)["system"] == {**block, "way": "old", "features": "once"}
+    assert config.completed({**run.composed, "system": {**block, "way": "new"}}) != config.completed(stored)
+    assert config.completed({**run.composed, "system": {**block, "way": "old"}}) == config.completed(stored)
+
+
+# Code
+
+
+def package(folder, **modules: str):
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(text)
+
+
+def test_code_is_what_is_imported_and_neither_comments_nor_layout(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    package(tmp_path, idea_a='"""An idea."""\nimport math\nimport torch\nfrom idea_b import step\n\n\ndef f(x):\n    return step(x)\n',
+            idea_b="def step(x):\n    from idea_c import more\n    return more(x)\n", idea_c="more = abs\n", idea_d="more = 1\n")  # fmt: skip
+    first = identity.code_of("idea_a")
+
+    def changed(**modules: str) -> bool:
+        package(tmp_path, **modules)
+        for name in modules:
+            path = tmp_path / f"{name}.py"
+            stamp = path.stat().st_mtime_ns + 1_000_000
+            os.utime(path, ns=(stamp, stamp))
+        return identity.code_of("idea_a") != first
+
+    assert not changed(idea_a='"""Said otherwise."""\nimport math  # why\nimport torch\nfrom idea_b import step\ndef f(x):\n  return (step(x))\n')
+    assert not changed(idea_d="more = 2\n")
+    assert changed(idea_c="more = round\n")
+    assert changed(idea_b="def step(x):\n    return x\n")
+
+
+def test_code_of_a_run_holds_its_system_and_the_workers_harness():
+    ours = {name: identity.code_of("harness.worker", f"systems.{name}") for name in ("vanilla", "sancus")}
+    assert len(set(ours.values())) == 2 and all(len(code) == 12 for code in ours.values())
+    assert identity.code_of("harness.worker") not in ours.values()
+
+
+def test_code_imports_nothing_to_find_out(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    package(tmp_path, explosive="raise SystemExit(3)\n")
+    assert identity.code_of("explosive") != identity.code_of("not_there_at_all")
+
+
+def test_a_finished_run_that_other_code_computed_says_so_and_is_computed_again_where_asked(place):
+    place.run("epochs=2")
+    (run_dir,) = place.runs()
+    same = place.run("epochs=2")
+    assert "code" not in same.out and "finished before" in same.out
+    found = resolved.read(run_dir)
+    (run_dir / "resolved.json").write_text(json.dumps({**found, "attempts": [{**found["attempts"][0], "code": "0ld"}]}))
+    shown = place.run("epochs=2")
+    now = found["attempts"][0]["code"]
+    assert f"note: computed by code 0ld; this is code {now}; stale=rerun computes it again" in shown.out and shown.code == 0
+    again = place.run("epochs=2", "stale=rerun")
+    assert again.code == 0 and "kept the earlier run as" in again.out
+    assert resolved.read(run_dir)["attempts"][0]["code"] == now
+    assert "kept" not in place.run("epochs=2", "stale=rerun").out
+    (run_dir / "resolved.json").unlink()
+    assert "note: computed by unknown code" in place.run("epochs=2").out
+
+
+# What a run became
+
+
+def test_a_sweep_over_transports_is_a_run_each(place):
+    done = place.run("-m", "transport=memory,sockets,auto", "threads=1,null", "epochs=2")
+    assert done.code == 0, done.err
+    found = {(config.stored(path)["transport"], config.stored(path)["threads"]): resolved.read(path)["attempts"][0] for path in place.runs()}
+    assert {key: each["transport"] for key, each in found.items()} == {
+        (asked, threads): "sockets" if asked == "sockets" else "memory" for asked in ("memory", "sockets", "auto") for threads in (1, None)
+    }
+    assert all(each["device"] == "cpu" and each["kernel"] == "numba" and each["threads"] >= 1 for each in found.values())
+
+
+@pytest.mark.parametrize("began", [{"transport": "sockets", "threads": 2, "kernel": "torch"}], ids=["all"])
+def test_a_run_goes_on_with_what_it_began_with(place, began):
+    """Where `auto` would become something else by now."""
+    command = (*place.trouble, "kernel=auto", "threads=null", "transport=auto", "epochs=1000000")
+    run = place.start(*command)
+    run.until_epoch(4)
+    run.interrupt()
+    assert run.end().code == 128 + signal.SIGINT
+    (run_dir,) = place.runs()
+    found = resolved.read(run_dir)
+    (run_dir / "resolved.json").write_text(json.dumps({**found, "attempts": [{**found["attempts"][0], **began}]}))
+    last = int((run_dir / "checkpoints" / "latest").read_text())
+    run = place.start(*command)
+    run.until_epoch(last + 4)
+    run.interrupt()
+    run.end()
+    first, second = resolved.read(run_dir)["attempts"]
+    assert {name: second[name] for name in began} == began and second["first_epoch"] == last
+    threads = Trace(run_dir).metrics.query("name == 'threads' and epoch > @last + 1").value
+    assert set(threads) == {2.0}
+
+
+def test_what_cannot_be_had_any_more_is_refused_in_one_sentence(tmp_path):
+    run = run_of()
+    (tmp_path / "checkpoints").mkdir()
+    traces.resolve(tmp_path, 0, device="cuda", kernel="torch")
+    assert held(run, tmp_path) is run, "nothing to go on from"
+    (tmp_path / "checkpoints" / "latest").write_text("4")
+    with pytest.raises(InputError, match="goes on only with what it began with, .* device=cuda but no CUDA device .*fresh=true") as refused:
+        held(run, tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"attempts": []}', '{"attempts": [{"device": "cpu"}]}'])
+def test_a_damaged_file_is_named(tmp_path, text):
+    (tmp_path / "resolved.json").write_text(text)
+    with pytest.raises(InputError, match="resolved.json .*fresh=true"):
+        resolved.read(tmp_path)
+
+
+def test_attempts_that_traced_nothing_are_forgotten(tmp_path):
+    for first, threads in ((0, 1), (0, 2), (4, 3), (4, 4), (8, 5)):
+        traces.resolve(tmp_path, first, threads=threads)
+    assert [(each["first_epoch"], each["threads"]) for each in resolved.read(tmp_path)["attempts"]] == [(0, 2), (4, 4), (8, 5)]

@@ -1,0 +1,215 @@
+"""What tables say of scores: which one leads, what diverged, what the control shows, who ran on what."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness.report import columns, compare, groups, plot, single, table
+from harness.trace import files, reader, summary, writer
+from tests import traces
+from tests.test_report import rendered, rows, run_markdown
+
+TWO = {"graph": "cora", "classes": 2, "multilabel": False, "majority": {"train": 0.5, "val": 0.6, "test": 0.75}}
+
+
+def scored_run(folder, scores, composed=None, losses=None, **more):
+    """A finished run of one worker with these scores of its epochs."""
+    run = traces.prepare(folder, composed or traces.config(gpus=1, epochs=len(scores)), **more)
+    out = writer.TraceWriter(run, 0, 0)
+    for number, columns_ in enumerate(scores):
+        loss = losses[number] if losses else 1.0
+        out.write(traces.epoch(number), loss=loss, scores=columns_, peak_rss_bytes=0)
+    out.close()
+    writer.finalise(run)
+    files.write_json_atomic(run / "summary.json", summary.summarise(run))
+    return run
+
+
+TURNING = [  # accuracy is best in epoch 0, AUC in epoch 1
+    traces.scored(0.9, 0.8, 0.78, val_auc=0.5, test_auc=0.51, val_balanced=0.5, test_balanced=0.52),
+    traces.scored(0.9, 0.7, 0.70, val_auc=0.9, test_auc=0.88, val_balanced=0.6, test_balanced=0.62),
+    traces.scored(0.9, 0.6, 0.60, val_auc=0.8, test_auc=0.77, val_balanced=0.7, test_balanced=0.72),
+]
+
+
+@pytest.mark.parametrize("classes, leads, at", [(2, "auc", 1), (3, "acc", 0)])
+def test_two_classes_are_led_by_auc_and_more_by_accuracy(tmp_path, capsys, classes, leads, at):
+    run = scored_run(tmp_path, TURNING, stats={**TWO, "classes": classes})
+    s = reader.Trace(run).summary
+    assert (s["score"], s["best"]["epoch"], s["final"]["epoch"]) == (leads, at, 2)
+    assert s["majority"] == TWO["majority"]
+    text = run_markdown(capsys, run)
+    (shown,) = rows(text)
+    first = ["test AUC %", "last AUC %", "test acc %"] if leads == "auc" else ["test acc %", "last acc %", "test AUC %"]
+    assert list(shown)[5:10] == [*first, "balanced acc %", "majority %"]
+    want = {"auc": ["88.00", "77.00", "70.00"], "acc": ["78.00", "60.00", "51.00"]}[leads]
+    assert [shown[name] for name in first] == want and shown["majority %"] == "75.00"
+    assert shown["balanced acc %"] == {"auc": "62.00", "acc": "52.00"}[leads]
+    told = " ".join(rendered(single.run_table(run)).split())
+    assert f"test {'AUC' if leads == 'auc' else 'accuracy'} {want[0]} %" in told and "the same answer for every vertex: 75.00 %" in told
+    (section,) = table.sections(groups.load([run])[0])
+    drawn = plot.accuracy_over(plot.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
+    assert drawn.get_ylabel() == ("test AUC, %" if leads == "auc" else "test accuracy, %")
+    assert list(drawn.lines[0].get_ydata()) == pytest.approx([51, 88, 77] if leads == "auc" else [78, 70, 60])
+    # The dot is at the best validation, and the value told is the table's.
+    assert drawn.lines[1].get_xdata() == [at + 1] and drawn.texts[-1].get_text() == f"x  {float(want[0]):.1f} %"
+
+
+def test_labels_of_several_classes_are_scored_by_f1(tmp_path, capsys):
+    run = scored_run(tmp_path, TURNING, stats={**TWO, "multilabel": True})
+    assert list(rows(run_markdown(capsys, run))[0])[5:7] == ["test F1 %", "last F1 %"]
+    assert "test F1 78.00 %" in " ".join(rendered(single.run_table(run)).split())
+
+
+@pytest.mark.parametrize("how", ["loss", "logits"])
+def test_a_run_that_diverged_says_so_and_has_no_accuracy(tmp_path, capsys, how):
+    scores = [*TURNING[:2], traces.scored(math.nan, math.nan, math.nan)]
+    for seed in (1, 2):
+        composed = traces.config(gpus=1, epochs=7, seed=seed)
+        run = traces.prepare(tmp_path / str(seed), composed)
+        out = writer.TraceWriter(run, 0, 0)
+        for number, each in enumerate(scores):
+            made = traces.epoch(number)
+            bad = seed == 2 and number == 2
+            if bad and how == "logits":
+                made.metrics[-1, "not_finite_logits"] = 4
+            out.write(made, loss=math.nan if bad and how == "loss" else 1.0, scores=each if bad else TURNING[number], peak_rss_bytes=0)
+        out.close()
+        writer.finalise(run)
+        files.write_json_atomic(run / "summary.json", summary.summarise(run))
+    s = reader.Trace(tmp_path / "2").summary
+    assert s["diverged"] == 2 and any("diverged: from epoch 2 on" in note for note in s["notes"])
+    assert reader.Trace(tmp_path / "1").summary["diverged"] is None
+    text = run_markdown(capsys, tmp_path)
+    (shown,) = rows(text)
+    assert [shown[name] for name in ("test acc %", "last acc %", "test AUC %", "balanced acc %")] == ["-"] * 4
+    assert shown["by seed"] == "78.0 diverged" and shown["epochs"] == "3 of 7"
+    assert "plain (metis, 1 workers) diverged (seed 2 in epoch 2)" in text
+    told = rendered(single.run_table(tmp_path / "2"))
+    assert "diverged" in told and "%" not in told.split("note")[0].split("epoch ")[0]
+    path = tmp_path / "out.csv"
+    compared, _ = groups.load([tmp_path])
+    table.write_csv(compared, path)
+    (row,) = csv.DictReader(path.open())
+    assert row["diverged"] == "1" and row["test_acc_percent"] == "" and row["by_seed"] == "78.0 diverged"
+
+
+def control_runs(folder, reference, control, **changes):
+    for role, values in (("reference", reference), ("control", control)):
+        for seed, value in values.items():
+            composed = traces.config(gpus=1, epochs=1, seed=seed, system___target_=f"a.{role}.S", **changes)
+            scores = [traces.scored(0.5, 0.5, value)]
+            scored_run(folder / f"{role}{seed}{len(changes)}", scores, composed, role=role)
+
+
+@pytest.mark.parametrize("control, says", [
+    ({1: 0.5, 2: 0.52, 3: 0.51}, None),
+    ({1: 0.80, 2: 0.72, 3: 0.79}, "cannot tell"),
+    ({1: 0.9, 2: 0.9, 3: 0.9}, "cannot tell"),
+    ({2: 0.5}, "1 seed in common says nothing"),
+])  # fmt: skip
+def test_a_table_says_where_the_control_is_as_good(tmp_path, capsys, control, says):
+    reference = {1: 0.81, 2: 0.70, 3: 0.80}
+    control_runs(tmp_path, reference, control)
+    text = run_markdown(capsys, tmp_path)
+    assert (says or "cannot tell") in text if says else "cannot tell" not in text and "says nothing" not in text
+    if says == "cannot tell":
+        ahead = 100 * (np.array(list(reference.values())) - np.array(list(control.values())))
+        half = stats.t.ppf(0.975, 2) * ahead.std(ddof=1) / np.sqrt(3)
+        interval = f"{ahead.mean():.2f}" + (f" ± {half:.2f}" if np.ptp(ahead) else "")
+        assert f"reference is ahead of the control control by {interval} points over 3 seeds" in text
+
+
+def test_the_control_is_compared_under_its_own_setting_only(tmp_path):
+    control_runs(tmp_path, {1: 0.8, 2: 0.8}, {})
+    control_runs(tmp_path, {}, {1: 0.8, 2: 0.8}, partition__method="random")
+    compared, _ = groups.load([tmp_path])
+    assert compare.cannot_tell(compared, columns.ACCURACY) == []
+
+
+def test_differences_are_paired_over_seeds(tmp_path):
+    control_runs(tmp_path, {1: 0.8, 2: 0.6, 3: 0.4, 5: 0.0}, {1: 0.7, 2: 0.5, 3: 0.3, 4: 1.0})
+    by_role = {g.first.role: g for g in groups.load([tmp_path])[0]}
+    found = compare.paired(by_role["reference"], by_role["control"], columns.ACCURACY.value)
+    assert (found.mean, found.n) == (pytest.approx(10), 3) and found.half == pytest.approx(0, abs=1e-9)
+
+
+def test_values_by_seed_stand_beside_their_mean(tmp_path, capsys):
+    for seed, value in {10: 0.114, 2: 0.5, 1: 0.9}.items():
+        scored_run(tmp_path / str(seed), [traces.scored(0.5, 0.5, value)], traces.config(gpus=1, epochs=1, seed=seed))
+    (shown,) = rows(run_markdown(capsys, tmp_path))
+    assert shown["by seed"] == "90.0 50.0 11.4"
+
+
+def test_several_steps_per_epoch_are_named(tmp_path, capsys):
+    traces.finished(tmp_path / "a", ran_on={"steps": 5})
+    assert rows(run_markdown(capsys, tmp_path))[0]["system"] == "plain (5 steps per epoch)"
+
+
+@pytest.mark.parametrize("name, one, other", [("transport", "memory", "sockets"), ("threads", 1, 2), ("kernel", "numba", "torch")])
+def test_runs_that_differ_in_what_auto_became_are_never_averaged(tmp_path, capsys, name, one, other):
+    for number, value in enumerate((one, other, one)):
+        traces.finished(tmp_path / str(number), traces.config(seed=number, transport="auto"), ran_on={name: value})
+    shown = rows(run_markdown(capsys, tmp_path))
+    assert {(row["system"], row["seeds"]) for row in shown} == {(f"plain ({name} {one})", "2"), (f"plain ({name} {other})", "1")}
+
+
+def test_what_was_asked_for_tells_runs_apart_and_what_it_became_is_then_not_said_again(tmp_path, capsys):
+    for number, asked in enumerate(("memory", "sockets")):
+        traces.finished(tmp_path / str(number), traces.config(transport=asked), ran_on={"transport": asked})
+    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {"plain transport=memory", "plain transport=sockets"}
+
+
+def test_a_run_that_went_on_elsewhere_says_so(tmp_path, capsys):
+    run = traces.prepare(tmp_path, ran_on=None)
+    traces.resolve(run, 0, code="aaa")
+    traces.resolve(run, 3, code="bbb", machine="Other CPU, 8 cores")
+    traces.stream(run, range(5))
+    writer.finalise(run)
+    s = summary.summarise(run)
+    assert "computed by different code: aaa from epoch 0 on, bbb from epoch 3 on" in s["notes"]
+    assert "computed on different machines: Test CPU, 4 cores from epoch 0 on, Other CPU, 8 cores from epoch 3 on" in s["notes"]
+    assert "Test CPU, 4 cores, then Other CPU, 8 cores" in run_markdown(capsys, run)
+
+
+def test_different_code_of_one_system_is_told_and_of_two_systems_is_not(tmp_path, capsys):
+    for number, (system, code) in enumerate([("a", "x1"), ("b", "x2"), ("b", "x3")]):
+        composed = traces.config(seed=number, system___target_=f"systems.{system}.S")
+        traces.finished(tmp_path / str(number), composed, ran_on={"code": code})
+    text = run_markdown(capsys, tmp_path)
+    assert "Runs of b were computed by different code: x2, x3." in text and "Runs of a" not in text
+
+
+def test_keys_of_other_graphs_stay_out_of_a_name(tmp_path, capsys):
+    traces.finished(tmp_path / "a", traces.config(dataset__name="cora", model__hidden=16))
+    traces.finished(tmp_path / "b", traces.config(dataset__name="dblp", model__hidden=64))
+    assert re.findall(r"^\| (plain.*?) \|", run_markdown(capsys, tmp_path), re.M) == ["plain", "plain"]
+
+
+def test_rows_that_versions_with_other_keys_made_have_names_of_their_own(tmp_path, capsys):
+    traces.finished(tmp_path / "old")
+    traces.finished(tmp_path / "new", traces.config(diverged="stop"), ran_on={"code": "abc"})
+    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {"plain (code revision abc1234)", "plain (code abc)"}
+
+
+def test_pictures_of_many_long_names_keep_the_size_of_their_axes(tmp_path):
+    for number in range(12):
+        composed = traces.config(system__a_rather_long_knob=f"variation_{number}", system__another_knob=number / 7, gpus=1)
+        traces.finished(tmp_path / str(number), composed)
+    (section,) = table.sections(groups.load([tmp_path])[0])
+    strokes = plot.strokes_of(group.label for group in section.groups)
+    few, _ = plot._beside_names(["vanilla"])
+    figure = plot.accuracy_over(plot.AXES[0], section, plot.names_of(section.groups), strokes)
+    figure.draw_without_rendering()
+    ax = figure.axes[0]
+    inches = [each.get_size_inches()[0] * each.axes[0].get_position().width for each in (few, figure)]
+    assert inches == pytest.approx([6.2, 6.2])
+    boxes = sorted((t.get_window_extent() for t in ax.texts if t.get_text()), key=lambda box: box.y0)
+    assert len(boxes) == 12 and all(below.y1 <= above.y0 + 1 for below, above in zip(boxes, boxes[1:]))
+    assert all(box.x1 <= figure.bbox.width and 0 <= box.y0 and box.y1 <= figure.bbox.height for box in boxes)
