@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.figures import capgnn_hits, capgnn_rapa, cdfgnn_messages, digest_straggler, pscgcn_hits, sancus_broadcasts
+from harness.figures import (
+    capgnn_hits,
+    capgnn_rapa,
+    cdfgnn_messages,
+    digest_straggler,
+    pscgcn_hits,
+    sancus_broadcasts,
+    staleness_stability,
+)
 from harness.report import groups
 from tests import traces
 
@@ -76,3 +84,38 @@ def test_rapas_iterations_are_drawn_by_worker(drawn):
     metrics = [{(k, name): float(10 * n + k) for n, name in enumerate(("rapa_lambda", "rapa_vertices", "rapa_edges")) for k in range(3)}]
     axes = drawn(capgnn_rapa, [({"cluster__name": "x", "cluster__devices": [{"kind": "R9"}]}, metrics)])
     assert [lines(ax) for ax in axes] == [{"0: R9": [10 * n, 10 * n + 1, 10 * n + 2]} for n in range(3)]
+
+
+@pytest.mark.parametrize("remote, limit", [(0.0, 38.0), (0.1, 5.134), (0.5, 1.026), (0.75, 0.684), (1.0, 0.513)])
+def test_the_largest_stable_step_is_where_a_simulated_error_begins_to_grow(remote, limit):
+    """The recurrence itself, step by step."""
+
+    def grows(step):
+        w, m = [1.0, 1.0, 1.0], 0.0
+        for _ in range(6000):
+            g = (1 - remote) ** 2 * w[-1] + 2 * remote * (1 - remote) * w[-2] + remote**2 * w[-3]
+            m = 0.9 * m + 0.1 * g
+            w = [*w[-2:], w[-1] - step * m]
+            if abs(w[-1]) > 1e6:
+                return True
+        return False
+
+    found = staleness_stability.largest_step(remote)
+    assert found == pytest.approx(limit, rel=2e-3)
+    assert grows(1.1 * found) and not grows(0.9 * found)
+
+
+def test_accuracy_is_drawn_over_the_learning_rate_by_remote_share(tmp_path):
+    for lr in (0.01, 0.001):
+        for workers, share in ((2, 0.4), (4, 0.66)):
+            composed = traces.config(gpus=workers, optimiser={"lr": lr}, system___target_="systems.stale.S")
+            traces.finished(tmp_path / f"{lr}{workers}", composed, stats={"graph": "cora", "remote_weight": share}, target=100 * lr * share)
+        composed = traces.config(gpus=4, optimiser={"lr": lr}, system___target_="systems.vanilla.V")
+        traces.finished(tmp_path / f"{lr}", composed, stats={"graph": "cora", "remote_weight": 0.66})
+    compared, _ = groups.load([tmp_path])
+    model, measured = staleness_stability.draw(compared).axes
+    assert set(lines(measured)) == {"exact", "metis, 2 workers: 40 % remote", "metis, 4 workers: 66 % remote"}
+    drawn = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in measured.lines}
+    rates, scores = drawn["metis, 2 workers: 40 % remote"]
+    assert rates == [0.001, 0.01] and scores[0] < scores[1]
+    assert lines(model)["metis, 4 workers: 66 % remote"] == [staleness_stability.largest_step(0.66)]

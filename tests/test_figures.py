@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -69,6 +70,21 @@ def test_a_figure_draws_from_traces_and_reuses_what_has_run(name, places, place,
         assert pixels.getextrema() == (0, 255) or pixels.getextrema()[0] < 80, "something is drawn"
     monkeypatch.setattr(runs, "start", lambda *_: pytest.fail("a run that had finished was started again"))
     assert figures.main(arguments) == 0
+
+
+def test_a_graph_of_ones_own_is_drawn_by_its_name(tmp_path, monkeypatch, place):
+    monkeypatch.setattr(FIGURES["systems"], "sweeps", lambda graph: [f"system=vanilla dataset={graph} gpus=2 epochs=2 kernel=numba"])
+
+    def start(sweep, there):
+        ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
+        assert ended.code == 0, ended.err
+
+    monkeypatch.setattr(runs, "start", start)
+    graph = f"npz dataset.path={place.graph} dataset.name=mine"
+    assert figures.main(["systems", "--graph", graph, "--out", str(tmp_path), "--results", str(tmp_path / "r")]) == 0
+    data = pd.read_csv(tmp_path / "systems-mine-accuracy-over-epochs.csv")
+    assert {path.suffix for path in tmp_path.glob("systems-mine-*")} == {".png", ".csv"}
+    assert data.x_axis.unique().tolist() == ["epoch"] and len(data[data.kind == "line"]) == 3
 
 
 def test_an_unknown_figure_is_refused_with_the_nearest_name(capsys):

@@ -262,5 +262,9 @@ def test_statistics_equal_a_count_by_hand(partition):
     ratio = [sum(u in halo for halo in halos) for u in set().union(*halos)]  # R(v), eq. 2
     assert have["overlap"] == pytest.approx(np.mean(ratio) if ratio else 0)
     assert have["replication"] == pytest.approx(1 + sum(len(h) for h in halos) / graph.num_vertices)
+    degrees = np.bincount([v for v, _ in edges], minlength=graph.num_vertices) + 1.0
+    weight = {(v, u): (degrees[v] * degrees[u]) ** -0.5 for v, u in edges}
+    remote = sum(w for (v, u), w in weight.items() if owners[v] != owners[u])
+    assert have["remote_weight"] == pytest.approx(remote / (sum(weight.values()) + (1 / degrees).sum()))
     assert have["vertex_balance"] == pytest.approx(max(have["inner"]) / (graph.num_vertices / len(shards)))
     assert have["edge_balance"] == pytest.approx(max(per_worker) / max(len(edges) / len(shards), 1 / len(shards)))

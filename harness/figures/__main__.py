@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all; see --list)")
     parser.add_argument("--list", action="store_true", help="name every figure and what it shows")
     parser.add_argument("--graph", metavar="OVERRIDES", help='another graph than the figures\' own, as "dblp dataset.split=low_label"')
-    parser.add_argument("--out", type=Path, default=Path("results/figures"), help="where the PNG files go (default results/figures)")
+    parser.add_argument("--out", type=Path, default=Path("results/figures"),
+                        help="where the PNG files go, each with its data as CSV beside it (default results/figures)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="where runs are found and go (default results)")
     parser.add_argument("--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)")
     parser.add_argument("--data-dir", type=Path, default=Path("data"), help="raw data sets (default data)")
@@ -84,15 +85,17 @@ def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, c
     # pandas and matplotlib: nothing before has to wait for them.
     import matplotlib
 
-    from harness.report import groups, plot
+    from harness.report import drawn, groups, plot
 
     compared, _ = groups.load(dict.fromkeys(folder for found in folders.values() for folder in found))
     out.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(plot.STYLE):
-        drawn = module.draw(compared)
-        stem = "-".join([name, re.sub(r"[^\w]+", "-", graph.split()[0])])
-        for ending, figure in (drawn if isinstance(drawn, dict) else {"": drawn}).items():
+        made = module.draw(compared)
+        called = dict(word.split("=", 1) for word in graph.split()[1:]).get("dataset.name", graph.split()[0])
+        stem = "-".join([name, re.sub(r"[^\w]+", "-", called)])
+        for ending, figure in (made if isinstance(made, dict) else {"": made}).items():
             path = plot.save(figure, out / f"{'-'.join(filter(None, [stem, ending]))}.png")
+            drawn.write(figure, path)
             print(path)
     console.print(f"  {time.monotonic() - started:.0f} s", highlight=False)
 

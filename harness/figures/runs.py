@@ -36,7 +36,7 @@ class Places:
 def is_here(graph: str, data_dir: Path) -> bool:
     """Whether a graph, given as overrides ("dblp dataset.split=low_label"), needs no file that is not in `data_dir`."""
     name = graph.split()[0]
-    return name.startswith("twin/") or real.present(name, data_dir)
+    return name not in real.DATASETS or real.present(name, data_dir)
 
 
 def expand(sweep: str) -> list[list[str]]:

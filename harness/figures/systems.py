@@ -4,8 +4,8 @@
 remote rows are zero: a system no better than it uses no remote information.
 """
 
+from harness.figures.panels import only_section
 from harness.report import plot
-from harness.report.table import sections
 
 TITLE = "all systems on one graph: accuracy over epochs, time and bytes; compute and communication"
 GRAPHS = [["twin/reddit dataset.scale=0.02"], ["amazon-photo dataset.split=low_label"]]
@@ -25,5 +25,4 @@ def sweeps(graph: str) -> list[str]:
 
 
 def draw(groups):
-    (section,) = sections(groups)
-    return plot.pictures(section, plot.strokes_of(group.label for group in groups))
+    return plot.pictures(only_section(groups), plot.strokes_of(group.label for group in groups))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.partition.shard import ReplicaShard, Shard
+from harness.partition.shard import Csr, ReplicaShard, Shard
 
 
 def facts(shard: Shard | ReplicaShard) -> dict[str, Any]:
@@ -66,6 +66,7 @@ class Statistics:
     overlap          mean of R(v), CaPGNN's overlap ratio (eq. 2), over the vertices that are in any halo
     replication      (inner + halo) / V
     majority         by split, see `LabelCounts.majority`
+    remote_weight    share of the GCN matrix D^-1/2 (A + I) D^-1/2 that stands between vertices of different workers
     vertex_balance, edge_balance   the largest worker over the mean
     """
 
@@ -74,11 +75,13 @@ class Statistics:
         self.whole: dict[str, Any] = {}
         self.ratio: np.ndarray | None = None  # [V] int32: R(v)
         self.labels = LabelCounts()
+        self.weights = np.zeros(2)  # of the GCN matrix: between workers, and in all
 
     def add(self, shard: Shard) -> None:
         # Plain figures only: a shard kept here would stay in memory while the next one is built.
         self.whole = facts(shard)
         self.labels.add(shard)
+        self.weights += _weights(shard)
         if self.ratio is None:
             self.ratio = np.zeros(shard.num_vertices, np.int32)
         self.ratio[shard.halo] += 1  # a vertex stands once in a halo
@@ -107,6 +110,19 @@ class Statistics:
             "overlap": float(in_halo.mean()) if len(in_halo) else 0.0,
             "replication": (vertices + sum(each["halo"])) / vertices,
             "majority": self.labels.majority(),
+            "remote_weight": float(self.weights[0] / self.weights[1]),
             "vertex_balance": max(each["inner"]) * len(workers) / vertices,
             "edge_balance": max(edges) * len(workers) / max(total, 1),
         }
+
+
+def _weights(shard: Shard) -> np.ndarray:
+    """The sums of the worker's rows of D^-1/2 (A + I) D^-1/2 over its halo, and over all columns  [2]."""
+    own, halo = ((degrees + 1.0) ** -0.5 for degrees in (shard.degrees, shard.halo_degrees))
+
+    def total(edges: Csr, columns: np.ndarray) -> float:
+        rows = np.repeat(own, np.diff(edges.indptr))
+        return float(rows @ columns[edges.indices])
+
+    remote = total(shard.halo_edges, halo)
+    return np.array([remote, remote + total(shard.inner_edges, own) + float(own @ own)])
