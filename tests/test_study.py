@@ -23,20 +23,21 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
     folders = runs.folders
     monkeypatch.setattr(runs, "start", start)
     monkeypatch.setattr(runs, "folders", lambda sweep, places: folders(sweep.replace("gpus=4", "gpus=2"), places))
-    monkeypatch.setattr(study, "GRAPHS", {"tiny": TINY, "other": TINY.replace("random", "low_label")})
+    monkeypatch.setattr(study, "GRAPHS", {"tiny": study.Study(TINY), "other": study.Study(TINY.replace("random", "low_label"))})
     monkeypatch.setattr(runs, "is_here", lambda graph, folder: True)
     page = tmp_path / "page.md"
-    arguments = ["--graphs", "tiny", "--systems", "vanilla", "cdfgnn", "--partitions", "random", "--seeds", "1", "--epochs", "2",
-                 "--out", str(page), "--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]  # fmt: skip
+    arguments = ["--graphs", "tiny", "--systems", "vanilla", "cdfgnn", "--kinds", "one setting", "--partitions", "random",
+                 "--seeds", "1", "--epochs", "2", "--out", str(page), "--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]  # fmt: skip
     assert study.main([*arguments, "--only-there"]) == 2 and not page.exists()
     assert study.main([*arguments[:2], "--systems", "cdfgnn", *arguments[5:]]) == 0
     assert study.main([*arguments, "--only-there"]) == 0
-    assert "Not made when this was written: vanilla." in page.read_text()
+    assert "Not made when this was written: vanilla, random." in page.read_text()
     assert study.main(arguments) == 0 and "Not made when" not in page.read_text()
     assert len(started) == 2 and "partition=" not in started[0] and "partition=random" in started[1]
     text = page.read_text()
     assert "\nNot made yet: other.\n\n## tiny" in text
-    assert "## tiny\n\nMade with `--partitions random --seeds 1 --epochs 2`.\n" in text and "## other" not in text
+    assert "## tiny\n\nMade with `--partitions random --seeds 1 --epochs 2`.\n\n### One setting for all: 2 epochs, 1 seed\n\n#### random\n" in text
+    assert "## other" not in text and "papers’ settings:" not in text
     assert all(f"| {name} " in text for name in ("vanilla features=refetch", "vanilla features=once", "cdfgnn"))
     assert study.main(arguments) == 0 and len(started) == 2 and page.read_text() == text
     # A section of a graph that is not asked for stays, in the order of the graphs.
@@ -52,8 +53,27 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
     assert 'did you mean "metis"?' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", study.SYSTEMS)
-def test_what_the_study_asks_for_are_runs(name, tmp_path):
+@pytest.mark.parametrize("kind, name", [(kind, name) for kind, rows in study.ROWS.items() for name in rows])
+def test_what_the_study_asks_for_are_runs(kind, name, tmp_path):
     places = Places(tmp_path, tmp_path, tmp_path)
-    sweep = study.sweep_of("dblp", name, "random", "1", 2)
+    sweep = study.sweep_of("dblp", kind, name, study.Extent(seeds="1", epochs=10, partitions="random"))
     assert len(set(runs.folders(sweep, places))) == len(runs.expand(sweep))
+
+
+def test_a_row_at_equal_steps_takes_a_fifth_of_the_epochs():
+    sweep = study.sweep_of("cora", study.ONE, "llcg-equal-steps", study.Extent(epochs=200))
+    assert sweep.count("epochs=") == 1 and "epochs=40 " in sweep
+
+
+def test_every_row_at_a_papers_setting_has_exact_training_and_the_control_at_the_same():
+    settings = {}
+    for row, asked in study.AT_PAPERS.items():
+        model = tuple(word for word in asked.split() if word.startswith(("model", "optimiser")))
+        settings.setdefault(model, set()).add(asked.split()[0].removeprefix("system="))
+    assert len(settings) == 5 and all({"vanilla", "zero_halo"} < systems for systems in settings.values())
+
+
+def test_all_at_one_setting_differ_in_nothing_but_the_system():
+    for asked in study.SYSTEMS.values():
+        assert all(word.startswith(("system", "cluster", "epochs")) for word in asked.split())
+        assert "features=refetch" not in asked.replace("features=once,refetch", "")
