@@ -5,7 +5,7 @@ VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: redis env demo test bench figures fidelity clean
+.PHONY: redis env demo test nightly bench figures fidelity clean
 env: $(VENV)/installed
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -27,6 +27,9 @@ redis:          ## redis-server from the system's packages, where it is missing 
 
 test: env       ## the whole test suite, in two processes: one waits for its workers while the other computes
 	$(RUN) -m pytest -n 2 --dist worksteal
+
+nightly: env    ## tests that take minutes: pages' commands in full and the like; SHARE=300 runs a day's share of 300 s
+	$(RUN) -m pytest -m nightly $(if $(SHARE),--share $(SHARE)) -rs
 
 bench: env      ## ratios against PyG and DGL, start-up, scaling, rooflines: all in one run
 	$(RUN) -m harness.bench

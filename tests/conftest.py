@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import datetime
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,27 @@ settings.register_profile("halobench", deadline=None, suppress_health_check=[Hea
                           HealthCheck.function_scoped_fixture], derandomize=True, max_examples=20)
 settings.load_profile("halobench")
 take_turns()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--share", type=float, metavar="SECONDS", help="of the nightly tests run only what fits into so long, beginning with another one every day")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Under --share, begin with the nightly tests whose turn it is: a week of shares begins in seven places."""
+    if config.getoption("--share") is not None and items:
+        turn = datetime.date.today().toordinal() * max(1, len(items) // 7) % len(items)
+        items[:] = items[turn:] + items[:turn]
+        config.share_began = time.monotonic()
+
+
+def pytest_runtest_setup(item):
+    """A nightly test says how many seconds it takes on a slow machine: `@pytest.mark.nightly(90)`."""
+    share = item.config.getoption("--share")
+    if share is not None:
+        left = share - (time.monotonic() - item.config.share_began)
+        if item.get_closest_marker("nightly").args[0] > left:
+            pytest.skip(f"{left:.0f} s of the day's share are left, too few; make nightly runs all")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,107 @@
+"""The pictures on the pages are those that the pages' commands draw."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.figures import __main__ as figures
+from harness.figures import runs
+from tests.conftest import ROOT
+from tests.launching import Started
+
+PAGES = sorted((ROOT / "docs").glob("**/*.md"))
+DRAWN_BY = re.compile(r"Drawn by\s+`python -m harness\.figures ([^`]*)`")
+# page, the command's arguments
+COMMANDS = [(page, command) for page in PAGES for command in DRAWN_BY.findall(page.read_text())]
+NAMES = [f"{page.stem}-{command.split()[0]}" for page, command in COMMANDS]
+TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
+# Of sweeps over many numbers, which only make a line longer, one is drawn here.
+ONE = ("system.capacity", "system.cache", "optimiser.lr")
+
+
+def shown(page: Path, name: str) -> list[Path]:
+    """The pictures of figure `name` on a page."""
+    found = re.findall(r"!\[[^\]]*\]\(([^)]+\.png)\)", page.read_text())
+    return [(page.parent / path).resolve() for path in found if Path(path).name.startswith(f"{name}-")]
+
+
+def data_of(picture: Path) -> pd.DataFrame:
+    return pd.read_csv(picture.with_suffix(".csv"), keep_default_na=False, dtype={"label": str, "title": str})
+
+
+def outline(data: pd.DataFrame) -> set[tuple]:
+    """What is drawn where, without any number."""
+    wordless = data[["x_axis", "y_axis", "kind", "label", "title"]].astype(str).apply(lambda column: column.str.replace(r"[\d.]+", "#", regex=True))
+    return set(zip(data["panel"], *(wordless[column] for column in wordless)))
+
+
+def test_every_picture_on_a_page_has_its_command_and_its_data():
+    pictures = {(page, path) for page in PAGES for path in re.findall(r"!\[[^\]]*\]\(([^)]+\.png)\)", page.read_text())}
+    drawn = {(page, path) for page, path in pictures for other, command in COMMANDS
+             if page == other and Path(path).name.startswith(f"{command.split()[0]}-")}  # fmt: skip
+    assert pictures == drawn, "a picture without the command that draws it"
+    for page, path in pictures:
+        assert (page.parent / path).with_suffix(".csv").is_file(), f"{path} lacks its data"
+    for page, command in COMMANDS:
+        assert shown(page, command.split()[0]), f"{page} has no picture that {command} draws"
+        assert "--out docs/figures" in command
+
+
+@pytest.mark.parametrize("page, command", COMMANDS, ids=NAMES)
+def test_a_pages_command_draws_what_the_page_shows(page, command, place, monkeypatch, tmp_path):
+    """With few epochs, on a small graph: the same panels, axes, lines and names."""
+    name = command.split()[0]
+    module = figures.available()[name]
+    sweeps = [shortened(sweep) for sweep in module.sweeps(TINY)]
+
+    def start(sweep, there):
+        ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
+        assert ended.code == 0, ended.err
+
+    monkeypatch.setattr(module, "sweeps", lambda graph: sweeps)
+    monkeypatch.setattr(runs, "start", start)
+    # A graph's own name stands in titles and files only.
+    given = [*shlex.split(command), "--graph", TINY, "--out", str(tmp_path), "--results", str(tmp_path / "results")]
+    assert figures.main([*given, "--cache", str(place.folder / "cache")]) == 0
+    drawn = sorted(tmp_path.glob(f"{name}-*.csv"))
+    pictures = shown(page, name)
+    assert len(drawn) == len(pictures)
+    for mine, theirs in zip(drawn, sorted(pictures)):
+        assert outline(data_of(mine)) == outline(data_of(theirs))
+
+
+def shortened(sweep: str) -> str:
+    words = [word for word in sweep.split() if not word.startswith(("epochs=", "evaluate.every="))]
+    words = [word.split(",")[0] if word.split("=")[0] in ONE else word for word in words]
+    return " ".join([*words, "epochs=12", "evaluate.every=4"])
+
+
+@pytest.mark.nightly(200)
+@pytest.mark.parametrize("page, command", COMMANDS, ids=NAMES)
+def test_a_pages_command_draws_the_pages_data(page, command, real_data, tmp_path):
+    """In full: the same points, but for seconds; values that training gives within a tenth of a panel's range, for machines differ
+    in the last bits."""
+    name = command.split()[0]
+    given = [*shlex.split(command), "--out", str(tmp_path), "--data-dir", str(real_data)]
+    assert figures.main([*given, "--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]) == 0
+    pictures = shown(page, name)
+    assert {path.name for path in pictures} <= {path.name for path in tmp_path.glob("*.png")}
+    for picture in pictures:
+        ours, theirs = data_of(tmp_path / picture.name), data_of(picture)
+        keys = ["panel", "x_axis", "y_axis", "kind", "label"]
+        assert ours[keys].drop_duplicates().values.tolist() == theirs[keys].drop_duplicates().values.tolist()
+        for key, mine in ours.groupby(keys):
+            other = theirs.groupby(keys).get_group(key)
+            whole = theirs[theirs["panel"] == key[0]]
+            for axis in ("x", "y"):
+                if re.search(r"\b(CPU )?s\b", key[1 if axis == "x" else 2]):
+                    continue  # seconds are the machine's
+                values = pd.to_numeric(whole[axis], errors="coerce").dropna()
+                apart = pd.to_numeric(mine[axis], errors="coerce").to_numpy() - pd.to_numeric(other[axis], errors="coerce").to_numpy()
+                assert np.nanmean(np.abs(apart), initial=0) <= 0.1 * np.ptp(values), (key, axis)
