@@ -43,10 +43,10 @@ import torch
 from harness.check import at_least, choice, within
 from harness.comm.comm import HaloPlan, InFlight
 from harness.comm.crossing import Crossing
-from harness.comm.shared import SharedRows
 from harness.core.system import System, check_features
 from systems.jaca import POLICIES, Fetch, Halos, Part, Tiers, capacities, direct_fetch
 from systems.rapa import Step, restrict
+from systems.tier_rows import TierRows
 
 
 @dataclass
@@ -115,13 +115,7 @@ class Capgnn(System):
         self.halos = Halos(self.shard, self.comm)
         local, shared = self.sizes(list(widths.values()))
         self.tiers = Tiers(self.halos, self.shard, self.comm, self.plan, self.policy, local, shared, self.top_k)
-        # State: the rows of the own tier and of the global one, and the epochs in which they were computed.
-        rows = self.tiers.local.capacity
-        self.store = {l: torch.zeros(rows, width, dtype=torch.get_default_dtype(), device=self.device) for l, width in widths.items()}
-        self.born = {l: torch.zeros(rows, dtype=torch.int64) for l in widths}
-        self.shared_rows = SharedRows(self.comm, self.tiers.shared.capacity, widths)
-        self.shared_born = {l: torch.zeros(self.tiers.shared.capacity, dtype=torch.int64) for l in widths}
-        self.staged: dict[int, torch.Tensor] = {}
+        self.rows = TierRows(self.tiers, self.comm, widths)
 
     def sizes(self, widths: list[int]) -> tuple[list[int], int]:
         """Vertices that each worker's tier and the global tier hold: as given, or by Algorithm 1."""
@@ -167,11 +161,10 @@ class Capgnn(System):
                 packed, plan.send_counts, plan.receive_counts, layer, "forward", "halo", self.epoch % 2)
             request.sent = packed
         if fetch.announced:
-            self.shared_rows.put(layer, fetch.publish_slots, h.index_select(0, fetch.publish_rows))
+            self.rows.renew_shared(layer, fetch, h, self.epoch)
             request.announcement = self.announce(layer)
-            self.shared_born[layer][self.tiers.shared_found[self.tiers.shared_found >= 0]] = self.epoch
-        if self.tiers is not None and len(self.tiers.taken):
-            self.staged[layer] = h.index_select(0, self.tiers.taken_in()[0])
+        if self.tiers is not None:
+            self.rows.stage(layer, h)
         return request
 
     def due(self, request: Request) -> Request:
@@ -197,20 +190,17 @@ class Capgnn(System):
 
     def read_global(self, request: Request) -> None:
         """Take the rows that come from the global tier, once their owners have put them there."""
-        fetch = request.fetch
         if request.announcement is not None:
             request.announcement.wait()
             request.announcement = None
         if self.tiers is not None and request.rows is None and request.shared is None:
-            request.shared = self.shared_rows.get(request.layer, fetch.shared_slots, fetch.shared_counts)
-            if request.layer:
-                request.shared_born = self.shared_born[request.layer][fetch.shared_slots]
+            request.shared = self.rows.from_shared(request.layer, request.fetch)
 
     def collect(self, request: Request) -> torch.Tensor:
         """The halo [m, F] that was asked for, and what of it stays in the own tier."""
         if request.rows is not None:
             return request.rows
-        fetch, layer = request.fetch, request.layer
+        layer = request.layer
         if request.flight is not None:
             request.flight.wait()
         self.read_global(request)
@@ -220,30 +210,14 @@ class Capgnn(System):
         with self.recorder.inside("other", "unpack", layer):
             dtype = torch.get_default_dtype()
             rows = torch.empty(self.plan.num_halo, request.width, dtype=dtype, device=self.device)
-            born = torch.full((self.plan.num_halo,), request.epoch)
-            store, stored = self.store[layer], self.born[layer]
-            rows.index_copy_(0, fetch.local_places, store.index_select(0, fetch.local_slots))
-            born[fetch.local_places.cpu()] = stored[fetch.local_slots.cpu()]
-            if request.arrived is not None:
-                rows.index_copy_(0, fetch.direct.places, request.arrived)
-            rows.index_copy_(0, fetch.shared_places, request.shared)
-            if layer:
-                born[fetch.shared_places.cpu()] = request.shared_born
-            store.index_copy_(0, fetch.keep_slots, rows.index_select(0, fetch.keep_places))
-            stored[fetch.keep_slots.cpu()] = born[fetch.keep_places.cpu()]
-        request.oldest = int(born.min()) if len(born) else None
+            request.oldest = self.rows.assemble(
+                layer, request.fetch, request.epoch, rows, request.arrived, request.shared)
         request.rows, request.arrived, request.flight, request.sent, request.shared = rows, None, None, None, None
         return rows
 
     def after_epoch(self, epoch):
-        if self.tiers is None or not len(self.tiers.taken):
-            return
-        # All have read what the slots held: nobody's step ends before everybody's backward pass has begun.
-        _, slots, changed = self.tiers.taken_in()
-        for layer, rows in self.staged.items():
-            self.shared_rows.put(layer, slots, rows)
-            self.shared_born[layer][changed] = epoch
-        self.staged = {}
+        if self.tiers is not None:
+            self.rows.take_in(epoch)
 
     # -- backward pass --------------------------------------------------------------------------------------------
 
@@ -254,11 +228,7 @@ class Capgnn(System):
 
     def state_dict(self):
         state = {"ahead": {l: self.arrived_ahead(request) for l, request in self.ahead.items()}}
-        if self.tiers is None:
-            return state
-        own = self.tiers.own_slots()
-        return {**state, "tiers": self.tiers.state_dict(), "store": self.store, "born": self.born, "shared_born": self.shared_born,
-                "shared": {l: rows[own] for l, rows in self.shared_rows.rows.items()}}
+        return state if self.tiers is None else {**state, **self.rows.state_dict()}
 
     def arrived_ahead(self, request: Request) -> dict:
         """What the next epoch uses of `request`: its rows, collected, and the part whose gradients it sends."""
@@ -271,16 +241,8 @@ class Capgnn(System):
             part = Part(HaloPlan(ahead["send_rows"], ahead["send_counts"], ahead["receive_counts"]), ahead["places"], ahead["anyone"])
             fetch = dataclasses.replace(self.all_rows, gradient=part)
             self.ahead[l] = Request(l, ahead["epoch"], ahead["rows"].shape[1], fetch, rows=ahead["rows"], oldest=ahead["oldest"])
-        if self.tiers is None:
-            return
-        self.tiers.load_state_dict(state["tiers"])
-        self.store = state["store"]
-        # Ages and the global tier live on the host, wherever a checkpoint was loaded to.
-        self.born, self.shared_born = ({l: ages.cpu() for l, ages in state[name].items()} for name in ("born", "shared_born"))
-        own = self.tiers.own_slots()
-        for l, rows in state["shared"].items():
-            self.shared_rows.rows[l][own] = rows.cpu()
-        self.comm.barrier()
+        if self.tiers is not None:
+            self.rows.load_state_dict(state)
 
 
 @dataclass
@@ -298,8 +260,7 @@ class Request:
     sent: torch.Tensor | None = None
     arrived: torch.Tensor | None = None
     announcement: InFlight | None = None
-    shared: torch.Tensor | None = None
-    shared_born: torch.Tensor | None = None
+    shared: tuple[torch.Tensor, torch.Tensor] | None = None
     rows: torch.Tensor | None = field(default=None, repr=False)
     oldest: int | None = None
 
