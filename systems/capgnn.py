@@ -14,7 +14,8 @@ Decisions
 - `fifo` and `lru` on the same two tiers: every lookup enters the local tier, in halo order; what was in neither enters the global
   tier through a queue at the end of the epoch, worker by worker. The ids looked up in vain are told to all, 4 bytes each, counted.
 - refresh: in every epoch that T divides all cached rows are computed anew, so none is ever older than T - 1; layer 0 never needs it.
-  A row of the global tier is put there once by its owner (`global_put`) and taken by whoever needs it (`global_get`), both counted.
+  In a refresh the owner puts a row of the global tier there, and every worker that reads it takes it. It is
+  counted once per receiving worker (`global_get`), as if each had been sent it; the owner's copy is not.
 - a miss is fetched fresh from its owner.
 - backward: gradients of the rows that were computed in the epoch go to their owners; cached rows are constants. `gradients=exact` returns
   the gradients of all rows, in every epoch.

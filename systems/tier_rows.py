@@ -54,7 +54,7 @@ class TierRows:
         self.staged = {}
 
     def from_shared(self, layer: int, fetch: Fetch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows [k, F] that this worker takes from the global tier, and the epochs [k] they were computed in."""
+        """Rows [k, F] that this worker takes from the global tier, and the epochs [k] of their making."""
         born = self.shared_born[layer][fetch.shared_slots]
         return self.shared.get(layer, fetch.shared_slots, fetch.shared_counts), born
 

@@ -48,8 +48,8 @@ def sent_by_definition(history, epoch: int, widths: list[int], policy: str) -> d
     parts, want = len(lookups), {}
     for l, named in history.counts[epoch].items():
         for way, purpose, rows in [
-            ("forward", "halo", named["direct"]), ("backward", "halo", named["returned"]), ("forward", "global_get", named["got"]),
-            ("forward", "global_put", named["renewed"] + named["taken"]),
+            ("forward", "halo", named["direct"]), ("backward", "halo", named["returned"]),
+            ("forward", "global_get", named["got"]),
         ]:  # fmt: skip
             want[l, way, purpose] = (int(rows.sum()), int(rows.sum()) * 4 * widths[l])
         flags = parts * (parts - 1) * bool(named["renewed"].any())  # each tells each, in a byte, that its rows are there
@@ -64,6 +64,24 @@ def sent_by_definition(history, epoch: int, widths: list[int], policy: str) -> d
     return {key: value for key, value in want.items() if value[1]}
 
 
+def copied(outcome, epoch: int) -> dict:
+    """(layer, name) -> bytes of the spans that copy to and from the global tier, all workers together."""
+    total: dict = {}
+    for span in (span for worker in outcome.workers for span in worker["spans"][epoch][1]):
+        if span.kind == "comm" and span.name.startswith("global_"):
+            total[span.layer, span.name] = total.get((span.layer, span.name), 0) + span.bytes
+    return {key: size for key, size in total.items() if size}
+
+
+def copied_by_definition(history, epoch: int, widths: list[int]) -> dict:
+    """What owners put there and readers take. The put is in no count of `sent`; its span tells of it."""
+    want = {}
+    for l, named in history.counts[epoch].items():
+        want[l, "global_put"] = int((named["renewed"] + named["taken"]).sum()) * 4 * widths[l]
+        want[l, "global_get"] = int(named["got"].sum()) * 4 * widths[l]
+    return {key: size for key, size in want.items() if size}
+
+
 @pytest.mark.parametrize("policy,pipeline,gradients", [("jaca", True, "fresh"), ("fifo", False, "exact"), ("lru", True, "fresh")])
 def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refresh(pool, policy, pipeline, gradients):
     graph = random_graph(8, vertices=40)
@@ -75,9 +93,10 @@ def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refres
     for epoch in range(8):
         sent = {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"}
         assert sent == sent_by_definition(history, epoch, outcome.widths, policy), epoch
+        assert copied(outcome, epoch) == copied_by_definition(history, epoch, outcome.widths), epoch
         seen |= {key[1:] for key in sent}
         oldest = max([oldest, *(worker["metrics"][epoch].get((l, "staleness"), 0) for worker in outcome.workers for l in (1, 2))])
-    ways = [("forward", purpose) for purpose in ("halo", "global_put", "global_get", "flags", "ids")]
+    ways = [("forward", purpose) for purpose in ("halo", "global_get", "flags", "ids")]
     assert seen == {*ways, ("backward", "halo")}
     assert oldest == (3 if pipeline else 2)  # T - 1, and one more through the pipeline
 
