@@ -1,37 +1,54 @@
-"""CaPGNN: Song, Zhang, Li, Wang et al., "CaPGNN: Optimizing Parallel Graph Neural Network Training with Joint Caching and
-Resource-Aware Graph Partitioning"; cited from the papers' folder.
+"""CaPGNN: Song, Zhang, Li, Wang et al., "CaPGNN: Optimizing Parallel Graph Neural Network Training with
+Joint Caching and Resource-Aware Graph Partitioning"; cited from the papers' folder.
 
-Implements JACA (section 4.2: two tiers, overlap ratio eq. 2, Algorithm 1; systems/jaca.py), RAPA (section 4.3:
-eqs. 13-16, Algorithms 2 and 3; systems/rapa.py) and the pipeline of section 4.4, each of which can be switched off (Table 8).
+Implements JACA (section 4.2: two tiers, overlap ratio eq. 2, Algorithm 1; systems/jaca.py,
+systems/tier_rows.py), RAPA (section 4.3: eqs. 13-16, Algorithms 2 and 3; systems/rapa.py) and the pipeline
+of section 4.2. Each can be switched off (Table 8).
 
-Notation: m halo vertices of a worker; R(v) the overlap ratio, in how many workers' halos v is; T = `refresh`; the local tier is a worker's
-own, the global tier is shared by all workers of the host.
+Notation: m halo vertices of a worker; R(v) the overlap ratio, in how many workers' halos v is; T =
+`refresh`. The local tier is a worker's own; the global tier is shared by all workers of the host.
 
 Decisions
-- what is cached: halo rows of layer 0 and of each hidden layer, one entry a vertex and layer; a vertex is in a tier for all layers or none.
-- who: the highest R(v) of the own halo (local tier) and of all halos (global tier), ties by id, for good. Capacity by Algorithm 1 from the
-  cluster's memory, in bytes of all cached layers, or as a number of vertices for each tier.
-- `fifo` and `lru` on the same two tiers: every lookup enters the local tier, in halo order; what was in neither enters the global
-  tier through a queue at the end of the epoch, worker by worker. The ids looked up in vain are told to all, 4 bytes each, counted.
-- refresh: in every epoch that T divides all cached rows are computed anew, so none is ever older than T - 1; layer 0 never needs it.
-  In a refresh the owner puts a row of the global tier there, and every worker that reads it takes it. It is
-  counted once per receiving worker (`global_get`), as if each had been sent it; the owner's copy is not.
-- a miss is fetched fresh from its owner.
-- backward: gradients of the rows that were computed in the epoch go to their owners; cached rows are constants. `gradients=exact` returns
-  the gradients of all rows, in every epoch.
-- pipeline: an epoch uses the halo that was asked for in the epoch before, one epoch more of staleness; epoch 0 uses its own. What is
-  fetched for the next epoch travels in buffers of its own, forward and backward apart.
-- RAPA: alpha 0.35; times as Table 1 has them, relative to the slowest device; stops at a population std of lambda below 1 % of the
-  mean, or when nobody can improve; the lowest S_k go first until lambda_i <= (lambda_i + mean) / 2. `rapa_degrees=global`: kept edges
-  keep their weight. In eq. (16) out-degrees are of the subgraph, in-degrees of the whole graph. Part i goes to device i.
-- device figures: those of the cluster preset (Table 1), or measured on the workers at the start (`cluster=measured`).
-- what workers tell each other at the start: JACA's halo ids are counted in epoch 0; RAPA's costs and masks, told before the shards
-  stand, are not.
-Departures: of section 4.2's three queues the prefetch queue is the direct exchange, in the background, and with `pipeline` an epoch
-ahead; local and global queue are copies made by the training thread, of memory to memory on one host, timed as waits. Tiers are agreed
-on before the first epoch instead of looked up by hash, since all workers know all halos: no locks, and under `jaca` no id travels after
-the start. Parts go to devices in the partition's own order, which METIS and random draw by the seed; the weakest device is not sought
-out for the smallest part. Only the forward pass is cached (the paper describes no other).
+- What is cached: halo rows of every hidden layer and, under `features=refetch`, of layer 0. A tier that
+  holds a vertex holds its rows of all these layers.
+- Who is cached: the vertices of highest R(v), of the own halo (local tier) and of all halos (global tier),
+  ties by id; they stay for the whole run. Capacities are Algorithm 1's, from the memory of the cluster's
+  devices and host and the bytes of all cached layers, or numbers of vertices per tier.
+- `fifo` and `lru` use the same two tiers: every lookup enters the local tier, in halo order; what was in
+  neither enters the global tier through a queue at the end of the epoch, worker by worker. The ids looked
+  up in vain are told to all workers, 4 bytes per id, counted.
+- Refresh: in every epoch that T divides all cached rows are computed anew, so that none is ever older than
+  T - 1; layer 0 never needs it. In a refresh the owner puts a row of the global tier there, and every
+  worker that reads it takes it. It is counted once per receiving worker (`global_get`), as if each had been
+  sent it; the owner's copy is not.
+- A miss is fetched fresh from its owner.
+- Backward pass: `gradients=exact`, the default, sends the gradients of all halo rows to their owners in
+  every epoch. Section 4.2 describes the cache for the forward pass, "for clarity"; section 5.5 says that
+  "gradient-related communication in the backward and update stages" remains when the cache holds every halo
+  vertex; and only with all gradients do the bytes come near the communication in Table 8. `gradients=fresh`
+  is a variant with fewer bytes: only the rows that were computed in the epoch have gradients, and cached
+  rows are constants.
+- Layer 0: raw features never change, so `features=once`, the default of every system here, fetches them one
+  time, which is exact. The paper caches them like every layer's rows: `features=refetch`, which its
+  experiments need. Under `once` no knob of JACA is without effect in a model with a hidden layer: `policy`,
+  capacities and the rest then concern the hidden layers alone, and Algorithm 1 counts their bytes alone.
+- Pipeline: an epoch uses the halo that was asked for in the epoch before, one more epoch of staleness;
+  epoch 0 uses its own. What is fetched for the next epoch travels in buffers of its own, forward and
+  backward apart.
+- RAPA: alpha 0.35; times as Table 1 has them, relative to the slowest device; stops at a population std of
+  lambda below 1 % of the mean, or when no worker can improve; the lowest S_k go first until lambda_i <=
+  (lambda_i + mean) / 2. `rapa_degrees=global`: kept edges keep their weight. In eq. (16) out-degrees are of
+  the subgraph, in-degrees of the whole graph. Part i goes to device i.
+- Device times and memory: those of the cluster preset (Tables 1 and 3), or measured on the workers at the
+  start (`cluster=measured`).
+- What workers tell each other at the start: JACA's halo ids are counted in epoch 0; RAPA's costs and masks,
+  told before the shards are there, are not.
+Departures: of section 4.2's three queues the prefetch queue is the direct exchange, in the background, and
+with `pipeline` an epoch ahead; local and global queue are copies made by the training thread, of memory to
+memory on one host, timed as waits. Tiers are agreed on before the first epoch instead of looked up by hash,
+since all workers know all halos: no locks, and under `jaca` no id travels after the start. Parts go to
+devices in the partition's own order, which METIS and random draw by the seed; the weakest device is not
+sought out for the smallest part.
 """
 
 from __future__ import annotations
@@ -63,8 +80,8 @@ class Capgnn(System):
     reserved_device_mb: float = 1024
     reserved_host_mb: float = 1024
     refresh: int = 10
-    gradients: str = "fresh"
-    features: str = "refetch"
+    gradients: str = "exact"
+    features: str = "once"
     rapa: bool = True
     alpha: float = 0.35
     threshold: float = 0.01

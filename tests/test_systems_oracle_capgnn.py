@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import systems
+from tests.oracles import bytes as count
 from tests.oracles import capgnn
 from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
@@ -82,10 +83,12 @@ def copied_by_definition(history, epoch: int, widths: list[int]) -> dict:
     return {key: size for key, size in want.items() if size}
 
 
-@pytest.mark.parametrize("policy,pipeline,gradients", [("jaca", True, "fresh"), ("fifo", False, "exact"), ("lru", True, "fresh")])
+@pytest.mark.parametrize("policy,pipeline,gradients",
+                         [("jaca", True, "fresh"), ("fifo", False, "exact"), ("lru", True, "exact")])
 def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refresh(pool, policy, pipeline, gradients):
     graph = random_graph(8, vertices=40)
-    knobs = {"policy": policy, "local_capacity": 28, "global_capacity": 9, "refresh": 3, "pipeline": pipeline, "gradients": gradients}
+    knobs = {"policy": policy, "local_capacity": 28, "global_capacity": 9, "refresh": 3, "pipeline": pipeline,
+             "gradients": gradients, "features": "refetch"}
     settings = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=8)
     outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), 4, settings=settings)
     history = capgnn.train(graph, outcome.assignment, outcome.weights[0], epochs=8, **knobs, **settings.optimiser)
@@ -99,6 +102,28 @@ def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refres
     ways = [("forward", purpose) for purpose in ("halo", "global_get", "flags", "ids")]
     assert seen == {*ways, ("backward", "halo")}
     assert oldest == (3 if pipeline else 2)  # T - 1, and one more through the pipeline
+
+
+@given(features=st.sampled_from(["refetch", "once"]), local=st.integers(0, 16), shared=st.integers(0, 20),
+       refresh=st.sampled_from([1, 2, 3]), pipeline=st.booleans(), seed=st.integers(0, 10_000),
+       parts=st.integers(2, 4))  # fmt: skip
+def test_bytes_are_a_closed_form_of_the_halos_and_of_what_local_tiers_hold(
+        pool, features, local, shared, refresh, pipeline, seed, parts):
+    """By default: the gradients of all halo rows every epoch, and a row counted once per receiving worker."""
+    graph = random_graph(seed, vertices=20)
+    model = {"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}
+    settings = Settings(model=model, dtype="float32", epochs=5)
+    block = systems.block("capgnn", rapa=False, features=features, local_capacity=local,
+                          global_capacity=shared, refresh=refresh, pipeline=pipeline)
+    outcome = systems.run(pool, graph, block, parts, settings=settings)
+    for epoch in range(settings.epochs):
+        have = {"forward": [0] * 3, "backward": [0] * 3}
+        for (layer, direction, purpose), (_, size) in outcome.sent(epoch).items():
+            if purpose in ("halo", "global_get", "features"):
+                have[direction][layer] += size
+        want = count.jaca(graph, outcome.assignment, outcome.widths, local_capacity=local, features=features,
+                          refresh=refresh, epoch=epoch)
+        assert have == {direction: sizes.tolist() for direction, sizes in want.items()}
 
 
 @given(seed=st.integers(0, 10_000), top_k=st.sampled_from([-1, 1, 3]), features=st.sampled_from(["refetch", "once"]),

@@ -14,7 +14,8 @@ CAPACITIES = (500, 1000, 2000, 3000, 5000)
 
 def sweeps(graph: str) -> list[str]:
     capacities = ",".join(map(str, CAPACITIES))
-    return [f"system=capgnn system.rapa=false system.pipeline=false system.policy={','.join(POLICIES)} system.capacity={capacities} "
+    return [f"system=capgnn system.rapa=false system.pipeline=false system.features=refetch "
+            f"system.policy={','.join(POLICIES)} system.capacity={capacities} "
             f"dataset={graph} partition=metis gpus=4 epochs=11 seed=1 evaluate.every=11"]  # fmt: skip
 
 
