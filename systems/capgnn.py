@@ -22,6 +22,9 @@ Decisions
   worker that reads it takes it. It is counted once per receiving worker (`global_get`), as if each had been
   sent it; the owner's copy is not.
 - A miss is fetched fresh from its owner.
+- Hit rate: the paper does not say whether rows that a refresh computes anew are hits. Both rates are
+  traced: `hit_rate` over all lookups, where those rows are no hits; and `hit_rate_between_refreshes`, which
+  leaves the lookups of a refresh out, since all its rows are computed anew.
 - Backward pass: `gradients=exact`, the default, sends the gradients of all halo rows to their owners in
   every epoch. Section 4.2 describes the cache for the forward pass, "for clarity"; section 5.5 says that
   "gradient-related communication in the backward and update stages" remains when the cache holds every halo
@@ -169,7 +172,7 @@ class Capgnn(System):
             # Raw features never grow old: they are fetched once.
             expired = self.epoch % self.refresh == 0 if layer else self.epoch == 0
             fetch = self.tiers.fetch(expired)
-            self.report(layer, fetch)
+            self.report(layer, fetch, expired)
         request = Request(layer, self.epoch, h.shape[1], fetch)
         if fetch.direct.anyone:
             plan = fetch.direct.plan
@@ -199,11 +202,20 @@ class Capgnn(System):
         byte = torch.ones(len(self.comm.peers), 1, dtype=torch.uint8, device=self.device)
         return self.comm.start_exchange(byte, ones, ones, layer, "forward", "flags")[0]
 
-    def report(self, layer: int, fetch: Fetch) -> None:
-        lookups = self.plan.num_halo
-        figures = {"lookups": lookups, "local_hits": fetch.local_hits, "global_hits": fetch.global_hits, "refreshed": fetch.refreshed,
-                   "misses": lookups - fetch.local_hits - fetch.global_hits - fetch.refreshed}
-        for name, value in figures.items():
+    def report(self, layer: int, fetch: Fetch, expired: bool) -> None:
+        """What the lookups of this epoch found.
+
+        A hit is a row that was used as a tier held it, so a refresh, in which every row is computed anew, has
+        none: `refreshed` are the lookups that would have been hits. `hit_rate` is hits over lookups in every
+        epoch; `hit_rate_between_refreshes` is the same, and missing in a refresh.
+        """
+        lookups, hits = self.plan.num_halo, fetch.local_hits + fetch.global_hits
+        values = {"lookups": lookups, "local_hits": fetch.local_hits, "global_hits": fetch.global_hits,
+                  "refreshed": fetch.refreshed, "misses": lookups - hits - fetch.refreshed}
+        if lookups:
+            rates = ["hit_rate"] if expired else ["hit_rate", "hit_rate_between_refreshes"]
+            values |= dict.fromkeys(rates, hits / lookups)
+        for name, value in values.items():
             self.recorder.metric(name, value, layer)
 
     def read_global(self, request: Request) -> None:

@@ -28,15 +28,25 @@ def lines(ax) -> dict[str, list[float]]:
     return {line.get_label(): list(line.get_ydata()) for line in ax.lines}
 
 
-def test_capgnn_hits_are_shares_of_lookups_without_the_first_epoch_and_what_was_refreshed(drawn):
-    first = {(0, "local_hits"): 90.0, (0, "global_hits"): 9.0, (0, "refreshed"): 1.0, (0, "lookups"): 100.0}
-    later = {(0, "local_hits"): 20.0, (1, "local_hits"): 10.0, (0, "global_hits"): 15.0, (0, "refreshed"): 40.0, (0, "lookups"): 100.0}
+def lookups(layer: int, count: float, local: float, shared: float, refresh: bool) -> dict:
+    rates = ["hit_rate"] if refresh else ["hit_rate", "hit_rate_between_refreshes"]
+    return {(layer, "lookups"): count, (layer, "local_hits"): local, (layer, "global_hits"): shared,
+            **{(layer, name): (local + shared) / count for name in rates}}  # fmt: skip
+
+
+def test_capgnn_hits_are_shares_of_lookups_with_and_without_those_of_refreshes(drawn):
+    first = lookups(0, 100, 90, 9, False)  # epoch 0, which counts in no rate
     both, each = drawn(capgnn_hits, [
-        ({"system__policy": policy, "system__capacity": 500 * k}, [first, {**later, (0, "lookups"): 100.0 * k}])
-        for policy in ("jaca", "fifo", "lru") for k in (1, 2)
+        ({"system__policy": policy, "system__capacity": 500 * k}, [
+            first, {**lookups(0, 100 * k, 20, 15, False), **lookups(1, 100 * k, 10, 0, False)},
+            {**lookups(0, 100 * k, 20, 15, False), **lookups(1, 100 * k, 0, 0, True)}])
+        for policy in capgnn_hits.POLICIES for k in (1, 2)
     ])  # fmt: skip
-    assert lines(both) == {policy: [45, 22.5] for policy in ("jaca", "fifo", "lru")}
-    assert lines(each)["jaca, local"] == [30, 15] and lines(each)["jaca, global"] == [15, 7.5]
+    for policy in capgnn_hits.POLICIES:
+        assert lines(both)[policy] == pytest.approx([100 * 80 / 300, 100 * 80 / 600])
+        assert lines(both)[f"{policy}, of all lookups"] == pytest.approx([100 * 80 / 400, 100 * 80 / 800])
+        assert lines(each)[f"{policy}, local"] == pytest.approx([100 * 50 / 300, 100 * 50 / 600])
+        assert lines(each)[f"{policy}, global"] == pytest.approx([100 * 30 / 300, 100 * 30 / 600])
 
 
 def test_cdfgnn_messages_are_shares_of_those_possible(drawn):

@@ -24,6 +24,11 @@ def assert_same_counts(outcome, history, first_layer: int) -> None:
             for l, named in counts.items():
                 for name in (*NAMES, "staleness") if l else NAMES:
                     assert metrics[l, name] == named[name][i], (i, epoch, l, name)
+                if lookups := named["lookups"][i]:
+                    rate = (named["local_hits"][i] + named["global_hits"][i]) / lookups
+                    between = None if named["renewing"][i] else rate
+                    assert metrics[l, "hit_rate"] == rate
+                    assert metrics.get((l, "hit_rate_between_refreshes")) == between
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])

@@ -47,7 +47,8 @@ from tests.oracles.halo import blocks_of
 class CapgnnHistory(History):
     """counts[t][l][name]: [P] by worker, of local_hits, global_hits, refreshed, misses, lookups; `direct`, rows that owners send;
     `renewed` and `taken`, own rows that the global tier gets in a refresh and by taking in; `got`, rows taken from it; `returned`, rows
-    whose gradients go to their owners; and `staleness`, of the oldest row used in the epoch. failed[t] [P]: lookups that did not find
+    whose gradients go to their owners; `staleness`, of the oldest row used in the epoch; and `renewing`, 1 in
+    a refresh. failed[t] [P]: lookups that did not find
     anything in the local tier."""
 
     counts: list[dict[int, dict[str, np.ndarray]]] = field(default_factory=list)
@@ -159,8 +160,10 @@ def train(
             direct = [v for v in halos[i] if v not in (there if renewing else either)]
             owned = lambda vertices: sum(assignment[v] == i for v in vertices)  # noqa: B023, E731
             got = there & set(halos[i]) if renewing else second
-            names = ("local_hits", "global_hits", "refreshed", "lookups", "misses", "direct", "got", "renewed", "taken")
-            values = (*hits, len(halos[i]), len(halos[i]) - sum(hits), len(direct), len(got), owned(there) * renewing, owned(set(taken)))
+            names = ("local_hits", "global_hits", "refreshed", "lookups", "misses", "direct", "got",
+                     "renewed", "taken", "renewing")
+            values = (*hits, len(halos[i]), len(halos[i]) - sum(hits), len(direct), len(got),
+                      owned(there) * renewing, owned(set(taken)), renewing)
             for name, value in zip(names, values):
                 counts.setdefault(name, np.zeros(len(halos), int))[i] = value
         shared_rows[l] = now.copy() if shared_rows[l] is None else shared_rows[l]
