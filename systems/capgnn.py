@@ -14,6 +14,12 @@ Decisions
 - Who is cached: the vertices of highest R(v), of the own halo (local tier) and of all halos (global tier),
   ties by id; they stay for the whole run. Capacities are Algorithm 1's, from the memory of the cluster's
   devices and host and the bytes of all cached layers, or numbers of vertices per tier.
+- Tiers: `inclusive` by default, since section 4.2 has it so: for vertices that are only in a local cache,
+  "their features are copied to the global cache", and Algorithm 1 sizes the global tier for all that the
+  devices may hold. Both tiers then rank vertices alike, and a vertex stands no lower in a worker's own halo
+  than among all: a global tier that is not larger than a worker's own is never hit by that worker (with
+  `top_k=-1`). `tiers=exclusive` is a variant: for the global tier R(v) counts only the workers whose local
+  tier does not hold v, and the tier serves only those. The hit rates of both are under the first picture.
 - `fifo` and `lru` use the same two tiers: every lookup enters the local tier, in halo order; what was in
   neither enters the global tier through a queue at the end of the epoch, worker by worker. The ids looked
   up in vain are told to all workers, 4 bytes per id, counted.
@@ -46,12 +52,12 @@ Decisions
   start (`cluster=measured`).
 - What workers tell each other at the start: JACA's halo ids are counted in epoch 0; RAPA's costs and masks,
   told before the shards are there, are not.
-Departures: of section 4.2's three queues the prefetch queue is the direct exchange, in the background, and
-with `pipeline` an epoch ahead; local and global queue are copies made by the training thread, of memory to
-memory on one host, timed as waits. Tiers are agreed on before the first epoch instead of looked up by hash,
-since all workers know all halos: no locks, and under `jaca` no id travels after the start. Parts go to
-devices in the partition's own order, which METIS and random draw by the seed; the weakest device is not
-sought out for the smallest part.
+Departures: of the three queues of section 4.2 the prefetch queue is the direct exchange, in
+the background, and with `pipeline` an epoch ahead; local and global queue are copies made by the training
+thread, of memory to memory on one host, timed as waits. Tiers are agreed on before the first epoch instead
+of looked up by hash, since all workers know all halos: no locks, and under `jaca` no id travels after the
+start. Parts go to devices in the partition's own order, which METIS and random draw by the seed; the
+weakest device is not sought out for the smallest part.
 """
 
 from __future__ import annotations
@@ -61,11 +67,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from harness.check import at_least, choice, within
+from harness.check import InputError, at_least, choice, within
 from harness.comm.comm import HaloPlan, InFlight
 from harness.comm.crossing import Crossing
 from harness.core.system import System, check_features
-from systems.jaca import POLICIES, Fetch, Halos, Part, Tiers, capacities, direct_fetch
+from systems.jaca import POLICIES, TIERS, Fetch, Halos, Part, Tiers, capacities, direct_fetch
 from systems.rapa import Step, restrict
 from systems.tier_rows import TierRows
 
@@ -76,6 +82,7 @@ class Capgnn(System):
 
     jaca: bool = True
     policy: str = "jaca"
+    tiers: str = "inclusive"
     capacity: int | None = None
     local_capacity: int | None = None
     global_capacity: int | None = None
@@ -96,6 +103,10 @@ class Capgnn(System):
 
     def __post_init__(self):
         choice("policy", self.policy, POLICIES)
+        choice("tiers", self.tiers, TIERS)
+        if self.tiers == "exclusive" and self.policy != "jaca":
+            raise InputError(f"tiers=exclusive ranks vertices by overlap ratio and policy={self.policy} does "
+                             "not; give policy=jaca or tiers=inclusive")
         for name in ("capacity", "local_capacity", "global_capacity"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 0)
@@ -126,7 +137,7 @@ class Capgnn(System):
 
     def setup(self, context):
         super().setup(context)
-        self.epoch, self.tiers = 0, None
+        self.epoch, self.cache = 0, None
         self.ahead: dict[int, Request] = {}  # pipeline: by layer, what was asked for last and is used in the next epoch
         self.all_rows = direct_fetch(self.plan, self.device)
         if not self.jaca:
@@ -135,8 +146,9 @@ class Capgnn(System):
         widths = {l: self.widths[l] for l in range(first, self.num_layers)}
         self.halos = Halos(self.shard, self.comm)
         local, shared = self.sizes(list(widths.values()))
-        self.tiers = Tiers(self.halos, self.shard, self.comm, self.plan, self.policy, local, shared, self.top_k)
-        self.rows = TierRows(self.tiers, self.comm, widths)
+        self.cache = Tiers(self.halos, self.shard, self.comm, self.plan, self.policy, local, shared,
+                           self.top_k, exclusive=self.tiers == "exclusive")
+        self.rows = TierRows(self.cache, self.comm, widths)
 
     def sizes(self, widths: list[int]) -> tuple[list[int], int]:
         """Vertices that each worker's tier and the global tier hold: as given, or by Algorithm 1."""
@@ -153,25 +165,25 @@ class Capgnn(System):
         for iteration, step in enumerate(self.balancing if epoch == 0 else ()):
             for name, value in (("rapa_vertices", step.vertices), ("rapa_edges", step.edges), ("rapa_lambda", step.cost)):
                 self.recorder.metric(name, value, iteration)
-        if self.tiers is None:
+        if self.cache is None:
             return
         if epoch == 0:
             self.halos.count(self.comm)
-        self.tiers.advance()
-        self.recorder.metric("local_capacity", self.tiers.local.capacity)
-        self.recorder.metric("global_capacity", self.tiers.shared.capacity)
+        self.cache.advance()
+        self.recorder.metric("local_capacity", self.cache.local.capacity)
+        self.recorder.metric("global_capacity", self.cache.shared.capacity)
 
     def halo(self, layer, h):
         return CachedHalo(self, layer, h)
 
     def request(self, layer: int, h: torch.Tensor) -> Request:
         """Ask for layer `layer`'s halo: send what others ask for, put into the global tier what is new in it."""
-        if self.tiers is None:
+        if self.cache is None:
             fetch = self.all_rows
         else:
             # Raw features never grow old: they are fetched once.
             expired = self.epoch % self.refresh == 0 if layer else self.epoch == 0
-            fetch = self.tiers.fetch(expired)
+            fetch = self.cache.fetch(expired)
             self.report(layer, fetch, expired)
         request = Request(layer, self.epoch, h.shape[1], fetch)
         if fetch.direct.anyone:
@@ -184,7 +196,7 @@ class Capgnn(System):
         if fetch.announced:
             self.rows.renew_shared(layer, fetch, h, self.epoch)
             request.announcement = self.announce(layer)
-        if self.tiers is not None:
+        if self.cache is not None:
             self.rows.stage(layer, h)
         return request
 
@@ -223,7 +235,7 @@ class Capgnn(System):
         if request.announcement is not None:
             request.announcement.wait()
             request.announcement = None
-        if self.tiers is not None and request.rows is None and request.shared is None:
+        if self.cache is not None and request.rows is None and request.shared is None:
             request.shared = self.rows.from_shared(request.layer, request.fetch)
 
     def collect(self, request: Request) -> torch.Tensor:
@@ -234,7 +246,7 @@ class Capgnn(System):
         if request.flight is not None:
             request.flight.wait()
         self.read_global(request)
-        if self.tiers is None:
+        if self.cache is None:
             request.rows = request.arrived
             return request.rows
         with self.recorder.inside("other", "unpack", layer):
@@ -246,7 +258,7 @@ class Capgnn(System):
         return rows
 
     def after_epoch(self, epoch):
-        if self.tiers is not None:
+        if self.cache is not None:
             self.rows.take_in(epoch)
 
     # -- backward pass --------------------------------------------------------------------------------------------
@@ -258,7 +270,7 @@ class Capgnn(System):
 
     def state_dict(self):
         state = {"ahead": {l: self.arrived_ahead(request) for l, request in self.ahead.items()}}
-        return state if self.tiers is None else {**state, **self.rows.state_dict()}
+        return state if self.cache is None else {**state, **self.rows.state_dict()}
 
     def arrived_ahead(self, request: Request) -> dict:
         """What the next epoch uses of `request`: its rows, collected, and the part whose gradients it sends."""
@@ -271,7 +283,7 @@ class Capgnn(System):
             part = Part(HaloPlan(ahead["send_rows"], ahead["send_counts"], ahead["receive_counts"]), ahead["places"], ahead["anyone"])
             fetch = dataclasses.replace(self.all_rows, gradient=part)
             self.ahead[l] = Request(l, ahead["epoch"], ahead["rows"].shape[1], fetch, rows=ahead["rows"], oldest=ahead["oldest"])
-        if self.tiers is not None:
+        if self.cache is not None:
             self.rows.load_state_dict(state)
 
 
@@ -309,7 +321,7 @@ class CachedHalo(Crossing):
     def take(self):
         system, request = self.system, self.request
         rows = system.collect(request)
-        if system.tiers is not None and self.layer:
+        if system.cache is not None and self.layer:
             self.recorder.metric("staleness", 0 if request.oldest is None else system.epoch - request.oldest, self.layer)
         # The global tier changes again before the epoch in which these rows are used.
         system.read_global(self.asked)

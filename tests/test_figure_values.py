@@ -37,12 +37,12 @@ def lookups(layer: int, count: float, local: float, shared: float, refresh: bool
 def test_capgnn_hits_are_shares_of_lookups_with_and_without_those_of_refreshes(drawn):
     first = lookups(0, 100, 90, 9, False)  # epoch 0, which counts in no rate
     both, each = drawn(capgnn_hits, [
-        ({"system__policy": policy, "system__capacity": 500 * k}, [
+        ({"system__policy": policy, "system__tiers": tiers, "system__capacity": 500 * k}, [
             first, {**lookups(0, 100 * k, 20, 15, False), **lookups(1, 100 * k, 10, 0, False)},
             {**lookups(0, 100 * k, 20, 15, False), **lookups(1, 100 * k, 0, 0, True)}])
-        for policy in capgnn_hits.POLICIES for k in (1, 2)
+        for policy, tiers in capgnn_hits.CACHES.values() for k in (1, 2)
     ])  # fmt: skip
-    for policy in capgnn_hits.POLICIES:
+    for policy in capgnn_hits.CACHES:
         assert lines(both)[policy] == pytest.approx([100 * 80 / 300, 100 * 80 / 600])
         assert lines(both)[f"{policy}, of all lookups"] == pytest.approx([100 * 80 / 400, 100 * 80 / 800])
         assert lines(each)[f"{policy}, local"] == pytest.approx([100 * 50 / 300, 100 * 50 / 600])

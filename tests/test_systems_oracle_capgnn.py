@@ -13,6 +13,7 @@ from tests.oracles import capgnn
 from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
 
+CACHES = [("jaca", "inclusive"), ("jaca", "exclusive"), ("fifo", "inclusive"), ("lru", "inclusive")]
 NAMES = ("lookups", "local_hits", "global_hits", "refreshed", "misses")
 
 
@@ -32,14 +33,16 @@ def assert_same_counts(outcome, history, first_layer: int) -> None:
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
-@given(policy=st.sampled_from(["jaca", "fifo", "lru"]), local=st.integers(0, 16), shared=st.integers(0, 20),
+@given(cache=st.sampled_from(CACHES), local=st.integers(0, 16), shared=st.integers(0, 20),
        refresh=st.sampled_from([1, 2, 3, 10]), gradients=st.sampled_from(["fresh", "exact"]), pipeline=st.booleans(),
        features=st.sampled_from(["refetch", "once"]), top_k=st.sampled_from([-1, -1, 1, 3]), **RUNS)  # fmt: skip
-def test_capgnn_equals_its_oracle(pool, model, policy, local, shared, refresh, gradients, pipeline, features, top_k, seed, parts,
-                                  directed, layers):  # fmt: skip
+def test_capgnn_equals_its_oracle(
+        pool, model, cache, local, shared, refresh, gradients, pipeline, features, top_k, seed, parts,
+        directed, layers):  # fmt: skip
     graph = random_graph(seed, vertices=20, directed=directed)
-    knobs = {"policy": policy, "local_capacity": local, "global_capacity": shared, "refresh": refresh, "gradients": gradients,
-             "pipeline": pipeline, "features": features, "top_k": top_k}
+    knobs = {"policy": cache[0], "tiers": cache[1], "local_capacity": local, "global_capacity": shared,
+             "refresh": refresh, "gradients": gradients, "pipeline": pipeline, "features": features,
+             "top_k": top_k}
     settings = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100)
     outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), parts, settings=settings)
     history = capgnn.train(
@@ -88,12 +91,15 @@ def copied_by_definition(history, epoch: int, widths: list[int]) -> dict:
     return {key: size for key, size in want.items() if size}
 
 
-@pytest.mark.parametrize("policy,pipeline,gradients",
-                         [("jaca", True, "fresh"), ("fifo", False, "exact"), ("lru", True, "exact")])
-def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refresh(pool, policy, pipeline, gradients):
-    graph = random_graph(8, vertices=40)
-    knobs = {"policy": policy, "local_capacity": 28, "global_capacity": 9, "refresh": 3, "pipeline": pipeline,
-             "gradients": gradients, "features": "refetch"}
+@pytest.mark.parametrize("cache,pipeline,gradients", [
+    (CACHES[0], True, "fresh"), (CACHES[1], False, "fresh"), (CACHES[2], False, "exact"),
+    (CACHES[3], True, "exact")])
+def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refresh(
+        pool, cache, pipeline, gradients):
+    graph, (policy, tiers) = random_graph(8, vertices=40), cache
+    local = 20 if tiers == "exclusive" else 28  # so that each tier is hit and missed
+    knobs = {"policy": policy, "tiers": tiers, "local_capacity": local, "global_capacity": 9, "refresh": 3,
+             "pipeline": pipeline, "gradients": gradients, "features": "refetch"}
     settings = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=8)
     outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), 4, settings=settings)
     history = capgnn.train(graph, outcome.assignment, outcome.weights[0], epochs=8, **knobs, **settings.optimiser)
@@ -109,16 +115,17 @@ def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refres
     assert oldest == (3 if pipeline else 2)  # T - 1, and one more through the pipeline
 
 
-@given(features=st.sampled_from(["refetch", "once"]), local=st.integers(0, 16), shared=st.integers(0, 20),
+@given(tiers=st.sampled_from(["inclusive", "exclusive"]), features=st.sampled_from(["refetch", "once"]),
+       local=st.integers(0, 16), shared=st.integers(0, 20),
        refresh=st.sampled_from([1, 2, 3]), pipeline=st.booleans(), seed=st.integers(0, 10_000),
        parts=st.integers(2, 4))  # fmt: skip
 def test_bytes_are_a_closed_form_of_the_halos_and_of_what_local_tiers_hold(
-        pool, features, local, shared, refresh, pipeline, seed, parts):
+        pool, tiers, features, local, shared, refresh, pipeline, seed, parts):
     """By default: the gradients of all halo rows every epoch, and a row counted once per receiving worker."""
     graph = random_graph(seed, vertices=20)
     model = {"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}
     settings = Settings(model=model, dtype="float32", epochs=5)
-    block = systems.block("capgnn", rapa=False, features=features, local_capacity=local,
+    block = systems.block("capgnn", rapa=False, features=features, tiers=tiers, local_capacity=local,
                           global_capacity=shared, refresh=refresh, pipeline=pipeline)
     outcome = systems.run(pool, graph, block, parts, settings=settings)
     for epoch in range(settings.epochs):

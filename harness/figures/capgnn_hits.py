@@ -1,4 +1,4 @@
-"""CaPGNN's Fig. 15: hit rate of the two tiers by policy and capacity.
+"""CaPGNN's Fig. 15: hit rate of the two tiers by policy and capacity; JACA with exclusive tiers beside.
 
 From the metrics `local_hits`, `global_hits` and `lookups`, added up over all layers and workers and over one
 period of refreshes (epoch 0 is left out). A hit is a lookup whose row was used as a tier held it. Two rates,
@@ -13,7 +13,9 @@ from harness.figures.panels import by_epoch, knob, line, panels
 
 TITLE = "CaPGNN, Fig. 15: hit rate by policy and capacity"
 GRAPHS = [["twin/reddit dataset.scale=0.02"]]
-POLICIES = ("jaca", "lru", "fifo")
+# By name: policy and tiers.
+CACHES = {"jaca": ("jaca", "inclusive"), "jaca exclusive": ("jaca", "exclusive"), "lru": ("lru", "inclusive"),
+          "fifo": ("fifo", "inclusive")}
 CAPACITIES = (500, 1000, 2000, 3000, 5000)
 TIERS = {"local": {"marker": "o", "linestyle": "-"}, "global": {"marker": "s", "linestyle": "--"}}
 
@@ -21,29 +23,32 @@ TIERS = {"local": {"marker": "o", "linestyle": "-"}, "global": {"marker": "s", "
 def sweeps(graph: str) -> list[str]:
     capacities = ",".join(map(str, CAPACITIES))
     return [f"system=capgnn system.rapa=false system.pipeline=false system.features=refetch "
-            f"system.policy={','.join(POLICIES)} system.capacity={capacities} "
-            f"dataset={graph} partition=metis gpus=4 epochs=11 seed=1 evaluate.every=11"]  # fmt: skip
+            f"system.policy={policy} system.tiers={tiers} system.capacity={capacities} "
+            f"dataset={graph} partition=metis gpus=4 epochs=11 seed=1 evaluate.every=11"
+            for policy, tiers in CACHES.values()]  # fmt: skip
 
 
 def draw(groups):
     figure, axes = panels(groups, "Halo rows found in a tier", 2, height=3.8, sharey=True)
     both, each = axes[0]
-    for p, policy in enumerate(POLICIES):
-        mine = [g for g in groups if knob(g, "system.policy") == policy]
+    for index, (name, cache) in enumerate(CACHES.items()):
+        mine = [g for g in groups if (knob(g, "system.policy"), knob(g, "system.tiers")) == cache]
         runs = {knob(g, "system.capacity"): g.first for g in mine}
-        draw_policy(both, each, policy, p, dict(sorted(runs.items())))
-    both.set_title("both tiers: between refreshes, and of all lookups", fontsize=9.5, loc="left")
-    each.set_title("each tier, between refreshes", fontsize=9.5, loc="left")
+        draw_cache(both, each, name, index, dict(sorted(runs.items())))
+    both.set_title("both tiers; solid: between refreshes, dotted: of all lookups", fontsize=9.5, loc="left")
+    each.set_title("between refreshes; solid: local tier, dashed: global tier", fontsize=9.5, loc="left")
     for ax in axes[0]:
         ax.set_xlabel("capacity of each worker's tier and of the global one, vertices")
         ax.set_ylim(-2, 102)
-        ax.legend(frameon=False, fontsize=8)
+    # One entry per colour: the titles name the strokes.
+    named = [drawn for drawn in both.lines if drawn.get_label() in CACHES]
+    both.legend(handles=named, frameon=False, fontsize=9, loc="lower right")
     both.set_ylabel("hits, % of lookups")
     return figure
 
 
-def draw_policy(both, each, name: str, index: int, runs: dict) -> None:
-    """The lines of one policy. runs: {capacity: run}, ascending."""
+def draw_cache(both, each, name: str, index: int, runs: dict) -> None:
+    """The lines of one cache. runs: {capacity: run}, ascending."""
     for suffix, between, style in (("", True, "-"), (", of all lookups", False, ":")):
         rates = [share(run, *TIERS, between=between) for run in runs.values()]
         line(both, list(runs), rates, name + suffix, index, marker="o", markersize=4, linestyle=style)

@@ -8,11 +8,13 @@ EXACT = {
         {"capacity": 0, **FRESH, **OFF}, {"refresh": 1, **TIERS, **OFF},
         {"refresh": 1, **TIERS, **PAPERS, **FRESH, **OFF},
         {"refresh": 1, "policy": "lru", **TIERS, **PAPERS, **OFF},
+        {"refresh": 1, "tiers": "exclusive", **TIERS, **PAPERS, **OFF},
     ],
 }
 STALE = [
     ("capgnn", {"refresh": 3, **TIERS, **PAPERS, **FRESH, "rapa": False}),
     ("capgnn", {"refresh": 3, **TIERS, **OFF}),
+    ("capgnn", {"refresh": 3, **TIERS, **PAPERS, "tiers": "exclusive", "rapa": False}),
     ("capgnn", {"refresh": 4, "policy": "fifo", **TIERS, **PAPERS, **OFF}),
     ("capgnn", {"refresh": 3, "policy": "lru", "local_capacity": 30, "global_capacity": 9, "rapa": False,
                 **PAPERS, **FRESH}),
