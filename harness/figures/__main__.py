@@ -90,10 +90,13 @@ def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, c
     out.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(plot.STYLE):
         drawn = module.draw(compared)
-        stem = "-".join([name, re.sub(r"[^\w]+", "-", graph.split()[0])])
+        drawn_on = graph.split()[0]
+        stem = name if "," in drawn_on else "-".join([name, re.sub(r"[^\w]+", "-", drawn_on)])
         for ending, figure in (drawn if isinstance(drawn, dict) else {"": drawn}).items():
             path = plot.save(figure, out / f"{'-'.join(filter(None, [stem, ending]))}.png")
             print(path)
+        if hasattr(module, "table"):
+            print(module.table(compared))
     console.print(f"  {time.monotonic() - started:.0f} s", highlight=False)
 
 
