@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.config import make_system
+from systems.capgnn import Capgnn
 from tests import systems
 from tests.oracles import bytes as count
 from tests.oracles import capgnn
@@ -136,6 +138,17 @@ def test_bytes_are_a_closed_form_of_the_halos_and_of_what_local_tiers_hold(
         want = count.jaca(graph, outcome.assignment, outcome.widths, local_capacity=local, features=features,
                           refresh=refresh, epoch=epoch)
         assert have == {direction: sizes.tolist() for direction, sizes in want.items()}
+
+
+def test_by_default_features_are_fetched_once_and_all_gradients_return_in_every_epoch(pool):
+    assert make_system(systems.block("capgnn")) == Capgnn(), "the yaml and the class agree"
+    graph = random_graph(5, vertices=30)
+    outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False), 3, settings=Settings(epochs=4))
+    halo = int(count.halo_rows(graph, outcome.assignment).sum())
+    for epoch in range(4):
+        rows = {key: sent[0] for key, sent in outcome.sent(epoch).items() if key[2] not in ("ids", "weights")}
+        assert rows.pop((0, "forward", "features"), 0) == (0 if epoch else halo)
+        assert {layer for layer, _, _ in rows} == {1} and rows[1, "backward", "halo"] == halo
 
 
 @given(seed=st.integers(0, 10_000), top_k=st.sampled_from([-1, 1, 3]), features=st.sampled_from(["refetch", "once"]),
