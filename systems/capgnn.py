@@ -62,15 +62,15 @@ weakest device is not sought out for the smallest part.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from harness.check import InputError, at_least, choice, within
-from harness.comm.comm import HaloPlan, InFlight
+from harness.comm.comm import InFlight
 from harness.comm.crossing import Crossing
 from harness.core.system import System, check_features
+from systems.halo_request import Request
 from systems.jaca import POLICIES, TIERS, Fetch, Halos, Part, Tiers, capacities, direct_fetch
 from systems.rapa import Step, restrict
 from systems.tier_rows import TierRows
@@ -263,52 +263,26 @@ class Capgnn(System):
 
     # -- backward pass --------------------------------------------------------------------------------------------
 
-    def gradient_part(self, request: Request):
+    def gradient_part(self, request: Request) -> Part:
+        """The halo rows whose gradients return to their owners."""
         return self.all_rows.gradient if self.gradients == "exact" else request.fetch.gradient
 
     # -- state ----------------------------------------------------------------------------------------------------
 
     def state_dict(self):
-        state = {"ahead": {l: self.arrived_ahead(request) for l, request in self.ahead.items()}}
+        for request in self.ahead.values():
+            self.collect(request)
+        state = {"ahead": {l: request.state_dict() for l, request in self.ahead.items()}}
         return state if self.cache is None else {**state, **self.rows.state_dict()}
 
-    def arrived_ahead(self, request: Request) -> dict:
-        """What the next epoch uses of `request`: its rows, collected, and the part whose gradients it sends."""
-        part, rows = request.fetch.gradient, self.collect(request).clone()
-        return {"epoch": request.epoch, "oldest": request.oldest, "rows": rows, "places": part.places, "anyone": part.anyone,
-                "send_rows": part.plan.send_rows, "send_counts": part.plan.send_counts, "receive_counts": part.plan.receive_counts}
-
     def load_state_dict(self, state):
-        for l, ahead in state["ahead"].items():
-            part = Part(HaloPlan(ahead["send_rows"], ahead["send_counts"], ahead["receive_counts"]), ahead["places"], ahead["anyone"])
-            fetch = dataclasses.replace(self.all_rows, gradient=part)
-            self.ahead[l] = Request(l, ahead["epoch"], ahead["rows"].shape[1], fetch, rows=ahead["rows"], oldest=ahead["oldest"])
+        self.ahead = {l: Request.restore(l, ahead, self.all_rows) for l, ahead in state["ahead"].items()}
         if self.cache is not None:
             self.rows.load_state_dict(state)
 
 
-@dataclass
-class Request:
-    """A layer's halo as asked for in an epoch; what is under way, and once collected its `rows` [m, F].
-
-    oldest   the epoch in which the oldest of the rows was computed
-    """
-
-    layer: int
-    epoch: int
-    width: int
-    fetch: Fetch
-    flight: InFlight | None = None
-    sent: torch.Tensor | None = None
-    arrived: torch.Tensor | None = None
-    announcement: InFlight | None = None
-    shared: tuple[torch.Tensor, torch.Tensor] | None = None
-    rows: torch.Tensor | None = field(default=None, repr=False)
-    oldest: int | None = None
-
-
 class CachedHalo(Crossing):
-    """What is not cached is asked for when h is there; the gradients of rows that were fetched fresh go back to their owners."""
+    """What is not cached is asked for when h is there; gradients go back to the owners of the rows."""
 
     def __init__(self, system: Capgnn, layer: int, h: torch.Tensor):
         self.system = system
