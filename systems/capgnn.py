@@ -1,52 +1,79 @@
-"""CaPGNN: Song, Zhang, Li, Wang et al., "CaPGNN: Optimizing Parallel Graph Neural Network Training with Joint Caching and
-Resource-Aware Graph Partitioning"; cited from the papers' folder.
+"""CaPGNN: Song, Zhang, Li, Wang et al., "CaPGNN: Optimizing Parallel Graph Neural Network Training with
+Joint Caching and Resource-Aware Graph Partitioning"; cited from the papers' folder.
 
-Implements JACA (section 4.2: two tiers, overlap ratio eq. 2, Algorithm 1; systems/jaca.py), RAPA (section 4.3:
-eqs. 13-16, Algorithms 2 and 3; systems/rapa.py) and the pipeline of section 4.4, each of which can be switched off (Table 8).
+Implements JACA (section 4.2: two tiers, overlap ratio eq. 2, Algorithm 1; systems/jaca.py,
+systems/tier_rows.py), RAPA (section 4.3: eqs. 13-16, Algorithms 2 and 3; systems/rapa.py) and the pipeline
+of section 4.2. Each can be switched off (Table 8).
 
-Notation: m halo vertices of a worker; R(v) the overlap ratio, in how many workers' halos v is; T = `refresh`; the local tier is a worker's
-own, the global tier is shared by all workers of the host.
+Notation: m halo vertices of a worker; R(v) the overlap ratio, in how many workers' halos v is; T =
+`refresh`. The local tier is a worker's own; the global tier is shared by all workers of the host.
 
 Decisions
-- what is cached: halo rows of layer 0 and of each hidden layer, one entry a vertex and layer; a vertex is in a tier for all layers or none.
-- who: the highest R(v) of the own halo (local tier) and of all halos (global tier), ties by id, for good. Capacity by Algorithm 1 from the
-  cluster's memory, in bytes of all cached layers, or as a number of vertices for each tier.
-- `fifo` and `lru` on the same two tiers: every lookup enters the local tier, in halo order; what was in neither enters the global
-  tier through a queue at the end of the epoch, worker by worker. The ids looked up in vain are told to all, 4 bytes each, counted.
-- refresh: in every epoch that T divides all cached rows are computed anew, so none is ever older than T - 1; layer 0 never needs it.
-  A row of the global tier is put there once by its owner (`global_put`) and taken by whoever needs it (`global_get`), both counted.
-- a miss is fetched fresh from its owner.
-- backward: gradients of the rows that were computed in the epoch go to their owners; cached rows are constants. `gradients=exact` returns
-  the gradients of all rows, in every epoch.
-- pipeline: an epoch uses the halo that was asked for in the epoch before, one epoch more of staleness; epoch 0 uses its own. What is
-  fetched for the next epoch travels in buffers of its own, forward and backward apart.
-- RAPA: alpha 0.35; times as Table 1 has them, relative to the slowest device; stops at a population std of lambda below 1 % of the
-  mean, or when nobody can improve; the lowest S_k go first until lambda_i <= (lambda_i + mean) / 2. `rapa_degrees=global`: kept edges
-  keep their weight. In eq. (16) out-degrees are of the subgraph, in-degrees of the whole graph. Part i goes to device i.
-- device figures: those of the cluster preset (Table 1), or measured on the workers at the start (`cluster=measured`).
-- what workers tell each other at the start: JACA's halo ids are counted in epoch 0; RAPA's costs and masks, told before the shards
-  stand, are not.
-Departures: of section 4.2's three queues the prefetch queue is the direct exchange, in the background, and with `pipeline` an epoch
-ahead; local and global queue are copies made by the training thread, of memory to memory on one host, timed as waits. Tiers are agreed
-on before the first epoch instead of looked up by hash, since all workers know all halos: no locks, and under `jaca` no id travels after
-the start. Parts go to devices in the partition's own order, which METIS and random draw by the seed; the weakest device is not sought
-out for the smallest part. Only the forward pass is cached (the paper describes no other).
+- What is cached: halo rows of every hidden layer and, under `features=refetch`, of layer 0. A tier that
+  holds a vertex holds its rows of all these layers.
+- Who is cached: the vertices of highest R(v), of the own halo (local tier) and of all halos (global tier),
+  ties by id; they stay for the whole run. Capacities are Algorithm 1's, from the memory of the cluster's
+  devices and host and the bytes of all cached layers, or numbers of vertices per tier.
+- Tiers: `inclusive` by default, since section 4.2 has it so: for vertices that are only in a local cache,
+  "their features are copied to the global cache", and Algorithm 1 sizes the global tier for all that the
+  devices may hold. Both tiers then rank vertices alike, and a vertex stands no lower in a worker's own halo
+  than among all: a global tier that is not larger than a worker's own is never hit by that worker (with
+  `top_k=-1`). `tiers=exclusive` is a variant: for the global tier R(v) counts only the workers whose local
+  tier does not hold v, and the tier serves only those. The hit rates of both are under the first picture.
+- `fifo` and `lru` use the same two tiers: every lookup enters the local tier, in halo order; what was in
+  neither enters the global tier through a queue at the end of the epoch, worker by worker. The ids looked
+  up in vain are told to all workers, 4 bytes per id, counted.
+- Refresh: in every epoch that T divides all cached rows are computed anew, so that none is ever older than
+  T - 1; layer 0 never needs it. In a refresh the owner puts a row of the global tier there, and every
+  worker that reads it takes it. It is counted once per receiving worker (`global_get`), as if each had been
+  sent it; the owner's copy is not.
+- A miss is fetched fresh from its owner.
+- Hit rate: the paper does not say whether rows that a refresh computes anew are hits. Both rates are
+  traced: `hit_rate` over all lookups, where those rows are no hits; and `hit_rate_between_refreshes`, which
+  leaves the lookups of a refresh out, since all its rows are computed anew.
+- Backward pass: `gradients=exact`, the default, sends the gradients of all halo rows to their owners in
+  every epoch. Section 4.2 describes the cache for the forward pass, "for clarity"; section 5.5 says that
+  "gradient-related communication in the backward and update stages" remains when the cache holds every halo
+  vertex; and only with all gradients do the bytes come near the communication in Table 8. `gradients=fresh`
+  is a variant with fewer bytes: only the rows that were computed in the epoch have gradients, and cached
+  rows are constants.
+- Layer 0: raw features never change, so `features=once`, the default of every system here, fetches them one
+  time, which is exact. The paper caches them like every layer's rows: `features=refetch`, which its
+  experiments need. Under `once` no knob of JACA is without effect in a model with a hidden layer: `policy`,
+  capacities and the rest then concern the hidden layers alone, and Algorithm 1 counts their bytes alone.
+- Pipeline: an epoch uses the halo that was asked for in the epoch before, one more epoch of staleness;
+  epoch 0 uses its own. What is fetched for the next epoch travels in buffers of its own, forward and
+  backward apart.
+- RAPA: alpha 0.35; times as Table 1 has them, relative to the slowest device; stops at a population std of
+  lambda below 1 % of the mean, or when no worker can improve; the lowest S_k go first until lambda_i <=
+  (lambda_i + mean) / 2. `rapa_degrees=global`: kept edges keep their weight. In eq. (16) out-degrees are of
+  the subgraph, in-degrees of the whole graph. Part i goes to device i.
+- Device times and memory: those of the cluster preset (Tables 1 and 3), or measured on the workers at the
+  start (`cluster=measured`).
+- What workers tell each other at the start: JACA's halo ids are counted in epoch 0; RAPA's costs and masks,
+  told before the shards are there, are not.
+Departures: of the three queues of section 4.2 the prefetch queue is the direct exchange, in
+the background, and with `pipeline` an epoch ahead; local and global queue are copies made by the training
+thread, of memory to memory on one host, timed as waits. Tiers are agreed on before the first epoch instead
+of looked up by hash, since all workers know all halos: no locks, and under `jaca` no id travels after the
+start. Parts go to devices in the partition's own order, which METIS and random draw by the seed; the
+weakest device is not sought out for the smallest part.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
-from harness.check import at_least, choice, within
-from harness.comm.comm import HaloPlan, InFlight
+from harness.check import InputError, at_least, choice, within
+from harness.comm.comm import InFlight
 from harness.comm.crossing import Crossing
-from harness.comm.shared import SharedRows
 from harness.core.system import System, check_features
-from systems.jaca import POLICIES, Fetch, Halos, Part, Tiers, capacities, direct_fetch
+from systems.halo_request import Request
+from systems.jaca import POLICIES, TIERS, Fetch, Halos, Part, Tiers, capacities, direct_fetch
 from systems.rapa import Step, restrict
+from systems.tier_rows import TierRows
 
 
 @dataclass
@@ -55,6 +82,7 @@ class Capgnn(System):
 
     jaca: bool = True
     policy: str = "jaca"
+    tiers: str = "inclusive"
     capacity: int | None = None
     local_capacity: int | None = None
     global_capacity: int | None = None
@@ -62,8 +90,8 @@ class Capgnn(System):
     reserved_device_mb: float = 1024
     reserved_host_mb: float = 1024
     refresh: int = 10
-    gradients: str = "fresh"
-    features: str = "refetch"
+    gradients: str = "exact"
+    features: str = "once"
     rapa: bool = True
     alpha: float = 0.35
     threshold: float = 0.01
@@ -75,6 +103,10 @@ class Capgnn(System):
 
     def __post_init__(self):
         choice("policy", self.policy, POLICIES)
+        choice("tiers", self.tiers, TIERS)
+        if self.tiers == "exclusive" and self.policy != "jaca":
+            raise InputError(f"tiers=exclusive ranks vertices by overlap ratio and policy={self.policy} does "
+                             "not; give policy=jaca or tiers=inclusive")
         for name in ("capacity", "local_capacity", "global_capacity"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 0)
@@ -105,7 +137,7 @@ class Capgnn(System):
 
     def setup(self, context):
         super().setup(context)
-        self.epoch, self.tiers = 0, None
+        self.epoch, self.cache = 0, None
         self.ahead: dict[int, Request] = {}  # pipeline: by layer, what was asked for last and is used in the next epoch
         self.all_rows = direct_fetch(self.plan, self.device)
         if not self.jaca:
@@ -114,14 +146,9 @@ class Capgnn(System):
         widths = {l: self.widths[l] for l in range(first, self.num_layers)}
         self.halos = Halos(self.shard, self.comm)
         local, shared = self.sizes(list(widths.values()))
-        self.tiers = Tiers(self.halos, self.shard, self.comm, self.plan, self.policy, local, shared, self.top_k)
-        # State: the rows of the own tier and of the global one, and the epochs in which they were computed.
-        rows = self.tiers.local.capacity
-        self.store = {l: torch.zeros(rows, width, dtype=torch.get_default_dtype(), device=self.device) for l, width in widths.items()}
-        self.born = {l: torch.zeros(rows, dtype=torch.int64) for l in widths}
-        self.shared_rows = SharedRows(self.comm, self.tiers.shared.capacity, widths)
-        self.shared_born = {l: torch.zeros(self.tiers.shared.capacity, dtype=torch.int64) for l in widths}
-        self.staged: dict[int, torch.Tensor] = {}
+        self.cache = Tiers(self.halos, self.shard, self.comm, self.plan, self.policy, local, shared,
+                           self.top_k, exclusive=self.tiers == "exclusive")
+        self.rows = TierRows(self.cache, self.comm, widths)
 
     def sizes(self, widths: list[int]) -> tuple[list[int], int]:
         """Vertices that each worker's tier and the global tier hold: as given, or by Algorithm 1."""
@@ -138,26 +165,26 @@ class Capgnn(System):
         for iteration, step in enumerate(self.balancing if epoch == 0 else ()):
             for name, value in (("rapa_vertices", step.vertices), ("rapa_edges", step.edges), ("rapa_lambda", step.cost)):
                 self.recorder.metric(name, value, iteration)
-        if self.tiers is None:
+        if self.cache is None:
             return
         if epoch == 0:
             self.halos.count(self.comm)
-        self.tiers.advance()
-        self.recorder.metric("local_capacity", self.tiers.local.capacity)
-        self.recorder.metric("global_capacity", self.tiers.shared.capacity)
+        self.cache.advance()
+        self.recorder.metric("local_capacity", self.cache.local.capacity)
+        self.recorder.metric("global_capacity", self.cache.shared.capacity)
 
     def halo(self, layer, h):
         return CachedHalo(self, layer, h)
 
     def request(self, layer: int, h: torch.Tensor) -> Request:
         """Ask for layer `layer`'s halo: send what others ask for, put into the global tier what is new in it."""
-        if self.tiers is None:
+        if self.cache is None:
             fetch = self.all_rows
         else:
             # Raw features never grow old: they are fetched once.
             expired = self.epoch % self.refresh == 0 if layer else self.epoch == 0
-            fetch = self.tiers.fetch(expired)
-            self.report(layer, fetch)
+            fetch = self.cache.fetch(expired)
+            self.report(layer, fetch, expired)
         request = Request(layer, self.epoch, h.shape[1], fetch)
         if fetch.direct.anyone:
             plan = fetch.direct.plan
@@ -167,11 +194,10 @@ class Capgnn(System):
                 packed, plan.send_counts, plan.receive_counts, layer, "forward", "halo", self.epoch % 2)
             request.sent = packed
         if fetch.announced:
-            self.shared_rows.put(layer, fetch.publish_slots, h.index_select(0, fetch.publish_rows))
+            self.rows.renew_shared(layer, fetch, h, self.epoch)
             request.announcement = self.announce(layer)
-            self.shared_born[layer][self.tiers.shared_found[self.tiers.shared_found >= 0]] = self.epoch
-        if self.tiers is not None and len(self.tiers.taken):
-            self.staged[layer] = h.index_select(0, self.tiers.taken_in()[0])
+        if self.cache is not None:
+            self.rows.stage(layer, h)
         return request
 
     def due(self, request: Request) -> Request:
@@ -188,124 +214,75 @@ class Capgnn(System):
         byte = torch.ones(len(self.comm.peers), 1, dtype=torch.uint8, device=self.device)
         return self.comm.start_exchange(byte, ones, ones, layer, "forward", "flags")[0]
 
-    def report(self, layer: int, fetch: Fetch) -> None:
-        lookups = self.plan.num_halo
-        figures = {"lookups": lookups, "local_hits": fetch.local_hits, "global_hits": fetch.global_hits, "refreshed": fetch.refreshed,
-                   "misses": lookups - fetch.local_hits - fetch.global_hits - fetch.refreshed}
-        for name, value in figures.items():
+    def report(self, layer: int, fetch: Fetch, expired: bool) -> None:
+        """What the lookups of this epoch found.
+
+        A hit is a row that was used as a tier held it, so a refresh, in which every row is computed anew, has
+        none: `refreshed` are the lookups that would have been hits. `hit_rate` is hits over lookups in every
+        epoch; `hit_rate_between_refreshes` is the same, and missing in a refresh.
+        """
+        lookups, hits = self.plan.num_halo, fetch.local_hits + fetch.global_hits
+        values = {"lookups": lookups, "local_hits": fetch.local_hits, "global_hits": fetch.global_hits,
+                  "refreshed": fetch.refreshed, "misses": lookups - hits - fetch.refreshed}
+        if lookups:
+            rates = ["hit_rate"] if expired else ["hit_rate", "hit_rate_between_refreshes"]
+            values |= dict.fromkeys(rates, hits / lookups)
+        for name, value in values.items():
             self.recorder.metric(name, value, layer)
 
     def read_global(self, request: Request) -> None:
         """Take the rows that come from the global tier, once their owners have put them there."""
-        fetch = request.fetch
         if request.announcement is not None:
             request.announcement.wait()
             request.announcement = None
-        if self.tiers is not None and request.rows is None and request.shared is None:
-            request.shared = self.shared_rows.get(request.layer, fetch.shared_slots, fetch.shared_counts)
-            if request.layer:
-                request.shared_born = self.shared_born[request.layer][fetch.shared_slots]
+        if self.cache is not None and request.rows is None and request.shared is None:
+            request.shared = self.rows.from_shared(request.layer, request.fetch)
 
     def collect(self, request: Request) -> torch.Tensor:
         """The halo [m, F] that was asked for, and what of it stays in the own tier."""
         if request.rows is not None:
             return request.rows
-        fetch, layer = request.fetch, request.layer
+        layer = request.layer
         if request.flight is not None:
             request.flight.wait()
         self.read_global(request)
-        if self.tiers is None:
+        if self.cache is None:
             request.rows = request.arrived
             return request.rows
         with self.recorder.inside("other", "unpack", layer):
             dtype = torch.get_default_dtype()
             rows = torch.empty(self.plan.num_halo, request.width, dtype=dtype, device=self.device)
-            born = torch.full((self.plan.num_halo,), request.epoch)
-            store, stored = self.store[layer], self.born[layer]
-            rows.index_copy_(0, fetch.local_places, store.index_select(0, fetch.local_slots))
-            born[fetch.local_places.cpu()] = stored[fetch.local_slots.cpu()]
-            if request.arrived is not None:
-                rows.index_copy_(0, fetch.direct.places, request.arrived)
-            rows.index_copy_(0, fetch.shared_places, request.shared)
-            if layer:
-                born[fetch.shared_places.cpu()] = request.shared_born
-            store.index_copy_(0, fetch.keep_slots, rows.index_select(0, fetch.keep_places))
-            stored[fetch.keep_slots.cpu()] = born[fetch.keep_places.cpu()]
-        request.oldest = int(born.min()) if len(born) else None
+            request.oldest = self.rows.assemble(
+                layer, request.fetch, request.epoch, rows, request.arrived, request.shared)
         request.rows, request.arrived, request.flight, request.sent, request.shared = rows, None, None, None, None
         return rows
 
     def after_epoch(self, epoch):
-        if self.tiers is None or not len(self.tiers.taken):
-            return
-        # All have read what the slots held: nobody's step ends before everybody's backward pass has begun.
-        _, slots, changed = self.tiers.taken_in()
-        for layer, rows in self.staged.items():
-            self.shared_rows.put(layer, slots, rows)
-            self.shared_born[layer][changed] = epoch
-        self.staged = {}
+        if self.cache is not None:
+            self.rows.take_in(epoch)
 
     # -- backward pass --------------------------------------------------------------------------------------------
 
-    def gradient_part(self, request: Request):
+    def gradient_part(self, request: Request) -> Part:
+        """The halo rows whose gradients return to their owners."""
         return self.all_rows.gradient if self.gradients == "exact" else request.fetch.gradient
 
     # -- state ----------------------------------------------------------------------------------------------------
 
     def state_dict(self):
-        state = {"ahead": {l: self.arrived_ahead(request) for l, request in self.ahead.items()}}
-        if self.tiers is None:
-            return state
-        own = self.tiers.own_slots()
-        return {**state, "tiers": self.tiers.state_dict(), "store": self.store, "born": self.born, "shared_born": self.shared_born,
-                "shared": {l: rows[own] for l, rows in self.shared_rows.rows.items()}}
-
-    def arrived_ahead(self, request: Request) -> dict:
-        """What the next epoch uses of `request`: its rows, collected, and the part whose gradients it sends."""
-        part, rows = request.fetch.gradient, self.collect(request).clone()
-        return {"epoch": request.epoch, "oldest": request.oldest, "rows": rows, "places": part.places, "anyone": part.anyone,
-                "send_rows": part.plan.send_rows, "send_counts": part.plan.send_counts, "receive_counts": part.plan.receive_counts}
+        for request in self.ahead.values():
+            self.collect(request)
+        state = {"ahead": {l: request.state_dict() for l, request in self.ahead.items()}}
+        return state if self.cache is None else {**state, **self.rows.state_dict()}
 
     def load_state_dict(self, state):
-        for l, ahead in state["ahead"].items():
-            part = Part(HaloPlan(ahead["send_rows"], ahead["send_counts"], ahead["receive_counts"]), ahead["places"], ahead["anyone"])
-            fetch = dataclasses.replace(self.all_rows, gradient=part)
-            self.ahead[l] = Request(l, ahead["epoch"], ahead["rows"].shape[1], fetch, rows=ahead["rows"], oldest=ahead["oldest"])
-        if self.tiers is None:
-            return
-        self.tiers.load_state_dict(state["tiers"])
-        self.store = state["store"]
-        # Ages and the global tier live on the host, wherever a checkpoint was loaded to.
-        self.born, self.shared_born = ({l: ages.cpu() for l, ages in state[name].items()} for name in ("born", "shared_born"))
-        own = self.tiers.own_slots()
-        for l, rows in state["shared"].items():
-            self.shared_rows.rows[l][own] = rows.cpu()
-        self.comm.barrier()
-
-
-@dataclass
-class Request:
-    """A layer's halo as asked for in an epoch; what is under way, and once collected its `rows` [m, F].
-
-    oldest   the epoch in which the oldest of the rows was computed
-    """
-
-    layer: int
-    epoch: int
-    width: int
-    fetch: Fetch
-    flight: InFlight | None = None
-    sent: torch.Tensor | None = None
-    arrived: torch.Tensor | None = None
-    announcement: InFlight | None = None
-    shared: torch.Tensor | None = None
-    shared_born: torch.Tensor | None = None
-    rows: torch.Tensor | None = field(default=None, repr=False)
-    oldest: int | None = None
+        self.ahead = {l: Request.restore(l, ahead, self.all_rows) for l, ahead in state["ahead"].items()}
+        if self.cache is not None:
+            self.rows.load_state_dict(state)
 
 
 class CachedHalo(Crossing):
-    """What is not cached is asked for when h is there; the gradients of rows that were fetched fresh go back to their owners."""
+    """What is not cached is asked for when h is there; gradients go back to the owners of the rows."""
 
     def __init__(self, system: Capgnn, layer: int, h: torch.Tensor):
         self.system = system
@@ -318,7 +295,7 @@ class CachedHalo(Crossing):
     def take(self):
         system, request = self.system, self.request
         rows = system.collect(request)
-        if system.tiers is not None and self.layer:
+        if system.cache is not None and self.layer:
             self.recorder.metric("staleness", 0 if request.oldest is None else system.epoch - request.oldest, self.layer)
         # The global tier changes again before the epoch in which these rows are used.
         system.read_global(self.asked)

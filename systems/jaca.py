@@ -21,6 +21,7 @@ from harness.partition.shard import Shard
 from systems.rowcache import NONE, Queue, Selection
 
 POLICIES = ("jaca", "fifo", "lru")
+TIERS = ("inclusive", "exclusive")
 MIB = 1024**2
 
 
@@ -69,7 +70,23 @@ class Halos:
     def best_of_all(self, k: int) -> np.ndarray:
         """H_CPU: the keys [c] that are in any H_p, in the same order."""
         keys = np.unique(np.concatenate([self.keys[p][self.best(p, k)] for p in range(len(self.ids))]))
-        return keys[np.lexsort((self.union[keys], -self.ratio[keys]))]
+        return self._ranked(keys, self.ratio)
+
+    def best_of_rest(self, k: int, held: list[np.ndarray]) -> np.ndarray:
+        """The keys [c] of H_CPU that some worker looks up and does not hold: most such workers first.
+
+        held   by worker: [m_p] bool, which places its own tier holds
+        """
+        keys = self.best_of_all(k)
+        # Equation (2) over what local tiers leave: the workers whose halo has v and whose own tier has not.
+        ratio = np.zeros(len(self.union), np.int64)
+        for own, mask in zip(self.keys, held):
+            ratio[own[~mask]] += 1
+        return self._ranked(keys[ratio[keys] > 0], ratio)
+
+    def _ranked(self, keys: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+        """keys [c] by descending ratio [u], ties by id."""
+        return keys[np.lexsort((self.union[keys], -ratio[keys]))]
 
 
 def fitting(memory_gb: float | None, reserved_mb: float, widths: Sequence[int]) -> float:
@@ -129,20 +146,25 @@ class Fetch:
 class Tiers:
     """The tiers' contents by key and place. `local`, this worker's; `shared`, everybody's, the same on all.
 
-    Under `jaca` both hold the vertices of highest R(v), of the own halo and of all halos, for good. Under `fifo` and `lru` the own
-    tier takes in every row that is looked up, in halo order, and the global tier what was in neither, worker by worker: rows get
-    there through a queue, so that in an epoch all find what it held at the start.
+    Under `jaca` both hold the vertices of highest R(v), of the own halo and of all halos, for the whole run.
+    With `exclusive` tiers the global one holds the vertices that are looked up most often past a local tier,
+    and serves a worker only vertices that its own tier does not hold, in a refresh too.
+    Under `fifo` and `lru` the own tier takes in every row that is looked up, in halo order, and the global
+    tier what was in neither, worker by worker: rows get there through a queue, so that in an epoch all find
+    what it held at the start.
     """
 
-    def __init__(self, halos: Halos, shard: Shard, comm: Comm, plan: HaloPlan, policy: str, local: list[int], shared: int, top_k: int):
-        self.halos, self.comm = halos, comm
+    def __init__(self, halos: Halos, shard: Shard, comm: Comm, plan: HaloPlan, policy: str, local: list[int],
+                 shared: int, top_k: int, exclusive: bool = False):
+        self.halos, self.comm, self.exclusive = halos, comm, exclusive
         self.local_row = np.searchsorted(shard.inner, halos.union)  # of keys that this worker owns
         self.segments = [rows.cpu().numpy() for rows in plan.send_rows.split(plan.send_counts)]
         me, places = comm.rank, [len(ids) for ids in halos.ids]
         if policy == "jaca":
             tiers = [Selection(m, c, halos.best(p, top_k)) for p, (m, c) in enumerate(zip(places, local))]
-            self.local, self.shared = tiers[me], Selection(len(halos.union), shared, halos.best_of_all(top_k))
             self.held = [tier.slots != NONE for tier in tiers]
+            best = halos.best_of_rest(top_k, self.held) if exclusive else halos.best_of_all(top_k)
+            self.local, self.shared = tiers[me], Selection(len(halos.union), shared, best)
             self.found, self.shared_found = self.local.slots, self.shared.slots
         else:
             self.local, self.shared = Queue(places[me], local[me], policy), Queue(len(halos.union), shared, policy)
@@ -179,6 +201,8 @@ class Tiers:
     def _fetch(self, expired: bool) -> Fetch:
         halos, me = self.halos, self.comm.rank
         in_shared = [self.shared_found[keys] != NONE for keys in halos.keys]
+        if self.exclusive:
+            in_shared = [mask & ~held for mask, held in zip(in_shared, self.held)]
         used = in_shared if expired else [a | b for a, b in zip(in_shared, self.held)]
         direct = self._part([~mask for mask in used])
         gradient = self._part([np.ones_like(mask) for mask in used]) if expired else direct

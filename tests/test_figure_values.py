@@ -8,14 +8,19 @@ import pytest
 from harness.figures import (
     capgnn_hits,
     capgnn_rapa,
+    capgnn_table8,
     cdfgnn_messages,
     digest_straggler,
     pscgcn_hits,
     sancus_broadcasts,
     staleness_stability,
 )
+from harness.graph.twin_specs import SPECS
 from harness.report import groups
 from tests import traces
+from tests.conftest import ROOT
+from tests.oracles import bytes as count
+from tests.oracles.samples import random_blocks, random_graph
 
 
 @pytest.fixture
@@ -36,15 +41,68 @@ def lines(ax) -> dict[str, list[float]]:
     return {line.get_label(): list(line.get_ydata()) for line in ax.lines}
 
 
-def test_capgnn_hits_are_shares_of_lookups_without_the_first_epoch_and_what_was_refreshed(drawn):
-    first = {(0, "local_hits"): 90.0, (0, "global_hits"): 9.0, (0, "refreshed"): 1.0, (0, "lookups"): 100.0}
-    later = {(0, "local_hits"): 20.0, (1, "local_hits"): 10.0, (0, "global_hits"): 15.0, (0, "refreshed"): 40.0, (0, "lookups"): 100.0}
+def lookups(layer: int, count: float, local: float, shared: float, refresh: bool) -> dict:
+    rates = ["hit_rate"] if refresh else ["hit_rate", "hit_rate_between_refreshes"]
+    return {(layer, "lookups"): count, (layer, "local_hits"): local, (layer, "global_hits"): shared,
+            **{(layer, name): (local + shared) / count for name in rates}}  # fmt: skip
+
+
+def test_capgnn_hits_are_shares_of_lookups_with_and_without_those_of_refreshes(drawn):
+    first = lookups(0, 100, 90, 9, False)  # epoch 0, which counts in no rate
     both, each = drawn(capgnn_hits, [
-        ({"system__policy": policy, "system__capacity": 500 * k}, [first, {**later, (0, "lookups"): 100.0 * k}])
-        for policy in ("jaca", "fifo", "lru") for k in (1, 2)
+        ({"system__policy": policy, "system__tiers": tiers, "system__capacity": 500 * k}, [
+            first, {**lookups(0, 100 * k, 20, 15, False), **lookups(1, 100 * k, 10, 0, False)},
+            {**lookups(0, 100 * k, 20, 15, False), **lookups(1, 100 * k, 0, 0, True)}])
+        for policy, tiers in capgnn_hits.CACHES.values() for k in (1, 2)
     ])  # fmt: skip
-    assert lines(both) == {policy: [45, 22.5] for policy in ("jaca", "fifo", "lru")}
-    assert lines(each)["jaca, local"] == [30, 15] and lines(each)["jaca, global"] == [15, 7.5]
+    for policy in capgnn_hits.CACHES:
+        assert lines(both)[policy] == pytest.approx([100 * 80 / 300, 100 * 80 / 600])
+        assert lines(both)[f"{policy}, of all lookups"] == pytest.approx([100 * 80 / 400, 100 * 80 / 800])
+        assert lines(each)[f"{policy}, local"] == pytest.approx([100 * 50 / 300, 100 * 50 / 600])
+        assert lines(each)[f"{policy}, global"] == pytest.approx([100 * 30 / 300, 100 * 30 / 600])
+
+
+def test_capgnn_bytes_are_shares_of_vanillas_without_weights_and_the_first_epoch(tmp_path):
+    ways = ("forward", "backward")
+    first = {(0, way, "halo", 1): (1, 10**6) for way in ways}
+    later = {"vanilla": (80, 120), "capgnn": (30, 40)}  # forward, backward
+    for system, sizes in later.items():
+        epoch = {(1, way, "halo", 1): (1, size) for way, size in zip(ways, sizes)}
+        sent = [first, *[{**epoch, (-1, "backward", "weights", 1): (0, 999)}] * 2]
+        metrics = [{(-1, "local_capacity"): 30.0, (0, "lookups"): 40.0, (1, "lookups"): 40.0}] * 3
+        for name in ("flickr", "friendster"):
+            composed = traces.config(gpus=1, epochs=3, system___target_=f"systems.{system}.{system.title()}",
+                                     dataset__name=name, dataset__source="twin")
+            traces.measured(tmp_path / system / name, metrics, composed, sent)
+    compared, _ = groups.load([tmp_path])
+    rows = [row.replace(" ", "").split("|")[1:-1] for row in capgnn_table8.table(compared).splitlines()]
+    published = 100 * 9.55 / 36.91
+    assert rows[2:] == [
+        ["twin/flickr", "75", "20.0", "15.0", "35.0", f"{published:.1f}", f"{35 - published:+.1f}"],
+        ["twin/friendster", "75", "20.0", "15.0", "35.0", "-", "-"]]
+    (ax,) = capgnn_table8.draw(compared).axes
+    bars = {bars.get_label(): [bar.get_height() for bar in bars] for bars in ax.containers}
+    assert bars == {"bytes: gradients": [20, 20], "bytes: halo rows": [15, 15],
+                    "published: seconds": [pytest.approx(published)]}
+
+
+def test_the_page_shows_the_bytes_that_follow_from_the_widths_alone():
+    """Where every halo row is cached, the graph, its partition and its scale cancel out of the share."""
+    page = (ROOT / "docs" / "systems" / "capgnn.md").read_text()
+    lines = (line.replace(" ", "").split("|") for line in page.splitlines())
+    rows = {cells[1]: cells[2:-1] for cells in lines if len(cells) > 1}
+    graph, blocks = random_graph(1, vertices=30), random_blocks(1, 30, 4)
+    for name in capgnn_table8.TWINS:
+        widths = [SPECS[name].features, 256, 256, SPECS[name].classes]
+        vanilla = count.vanilla(graph, blocks, widths, features="refetch", first=False)["bytes"]
+        cache = {"local_capacity": 30, "features": "refetch", "refresh": 10}
+        ours = [count.jaca(graph, blocks, widths, epoch=epoch, **cache) for epoch in range(1, 11)]
+        whole = 10 * sum(sizes.sum() for sizes in vanilla.values())
+        ways = [100 * sum(epoch[way].sum() for epoch in ours) / whole for way in ("backward", "forward")]
+        shown = [float(cell) for cell in rows[f"twin/{name}"]]
+        share = 100 * capgnn_table8.PUBLISHED[name][1] / capgnn_table8.PUBLISHED[name][0]
+        want = [100, *ways, sum(ways), share, sum(ways) - share]
+        assert shown == pytest.approx(want, abs=0.06), name
 
 
 def test_cdfgnn_messages_are_shares_of_those_possible(drawn):

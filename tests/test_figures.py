@@ -63,7 +63,9 @@ def test_a_figure_draws_from_traces_and_reuses_what_has_run(name, places, place,
     monkeypatch.setattr(runs, "start", start)
     arguments = [name, "--graph", TINY, "--out", str(tmp_path), "--results", str(places.results), "--cache", str(places.cache)]
     assert figures.main(arguments) == 0
-    drawn = capsys.readouterr().out.split()
+    said = capsys.readouterr().out.splitlines()
+    drawn = [line for line in said if line.endswith(".png")]
+    assert any(line.startswith("|") for line in said) == hasattr(module, "table")
     assert drawn
     for path in drawn:
         pixels = Image.open(path).convert("L")

@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.config import make_system
+from systems.capgnn import Capgnn
 from tests import systems
+from tests.oracles import bytes as count
 from tests.oracles import capgnn
 from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
 
+CACHES = [("jaca", "inclusive"), ("jaca", "exclusive"), ("fifo", "inclusive"), ("lru", "inclusive")]
 NAMES = ("lookups", "local_hits", "global_hits", "refreshed", "misses")
 
 
@@ -23,17 +27,24 @@ def assert_same_counts(outcome, history, first_layer: int) -> None:
             for l, named in counts.items():
                 for name in (*NAMES, "staleness") if l else NAMES:
                     assert metrics[l, name] == named[name][i], (i, epoch, l, name)
+                if lookups := named["lookups"][i]:
+                    rate = (named["local_hits"][i] + named["global_hits"][i]) / lookups
+                    between = None if named["renewing"][i] else rate
+                    assert metrics[l, "hit_rate"] == rate
+                    assert metrics.get((l, "hit_rate_between_refreshes")) == between
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
-@given(policy=st.sampled_from(["jaca", "fifo", "lru"]), local=st.integers(0, 16), shared=st.integers(0, 20),
+@given(cache=st.sampled_from(CACHES), local=st.integers(0, 16), shared=st.integers(0, 20),
        refresh=st.sampled_from([1, 2, 3, 10]), gradients=st.sampled_from(["fresh", "exact"]), pipeline=st.booleans(),
        features=st.sampled_from(["refetch", "once"]), top_k=st.sampled_from([-1, -1, 1, 3]), **RUNS)  # fmt: skip
-def test_capgnn_equals_its_oracle(pool, model, policy, local, shared, refresh, gradients, pipeline, features, top_k, seed, parts,
-                                  directed, layers):  # fmt: skip
+def test_capgnn_equals_its_oracle(
+        pool, model, cache, local, shared, refresh, gradients, pipeline, features, top_k, seed, parts,
+        directed, layers):  # fmt: skip
     graph = random_graph(seed, vertices=20, directed=directed)
-    knobs = {"policy": policy, "local_capacity": local, "global_capacity": shared, "refresh": refresh, "gradients": gradients,
-             "pipeline": pipeline, "features": features, "top_k": top_k}
+    knobs = {"policy": cache[0], "tiers": cache[1], "local_capacity": local, "global_capacity": shared,
+             "refresh": refresh, "gradients": gradients, "pipeline": pipeline, "features": features,
+             "top_k": top_k}
     settings = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100)
     outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), parts, settings=settings)
     history = capgnn.train(
@@ -48,8 +59,8 @@ def sent_by_definition(history, epoch: int, widths: list[int], policy: str) -> d
     parts, want = len(lookups), {}
     for l, named in history.counts[epoch].items():
         for way, purpose, rows in [
-            ("forward", "halo", named["direct"]), ("backward", "halo", named["returned"]), ("forward", "global_get", named["got"]),
-            ("forward", "global_put", named["renewed"] + named["taken"]),
+            ("forward", "halo", named["direct"]), ("backward", "halo", named["returned"]),
+            ("forward", "global_get", named["got"]),
         ]:  # fmt: skip
             want[l, way, purpose] = (int(rows.sum()), int(rows.sum()) * 4 * widths[l])
         flags = parts * (parts - 1) * bool(named["renewed"].any())  # each tells each, in a byte, that its rows are there
@@ -64,10 +75,33 @@ def sent_by_definition(history, epoch: int, widths: list[int], policy: str) -> d
     return {key: value for key, value in want.items() if value[1]}
 
 
-@pytest.mark.parametrize("policy,pipeline,gradients", [("jaca", True, "fresh"), ("fifo", False, "exact"), ("lru", True, "fresh")])
-def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refresh(pool, policy, pipeline, gradients):
-    graph = random_graph(8, vertices=40)
-    knobs = {"policy": policy, "local_capacity": 28, "global_capacity": 9, "refresh": 3, "pipeline": pipeline, "gradients": gradients}
+def copied(outcome, epoch: int) -> dict:
+    """(layer, name) -> bytes of the spans that copy to and from the global tier, all workers together."""
+    total: dict = {}
+    for span in (span for worker in outcome.workers for span in worker["spans"][epoch][1]):
+        if span.kind == "comm" and span.name.startswith("global_"):
+            total[span.layer, span.name] = total.get((span.layer, span.name), 0) + span.bytes
+    return {key: size for key, size in total.items() if size}
+
+
+def copied_by_definition(history, epoch: int, widths: list[int]) -> dict:
+    """What owners put there and readers take. The put is in no count of `sent`; its span tells of it."""
+    want = {}
+    for l, named in history.counts[epoch].items():
+        want[l, "global_put"] = int((named["renewed"] + named["taken"]).sum()) * 4 * widths[l]
+        want[l, "global_get"] = int(named["got"].sum()) * 4 * widths[l]
+    return {key: size for key, size in want.items() if size}
+
+
+@pytest.mark.parametrize("cache,pipeline,gradients", [
+    (CACHES[0], True, "fresh"), (CACHES[1], False, "fresh"), (CACHES[2], False, "exact"),
+    (CACHES[3], True, "exact")])
+def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refresh(
+        pool, cache, pipeline, gradients):
+    graph, (policy, tiers) = random_graph(8, vertices=40), cache
+    local = 20 if tiers == "exclusive" else 28  # so that each tier is hit and missed
+    knobs = {"policy": policy, "tiers": tiers, "local_capacity": local, "global_capacity": 9, "refresh": 3,
+             "pipeline": pipeline, "gradients": gradients, "features": "refetch"}
     settings = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=8)
     outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), 4, settings=settings)
     history = capgnn.train(graph, outcome.assignment, outcome.weights[0], epochs=8, **knobs, **settings.optimiser)
@@ -75,11 +109,46 @@ def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refres
     for epoch in range(8):
         sent = {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"}
         assert sent == sent_by_definition(history, epoch, outcome.widths, policy), epoch
+        assert copied(outcome, epoch) == copied_by_definition(history, epoch, outcome.widths), epoch
         seen |= {key[1:] for key in sent}
         oldest = max([oldest, *(worker["metrics"][epoch].get((l, "staleness"), 0) for worker in outcome.workers for l in (1, 2))])
-    ways = [("forward", purpose) for purpose in ("halo", "global_put", "global_get", "flags", "ids")]
+    ways = [("forward", purpose) for purpose in ("halo", "global_get", "flags", "ids")]
     assert seen == {*ways, ("backward", "halo")}
     assert oldest == (3 if pipeline else 2)  # T - 1, and one more through the pipeline
+
+
+@given(tiers=st.sampled_from(["inclusive", "exclusive"]), features=st.sampled_from(["refetch", "once"]),
+       local=st.integers(0, 16), shared=st.integers(0, 20),
+       refresh=st.sampled_from([1, 2, 3]), pipeline=st.booleans(), seed=st.integers(0, 10_000),
+       parts=st.integers(2, 4))  # fmt: skip
+def test_bytes_are_a_closed_form_of_the_halos_and_of_what_local_tiers_hold(
+        pool, tiers, features, local, shared, refresh, pipeline, seed, parts):
+    """By default: the gradients of all halo rows every epoch, and a row counted once per receiving worker."""
+    graph = random_graph(seed, vertices=20)
+    model = {"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}
+    settings = Settings(model=model, dtype="float32", epochs=5)
+    block = systems.block("capgnn", rapa=False, features=features, tiers=tiers, local_capacity=local,
+                          global_capacity=shared, refresh=refresh, pipeline=pipeline)
+    outcome = systems.run(pool, graph, block, parts, settings=settings)
+    for epoch in range(settings.epochs):
+        have = {"forward": [0] * 3, "backward": [0] * 3}
+        for (layer, direction, purpose), (_, size) in outcome.sent(epoch).items():
+            if purpose in ("halo", "global_get", "features"):
+                have[direction][layer] += size
+        want = count.jaca(graph, outcome.assignment, outcome.widths, local_capacity=local, features=features,
+                          refresh=refresh, epoch=epoch)
+        assert have == {direction: sizes.tolist() for direction, sizes in want.items()}
+
+
+def test_by_default_features_are_fetched_once_and_all_gradients_return_in_every_epoch(pool):
+    assert make_system(systems.block("capgnn")) == Capgnn(), "the yaml and the class agree"
+    graph = random_graph(5, vertices=30)
+    outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False), 3, settings=Settings(epochs=4))
+    halo = int(count.halo_rows(graph, outcome.assignment).sum())
+    for epoch in range(4):
+        rows = {key: sent[0] for key, sent in outcome.sent(epoch).items() if key[2] not in ("ids", "weights")}
+        assert rows.pop((0, "forward", "features"), 0) == (0 if epoch else halo)
+        assert {layer for layer, _, _ in rows} == {1} and rows[1, "backward", "halo"] == halo
 
 
 @given(seed=st.integers(0, 10_000), top_k=st.sampled_from([-1, 1, 3]), features=st.sampled_from(["refetch", "once"]),

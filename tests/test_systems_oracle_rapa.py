@@ -58,7 +58,8 @@ def test_rapa_equals_its_oracle(pool, model, pipeline, degrees, alpha, threshold
 def test_the_cache_is_that_of_the_graph_that_rapa_leaves(pool, policy, pipeline):
     """With degrees counted again, what is left is a graph of its own."""
     graph, devices = random_graph(6, vertices=24), devices_of(6, 1.0)
-    knobs = {"rapa_degrees": "local", "policy": policy, "pipeline": pipeline, "local_capacity": 3, "global_capacity": 6, "refresh": 3}
+    knobs = {"rapa_degrees": "local", "policy": policy, "pipeline": pipeline, "local_capacity": 3,
+             "global_capacity": 6, "refresh": 3, "features": "refetch"}
     settings = Settings(epochs=5, cluster={"devices": devices})
     outcome = systems.run(pool, graph, systems.block("capgnn", **knobs), 4, settings=settings)
     passed = partition(graph, outcome.assignment, devices, knobs)

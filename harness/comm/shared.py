@@ -1,7 +1,8 @@
 """Rows in host memory that all workers of a host share: who has a row puts it there, whoever needs it gets it.
 
-Counted by layer: `<purpose>_put`, rows handed to host memory, with peer -1; `<purpose>_get`, rows taken from it, with the worker
-that put them, counted by the one that takes. Both are spans, and exposed: the training thread makes the copies.
+A row is counted once per worker that receives it, as in an exchange: `<purpose>_get`, by the worker that
+takes it, with the worker that put it as peer. Putting it there is counted nowhere. Both `<purpose>_put` and
+`<purpose>_get` are spans with the bytes that they copy, and exposed: the training thread makes the copies.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ import torch
 from harness.comm.comm import Comm
 from harness.comm.host import map_shared
 
-MEMORY = -1  # the peer of what is put into host memory
-
 
 class SharedRows:
-    """`capacity` rows a layer, {layer: F} wide, in one piece of memory; not ordered by anything: callers agree on who puts a slot
-    when, and meet between a put and the gets that follow it.
+    """`capacity` rows per layer, {layer: F} wide, in one piece of memory. Nothing orders the accesses:
+    callers agree on who puts a slot when, and meet between a put and the gets that follow it.
 
     Setting up is collective and outside the train clock. InputError where there are rows and the workers are not on one host.
     """
@@ -40,9 +39,7 @@ class SharedRows:
 
     def put(self, layer: int, slots: torch.Tensor, rows: torch.Tensor) -> None:
         """Rows [k, F] into slots [k], on the CPU."""
-        size = rows.numel() * rows.element_size()
-        self.comm.recorder.count(layer, "forward", f"{self.purpose}_put", MEMORY, len(rows), size)
-        with self._operation("put", layer, size, ()):
+        with self._operation("put", layer, rows.numel() * rows.element_size(), ()):
             self.rows[layer].index_copy_(0, slots, rows.cpu())
 
     def get(self, layer: int, slots: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:

@@ -91,13 +91,23 @@ def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, c
     out.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(plot.STYLE):
         made = module.draw(compared)
-        called = dict(word.split("=", 1) for word in graph.split()[1:]).get("dataset.name", graph.split()[0])
-        stem = "-".join([name, re.sub(r"[^\w]+", "-", called)])
+        stem = name_on(name, graph)
         for ending, figure in (made if isinstance(made, dict) else {"": made}).items():
             path = plot.save(figure, out / f"{'-'.join(filter(None, [stem, ending]))}.png")
             drawn.write(figure, path)
             print(path)
+        if hasattr(module, "table"):
+            print(module.table(compared))
     console.print(f"  {time.monotonic() - started:.0f} s", highlight=False)
+
+
+def name_on(name: str, graph: str) -> str:
+    """What the files of a figure are called on a graph, or on several ("a,b"), which go without their names."""
+    option, *more = graph.split()
+    if "," in option:
+        return name
+    called = dict(word.split("=", 1) for word in more).get("dataset.name", option)
+    return "-".join([name, re.sub(r"[^\w]+", "-", called)])
 
 
 if __name__ == "__main__":

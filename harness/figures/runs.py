@@ -35,8 +35,8 @@ class Places:
 
 def is_here(graph: str, data_dir: Path) -> bool:
     """Whether a graph, given as overrides ("dblp dataset.split=low_label"), needs no file that is not in `data_dir`."""
-    name = graph.split()[0]
-    return name not in real.DATASETS or real.present(name, data_dir)
+    names = graph.split()[0].split(",")
+    return all(name not in real.DATASETS or real.present(name, data_dir) for name in names)
 
 
 def expand(sweep: str) -> list[list[str]]:

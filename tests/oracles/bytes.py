@@ -43,6 +43,28 @@ def vanilla(
     return {"rows": rows, "bytes": {direction: FLOAT * width * n for direction, n in rows.items()}}
 
 
+def jaca(
+    graph, assignment: np.ndarray, widths: list[int], *, local_capacity: int, features: str, refresh: int,
+    epoch: int,
+) -> dict[str, np.ndarray]:
+    """{"forward" | "backward": [L]} bytes of one epoch of CaPGNN's cache, `policy=jaca`, `gradients=exact`.
+
+    Every row that a worker receives counts once, from its owner or out of the global tier, whose size
+    therefore does not matter. In a refresh a worker receives its whole halo; between refreshes, what its own
+    tier, of `local_capacity` vertices, does not hold. Layer 0 is refreshed in epoch 0 only, and under "once"
+    never read again. The gradients of all halo rows of layers 1.. go back in every epoch.
+    """
+    halos, layers = halo_rows(graph, assignment).sum(axis=0), len(widths) - 1
+    whole, missing = int(halos.sum()), int(np.maximum(halos - local_capacity, 0).sum())
+    forward, backward = np.zeros(layers, dtype=np.int64), np.zeros(layers, dtype=np.int64)
+    for l in range(layers):
+        renewed = epoch % refresh == 0 if l else epoch == 0
+        between = 0 if l == 0 and features == "once" else missing
+        forward[l] = FLOAT * widths[l] * (whole if renewed else between)
+        backward[l] = FLOAT * widths[l] * (whole if l else 0)
+    return {"forward": forward, "backward": backward}
+
+
 def cagnet(num_vertices: int, parts: int, widths: list[int], *, features: str, first: bool) -> dict[str, np.ndarray]:
     """{"forward" | "backward": [L]} bytes of one epoch of CAGNET-1D.
 

@@ -6,8 +6,11 @@ Algorithm 1, in vertices. C_i = H_i restricted to the k vertices of highest R of
 holds min(floor((M_i 1024 - M_res) 1024^2 / sum_l 4 f_l), |C_i|), over the layers l whose inputs are cached, and the host as many
 of C = union of C_i with its own memory and reserve. In the sweeps of section 5 capacities are given as numbers of vertices.
 
-Which vertices a tier holds. policy "jaca": for good, the first of C_i (local) and of C (global) in descending order of R,
-ties by id; a vertex may be in both. "fifo" and "lru" are lists, next to go first. The paper says no more; decided is:
+Which vertices a tier holds. policy "jaca": for the whole run, the first of C_i (local) and of C (global) in
+descending order of R, ties by id; a vertex may be in both. With tiers "exclusive" R counts, for the global
+tier, only the workers whose local tier does not hold v (where there is none, v is not in it); and in a
+refresh, too, a worker gets from it only what its local tier does not hold. "fifo" and "lru" are lists, next
+to go first. The paper says no more; decided is:
 
     Every worker looks its whole halo up once an epoch, in halo order, first in its local list. What is not there is taken
     in at the end, and the first goes where the list is full; it goes at once, so that a later lookup in the same epoch
@@ -23,7 +26,8 @@ so that a row which comes from the global tier keeps its age. The global tier ge
 in a refresh of all that it held at the start.
 
 Hits: lookups |H_i|; in a refresh, `refreshed` are those in either tier; otherwise local_hits and global_hits as above. The
-rest are misses. Directly from owners come the misses; in a refresh, all that the global tier does not hold.
+rest are misses. Directly from owners come the misses; in a refresh, all that the worker does not get from
+the global tier.
 
 Gradients: C[l] = sum_i R_iᵀ E over the columns that worker i had fresh (in a refresh: all), or over all ("exact"), added by
 the owners to the gradient of H_t[l] in the same epoch. R_i: rows of part i, columns of other parts.
@@ -47,7 +51,8 @@ from tests.oracles.halo import blocks_of
 class CapgnnHistory(History):
     """counts[t][l][name]: [P] by worker, of local_hits, global_hits, refreshed, misses, lookups; `direct`, rows that owners send;
     `renewed` and `taken`, own rows that the global tier gets in a refresh and by taking in; `got`, rows taken from it; `returned`, rows
-    whose gradients go to their owners; and `staleness`, of the oldest row used in the epoch. failed[t] [P]: lookups that did not find
+    whose gradients go to their owners; `staleness`, of the oldest row used in the epoch; and `renewing`, 1 in
+    a refresh. failed[t] [P]: lookups that did not find
     anything in the local tier."""
 
     counts: list[dict[int, dict[str, np.ndarray]]] = field(default_factory=list)
@@ -80,6 +85,12 @@ def capacities(graph, assignment, widths: list[int], memory: list[float], host: 
     return [min(fit(m, reserved), len(c)) for m, c in zip(memory, local)], min(fit(host, reserved_host), len(shared))
 
 
+def left_over(halos: list[np.ndarray], best: list[int], held: list[list[int]]) -> list[int]:
+    """Of C, what some worker looks up and does not hold: most such workers first, ties by id."""
+    asking = {v: sum(v in halo and v not in own for halo, own in zip(halos, held)) for v in best}
+    return sorted((v for v in best if asking[v]), key=lambda v: (-asking[v], v))
+
+
 class Tier:
     def __init__(self, policy: str, capacity: int, best: list[int]):
         self.policy, self.capacity, self.held = policy, capacity, best[:capacity] if policy == "jaca" else []
@@ -101,11 +112,12 @@ def train(
     weights: Weights,
     *,
     policy: str = "jaca",
+    tiers: str = "inclusive",
     local_capacity: int,
     global_capacity: int,
     refresh: int = 10,
-    gradients: str = "fresh",
-    features: str = "refetch",
+    gradients: str = "exact",
+    features: str = "once",
     top_k: int = -1,
     pipeline: bool = True,
     model: str = "gcn",
@@ -121,6 +133,8 @@ def train(
     x, count, layers, n = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights), len(assignment)
     best_local, best = candidates(halos, assignment, top_k)
     local = [Tier(policy, local_capacity, best_local[i]) for i in workers]
+    if tiers == "exclusive":
+        best = left_over(halos, best, [tier.held for tier in local])
     shared = Tier(policy, global_capacity, best)
     local_rows = [[None] * layers for _ in workers]  # [V, F + 1]: rows, and the epochs in which they were computed
     shared_rows: list = [None] * layers
@@ -155,12 +169,15 @@ def train(
                 if renewing or v not in found[i]:
                     local_rows[i][l][v] = used[v]
             either, second = found[i] | (there & set(halos[i])), there & (set(halos[i]) - found[i])
+            served = second if tiers == "exclusive" else there & set(halos[i])  # in a refresh
             hits = (0, 0, len(either)) if renewing else (len(found[i]), len(second), 0)
-            direct = [v for v in halos[i] if v not in (there if renewing else either)]
+            direct = [v for v in halos[i] if v not in (served if renewing else either)]
             owned = lambda vertices: sum(assignment[v] == i for v in vertices)  # noqa: B023, E731
-            got = there & set(halos[i]) if renewing else second
-            names = ("local_hits", "global_hits", "refreshed", "lookups", "misses", "direct", "got", "renewed", "taken")
-            values = (*hits, len(halos[i]), len(halos[i]) - sum(hits), len(direct), len(got), owned(there) * renewing, owned(set(taken)))
+            got = served if renewing else second
+            names = ("local_hits", "global_hits", "refreshed", "lookups", "misses", "direct", "got",
+                     "renewed", "taken", "renewing")
+            values = (*hits, len(halos[i]), len(halos[i]) - sum(hits), len(direct), len(got),
+                      owned(there) * renewing, owned(set(taken)), renewing)
             for name, value in zip(names, values):
                 counts.setdefault(name, np.zeros(len(halos), int))[i] = value
         shared_rows[l] = now.copy() if shared_rows[l] is None else shared_rows[l]

@@ -1,17 +1,25 @@
 OFF = {"rapa": False, "pipeline": False}
 TIERS = {"local_capacity": 3, "global_capacity": 7}
+PAPERS = {"features": "refetch"}
+FRESH = {"gradients": "fresh"}
 EXACT = {
     "capgnn": [
-        {"jaca": False, **OFF}, {"jaca": False, "features": "once", **OFF}, {"refresh": 1, **OFF}, {"capacity": 0, **OFF},
-        {"refresh": 1, **TIERS, **OFF}, {"refresh": 1, **TIERS, "features": "once", "gradients": "exact", **OFF},
-        {"refresh": 1, "policy": "lru", **TIERS, **OFF},
+        {"jaca": False, **OFF}, {"jaca": False, **PAPERS, **OFF}, {"refresh": 1, **PAPERS, **FRESH, **OFF},
+        {"capacity": 0, **FRESH, **OFF}, {"refresh": 1, **TIERS, **OFF},
+        {"refresh": 1, **TIERS, **PAPERS, **FRESH, **OFF},
+        {"refresh": 1, "policy": "lru", **TIERS, **PAPERS, **OFF},
+        {"refresh": 1, "tiers": "exclusive", **TIERS, **PAPERS, **OFF},
     ],
 }
 STALE = [
-    ("capgnn", {"refresh": 3, **TIERS, "rapa": False}), ("capgnn", {"refresh": 3, **TIERS, "gradients": "exact", **OFF}),
-    ("capgnn", {"refresh": 4, "policy": "fifo", **TIERS, **OFF}),
-    ("capgnn", {"refresh": 3, "policy": "lru", "local_capacity": 30, "global_capacity": 9, "rapa": False}),
-    ("capgnn", {"jaca": False, "rapa": False}), ("capgnn", {"refresh": 3}), ("capgnn", {"refresh": 3, "rapa_degrees": "local"}),
+    ("capgnn", {"refresh": 3, **TIERS, **PAPERS, **FRESH, "rapa": False}),
+    ("capgnn", {"refresh": 3, **TIERS, **OFF}),
+    ("capgnn", {"refresh": 3, **TIERS, **PAPERS, "tiers": "exclusive", "rapa": False}),
+    ("capgnn", {"refresh": 4, "policy": "fifo", **TIERS, **PAPERS, **OFF}),
+    ("capgnn", {"refresh": 3, "policy": "lru", "local_capacity": 30, "global_capacity": 9, "rapa": False,
+                **PAPERS, **FRESH}),
+    ("capgnn", {"jaca": False, "rapa": False}), ("capgnn", {"refresh": 3}),
+    ("capgnn", {"refresh": 3, "rapa_degrees": "local", **PAPERS}),
 ]
 CONTROL = [("capgnn", {}), ("capgnn", OFF)]
 MODELS = ["gcn", "sage", "gat"]

@@ -1,0 +1,99 @@
+"""The rows in CaPGNN's two tiers (section 4.2), by layer, and the epoch in which each row was computed.
+
+`systems.jaca` decides which vertices a tier holds and where each row comes from; here the rows are kept
+and moved. A worker's own tier is on its device, the global tier in host memory that all workers share.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from harness.comm.comm import Comm
+from harness.comm.shared import SharedRows
+from systems.jaca import Fetch, Tiers
+
+
+class TierRows:
+    """The rows of this worker's tier and of the global tier.
+
+    widths   {layer: F}, the layers whose inputs are cached
+    """
+
+    def __init__(self, tiers: Tiers, comm: Comm, widths: dict[int, int]):
+        self.tiers, self.comm = tiers, comm
+        own, common = tiers.local.capacity, tiers.shared.capacity
+        like = {"dtype": torch.get_default_dtype(), "device": comm.device}
+        self.local = {l: torch.zeros(own, width, **like) for l, width in widths.items()}
+        self.local_born = {l: torch.zeros(own, dtype=torch.int64) for l in widths}
+        self.shared = SharedRows(comm, common, widths)
+        self.shared_born = {l: torch.zeros(common, dtype=torch.int64) for l in widths}
+        self.staged: dict[int, torch.Tensor] = {}  # by layer: own rows for the global tier, put there later
+
+    def renew_shared(self, layer: int, fetch: Fetch, h: torch.Tensor, epoch: int) -> None:
+        """In a refresh every owner puts its rows of h [n, F] there. Nobody reads before all have."""
+        self.shared.put(layer, fetch.publish_slots, h.index_select(0, fetch.publish_rows))
+        self.shared_born[layer][self.tiers.shared_found[self.tiers.shared_found >= 0]] = epoch
+
+    def stage(self, layer: int, h: torch.Tensor) -> None:
+        """Keep the rows of h [n, F] that the global tier takes in when the epoch is over."""
+        if len(self.tiers.taken):
+            self.staged[layer] = h.index_select(0, self.tiers.taken_in()[0])
+
+    def take_in(self, epoch: int) -> None:
+        """Put what was staged into the global tier, which `fifo` and `lru` change between epochs.
+
+        All workers have read what the slots held: no worker's step ends before every worker's backward pass
+        has begun.
+        """
+        if not len(self.tiers.taken):
+            return
+        _, slots, changed = self.tiers.taken_in()
+        for layer, rows in self.staged.items():
+            self.shared.put(layer, slots, rows)
+            self.shared_born[layer][changed] = epoch
+        self.staged = {}
+
+    def from_shared(self, layer: int, fetch: Fetch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows [k, F] that this worker takes from the global tier, and the epochs [k] of their making."""
+        born = self.shared_born[layer][fetch.shared_slots]
+        return self.shared.get(layer, fetch.shared_slots, fetch.shared_counts), born
+
+    def assemble(self, layer: int, fetch: Fetch, epoch: int, halo: torch.Tensor, arrived: torch.Tensor | None,
+                 shared: tuple[torch.Tensor, torch.Tensor]) -> int | None:
+        """Fill halo [m, F], asked for in `epoch`, and keep in the own tier what it is to hold from now on.
+
+        arrived  [k, F] rows that came from their owners, None where no worker asked for any
+        shared   what `from_shared` gave
+        Returns the epoch in which the oldest row was computed; None where the halo is empty.
+        """
+        rows, ages = self.local[layer], self.local_born[layer]
+        born = torch.full((len(halo),), epoch)
+        # Every place of the halo is in exactly one of three sets: own tier, owners, global tier.
+        halo.index_copy_(0, fetch.local_places, rows.index_select(0, fetch.local_slots))
+        born[fetch.local_places.cpu()] = ages[fetch.local_slots.cpu()]
+        if arrived is not None:
+            halo.index_copy_(0, fetch.direct.places, arrived)
+        halo.index_copy_(0, fetch.shared_places, shared[0])
+        born[fetch.shared_places.cpu()] = shared[1]
+        # The own tier keeps the rows as they were used; one that came from the global tier keeps its age.
+        rows.index_copy_(0, fetch.keep_slots, halo.index_select(0, fetch.keep_places))
+        ages[fetch.keep_slots.cpu()] = born[fetch.keep_places.cpu()]
+        return int(born.min()) if len(born) else None
+
+    def state_dict(self) -> dict:
+        own = self.tiers.own_slots()
+        return {"tiers": self.tiers.state_dict(), "store": self.local, "born": self.local_born,
+                "shared_born": self.shared_born,
+                "shared": {l: rows[own] for l, rows in self.shared.rows.items()}}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Collective: nobody reads the global tier before every owner has put its rows back."""
+        self.tiers.load_state_dict(state["tiers"])
+        self.local = state["store"]
+        # Ages and the global tier are on the host, wherever a checkpoint was loaded to.
+        self.local_born = {l: ages.cpu() for l, ages in state["born"].items()}
+        self.shared_born = {l: ages.cpu() for l, ages in state["shared_born"].items()}
+        own = self.tiers.own_slots()
+        for l, rows in state["shared"].items():
+            self.shared.rows[l][own] = rows.cpu()
+        self.comm.barrier()
