@@ -30,7 +30,8 @@ def cannot_tell(groups: list[Group], score: Column) -> list[str]:
             said.append(f"{where}: {ahead.n} seed in common says nothing of whether {reference.label} is ahead of the control "
                         f"{control.label}.")  # fmt: skip
         elif ahead.mean - (ahead.half or 0.0) <= 0:
-            said.append(f"{where}: {score.heading} cannot tell systems here from one that uses no remote rows: {reference.label} is "
+            name = score.heading.removesuffix(" %")
+            said.append(f"{where}: {name} cannot tell whether a system uses remote rows here: {reference.label} is "
                         f"ahead of the control {control.label} by {ahead:.2f} points over {ahead.n} seeds.")  # fmt: skip
     return said
 
