@@ -38,7 +38,7 @@ def read(path: Path, symmetrise: bool | None) -> Raw:
     with reading(path):
         features = features_of(parts.pop("features")) if "features" in parts else sparse_features(parts)
         if symmetrise is None:
-            symmetrise = not _scalar(parts, "directed", "b", False)
+            symmetrise = not ("directed" in parts and _scalar(parts, "directed", "b"))
         edges = _edges(parts, len(features), symmetrise)
         labels, num_classes = _labels(parts)
         masks = tuple(_mask(key, parts[key], len(features)) for key in SPLITS) if "train" in parts else None
@@ -116,7 +116,9 @@ def _labels(parts: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
         labels = labels.astype(np.uint8)
     else:
         labels = single_labels(labels)
-    return labels, int(_scalar(parts, "num_classes", "iu", class_count(labels)))
+    if "num_classes" in parts:
+        return labels, _scalar(parts, "num_classes", "iu")
+    return labels, class_count(labels, "store num_classes to keep empty classes")
 
 
 def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:
@@ -134,9 +136,7 @@ def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:
     return mask[None]
 
 
-def _scalar(parts: dict[str, np.ndarray], key: str, kinds: str, default: bool | int) -> bool | int:
-    if key not in parts:
-        return default
+def _scalar(parts: dict[str, np.ndarray], key: str, kinds: str) -> bool | int:
     value = parts[key]
     # 0 and 1 pass for false and true.
     if (

@@ -149,9 +149,29 @@ def single_labels(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int32)
 
 
-def class_count(labels: np.ndarray) -> int:
-    """One more than the largest label of [V] single labels; the columns of [V, C] multi-labels."""
-    return int(labels.max(initial=-1)) + 1 if labels.ndim == 1 else labels.shape[1]
+def class_count(labels: np.ndarray, otherwise: str = "fetch the file again") -> int:
+    """One more than the largest label of [V] single labels; the columns of [V, C] multi-labels.
+
+    Raises InputError where that count is implausible, since every class costs a column of the last layer: most classes
+    have no vertex, or single labels make more classes than there are labelled vertices. The message offers `otherwise`
+    beside a new numbering.
+    """
+    if labels.ndim == 2:
+        count, used = labels.shape[1], int(np.count_nonzero(labels.any(axis=0)))
+        if count > 2 * used:
+            raise InputError(
+                f"labels has {count} columns, one per class, but only {used} of these classes have a vertex: leave "
+                f"out the empty columns, or {otherwise}"
+            )
+        return count
+    known = labels[labels >= 0]
+    count, used = int(known.max(initial=-1)) + 1, len(np.unique(known))
+    if count > 2 * used or count > len(known):
+        raise InputError(
+            f"the largest label is {count - 1} (of vertex {int(labels.argmax())}), which makes {count} classes, but "
+            f"only {used} of them have a vertex: renumber the labels 0 to {used - 1}, or {otherwise}"
+        )
+    return count
 
 
 def mask_of(ids: np.ndarray, num_vertices: int, where: str) -> np.ndarray:

@@ -1,0 +1,110 @@
+"""What people give by mistake in place of a graph: one sentence says what was given and what is wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.graph import real
+from harness.graph.config import REAL, DatasetConfig
+from harness.graph.raw import class_count
+from harness.graph.sources import load
+from tests import raw_files
+from tests.raw_files import Small, block, small, write
+
+V = 40
+
+
+def parts_of(what: Small) -> dict[str, np.ndarray]:
+    return {"edges": np.stack([what.src, what.dst], 1), "features": what.features, "labels": what.labels}
+
+
+def refusal(path: Path) -> str:
+    """The one sentence with which `path` is refused as an npz."""
+    with pytest.raises(InputError) as error:
+        load(DatasetConfig("mine", source="npz", path=str(path)), path.parent, seed=1)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def refusal_of(folder: Path, **stored) -> str:
+    np.savez(folder / "g.npz", **stored)
+    return refusal(folder / "g.npz")
+
+
+# -- labels that make implausibly many classes ------------------------------------------------------------------------
+
+
+def test_a_wild_label_is_named_with_the_classes_that_have_a_vertex(tmp_path):
+    labels = small().labels.copy()
+    labels[11] = 10**6
+    says = refusal_of(tmp_path, **{**parts_of(small()), "labels": labels})
+    assert 'g.npz": the largest label is 1000000 (of vertex 11), which makes 1000001 classes' in says
+    assert "only 4 of them have a vertex" in says
+    assert says.endswith("renumber the labels 0 to 3, or store num_classes to keep empty classes")
+
+
+def test_more_classes_than_labelled_vertices_are_refused(tmp_path):
+    labels = np.full(V, -1)
+    labels[:5] = [0, 1, 3, 4, 5]
+    assert "makes 6 classes, but only 5 of them have" in refusal_of(tmp_path, **{**parts_of(small()), "labels": labels})
+
+
+def test_mostly_empty_columns_of_labels_are_refused(tmp_path):
+    labels = np.zeros((V, 9), int)
+    labels[:, :4] = 1
+    says = refusal_of(tmp_path, **{**parts_of(small()), "labels": labels})
+    assert "labels has 9 columns, one per class, but only 4 of these classes have a vertex" in says
+    assert says.endswith("leave out the empty columns, or store num_classes to keep empty classes")
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_num_classes_keeps_empty_classes(multilabel, tmp_path):
+    labels = np.eye(1000, dtype=int)[small().labels] if multilabel else small().labels
+    np.savez(tmp_path / "g.npz", **{**parts_of(small()), "labels": labels}, num_classes=1000)
+    graph = load(DatasetConfig("mine", source="npz", path=str(tmp_path / "g.npz")), tmp_path, seed=1)
+    assert (graph.num_classes, graph.multilabel) == (1000, multilabel)
+
+
+# Which file each reader takes labels from.
+LABELS_IN = {
+    "read_reddit": "reddit_data.npz",
+    "read_saint": "class_map.json",
+    "read_attributed": ".npz",
+    "read_heterophilous": "tolokers.npz",
+    "read_planetoid": "ally",
+    "read_tables": "node-label.csv.gz",
+    "read_binary": "node-label.npz",
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_every_source_refuses_implausible_labels(name, tmp_path):
+    what = small()
+    what.labels[7] = 100
+    if name in ("yelp", "amazon-products"):
+        folder = write(name, tmp_path, small())
+        raw_files.write_saint(folder, small(), np.eye(101, dtype=int)[what.labels])
+        says = "labels has 101 columns, one per class, but only 4"
+    else:
+        write(name, tmp_path, what)
+        says = r"the largest label is 100 \(of vertex 7\), which makes 101 classes, but only 4"
+    file = LABELS_IN[real.DATASETS[name].read.__name__]
+    with pytest.raises(InputError, match=f"{file}.*{says} .*, or fetch the file again"):
+        load(block(name), tmp_path, seed=1)
+
+
+@given(st.lists(st.integers(-1, 12), max_size=30))
+def test_single_labels_are_refused_exactly_where_classes_are_mostly_empty_or_outnumber_labels(labels):
+    known = [label for label in labels if label >= 0]
+    count, used = max(known, default=-1) + 1, len(set(known))
+    if count > len(known) or count - used > used:
+        with pytest.raises(InputError, match=f"makes {count} classes, but only {used} of them"):
+            class_count(np.array(labels, np.int32))
+    else:
+        assert class_count(np.array(labels, np.int32)) == count
