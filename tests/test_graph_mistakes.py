@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,3 +110,58 @@ def test_single_labels_are_refused_exactly_where_classes_are_mostly_empty_or_out
             class_count(np.array(labels, np.int32))
     else:
         assert class_count(np.array(labels, np.int32)) == count
+
+
+# -- features of too few rows -----------------------------------------------------------------------------------------
+
+
+def as_rows(what: Small) -> dict[str, np.ndarray]:
+    """The edges as compressed rows."""
+    matrix = sp.csr_matrix((np.ones(len(what.src)), (what.src, what.dst)), (what.num_vertices,) * 2)
+    return {"indptr": matrix.indptr, "indices": matrix.indices}
+
+
+def chain(form: str) -> dict[str, np.ndarray]:
+    """0 -> 1 -> ... -> V - 1, with features and labels for all."""
+    what = dataclasses.replace(small(), src=np.arange(V - 1), dst=np.arange(1, V))
+    stored = parts_of(what)
+    return stored if form == "edges" else {**{k: v for k, v in stored.items() if k != "edges"}, **as_rows(what)}
+
+
+FOUND = {"edges": "edges name vertex 39", "indptr": "indptr describes 40 vertices"}
+OTHERWISE = {"edges": "number the vertices 0 to 29", "indptr": "give indptr 31 entries"}
+
+
+@pytest.mark.parametrize("form", FOUND)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_features_that_are_too_short_are_blamed_where_labels_are_not(form, sparse, tmp_path):
+    stored = chain(form)
+    short = stored.pop("features")[:30]
+    if sparse:
+        attr = sp.csr_matrix(short)
+        stored |= {f"attr_{part}": getattr(attr, part) for part in ("data", "indices", "indptr", "shape")}
+    else:
+        stored["features"] = short
+    says = refusal_of(tmp_path, **stored)
+    assert says.endswith(f"features has 30 rows and labels 40, but {FOUND[form]}: give features one row per vertex")
+
+
+@pytest.mark.parametrize("form", FOUND)
+def test_where_labels_are_as_short_both_mends_are_named(form, tmp_path):
+    stored = chain(form)
+    stored |= {"features": stored["features"][:30], "labels": stored["labels"][:30]}
+    says = refusal_of(tmp_path, **stored)
+    assert f"features has 30 rows and labels 30, but {FOUND[form]}: " in says
+    assert says.endswith(f"give features and labels one row per vertex, or {OTHERWISE[form]}")
+
+
+def test_a_real_graphs_short_features_are_blamed(tmp_path):
+    folder = write("flickr", tmp_path, small())
+    np.save(folder / "raw/feats.npy", small().features[:30])
+    with pytest.raises(InputError, match="feats.npy.*features has 30 rows for the 40 vertices of adj_full.npz"):
+        load(block("flickr"), tmp_path, seed=1)
+    # Where edges stand in a file of their own, nothing but the features says how many vertices there are.
+    folder = write("ogbn-arxiv", tmp_path, small())
+    raw_files.write_table(folder / "raw/node-feat.csv.gz", small().features[:30])
+    with pytest.raises(InputError, match="vertices are 0 to 29, one per row of features"):
+        load(block("ogbn-arxiv"), tmp_path, seed=1)

@@ -96,7 +96,7 @@ ONES = np.ones(V, bool)
         ({"train": ONES}, "only train of train, val and test is given"),
         ({"edges": np.zeros((3, 3), int)}, r"edges has shape \(3, 3\)"),
         ({"edges": np.zeros((3, 2))}, "float64 are not vertex numbers"),
-        ({"edges": np.array([[0, V]])}, "endpoint 40 is not a vertex"),
+        ({"edges": np.array([[0, V]])}, "edges name vertex 40: .*, or number the vertices 0 to 39"),
         ({"edges": np.array([[0, -1]])}, "endpoint -1 is not a vertex"),
         ({"edges": None, "indptr": np.zeros(V, int), "indices": np.zeros(0, int)}, "indptr has 40 entries for 40 rows"),
         ({"edges": None, "indptr": np.zeros(V + 1, int), "indices": np.zeros(1, int)}, "indptr must rise from 0 to 1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -39,8 +40,8 @@ def read(path: Path, symmetrise: bool | None) -> Raw:
         features = features_of(parts.pop("features")) if "features" in parts else sparse_features(parts)
         if symmetrise is None:
             symmetrise = not ("directed" in parts and _scalar(parts, "directed", "b"))
-        edges = _edges(parts, len(features), symmetrise)
         labels, num_classes = _labels(parts)
+        edges = _edges(parts, len(features), len(labels), symmetrise)
         masks = tuple(_mask(key, parts[key], len(features)) for key in SPLITS) if "train" in parts else None
         if masks and len({len(mask) for mask in masks}) > 1:
             raise InputError(
@@ -89,21 +90,38 @@ def _present(names: list[str]) -> None:
         warnings.warn(f'array "{name}" of the npz is ignored{did_you_mean(name, KEYS)}', stacklevel=2)
 
 
-def _edges(parts: dict[str, np.ndarray], num_vertices: int, symmetrise: bool) -> InEdges:
+def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: bool) -> InEdges:
+    """`rows` of features and `labelled` rows of labels must both be the number of vertices."""
     if "edges" not in parts:
-        if len(parts["indptr"]) != num_vertices + 1:
-            raise InputError(
-                f"indptr has {len(parts['indptr'])} entries for {num_vertices} rows of features: give one "
-                "more than rows"
-            )
+        indptr = parts["indptr"]
+        described = len(indptr) - 1
+        if described > rows:
+            found = f"indptr describes {described} vertices"
+            _too_short(rows, labelled, described, found, f"give indptr {rows + 1} entries")
+        if described < rows:
+            raise InputError(f"indptr has {len(indptr)} entries for {rows} rows of features: give one more than rows")
         if parts["indices"].ndim != 1:
             raise InputError(f"indices has shape {parts['indices'].shape}: give one list of vertices")
-        return from_csr(parts["indptr"], parts["indices"], symmetrise=symmetrise)
+        return from_csr(indptr, parts["indices"], symmetrise=symmetrise)
     pairs = parts["edges"]
     if pairs.ndim != 2 or 2 not in pairs.shape:
         raise InputError(f"edges has shape {pairs.shape}: give [edges, 2] or [2, edges], source and target")
+    named = int(pairs.max()) if pairs.size and pairs.dtype.kind in "iu" else -1
+    if named >= rows:
+        _too_short(rows, labelled, named + 1, f"edges name vertex {named}", f"number the vertices 0 to {rows - 1}")
     src, dst = (pairs[:, 0], pairs[:, 1]) if pairs.shape[1] == 2 else pairs
-    return from_edges(src, dst, num_vertices, symmetrise=symmetrise)
+    return from_edges(src, dst, rows, symmetrise=symmetrise)
+
+
+def _too_short(rows: int, labelled: int, vertices: int, found: str, otherwise: str) -> NoReturn:
+    """Refuse features of fewer rows than the edges have `vertices`, which is what the edges say in `found`.
+
+    Where labels has a row for each of these, features is at fault; else the edges may be, and `otherwise` mends them.
+    """
+    mend = "give features one row per vertex"
+    if labelled < vertices:
+        mend = f"give features and labels one row per vertex, or {otherwise}"
+    raise InputError(f"features has {rows} rows and labels {labelled}, but {found}: {mend}")
 
 
 def _labels(parts: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:

@@ -46,6 +46,11 @@ def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, sym
     features = array(feats)
     with reading(feats):
         features = features_of(features)
+        if len(features) != len(edges.indptr) - 1:
+            raise InputError(
+                f"features has {len(features)} rows for the {len(edges.indptr) - 1} vertices of {adjacency.name}: "
+                "fetch the file again"
+            )
     labels, num_classes = _labels(class_map, len(features))
     roles = json_object(role)
     with reading(role):
