@@ -165,3 +165,30 @@ def test_a_real_graphs_short_features_are_blamed(tmp_path):
     raw_files.write_table(folder / "raw/node-feat.csv.gz", small().features[:30])
     with pytest.raises(InputError, match="vertices are 0 to 29, one per row of features"):
         load(block("ogbn-arxiv"), tmp_path, seed=1)
+
+
+# -- torch_geometric's names ------------------------------------------------------------------------------------------
+
+
+def test_torch_geometrics_names_are_met_with_all_the_names_wanted(tmp_path):
+    what = small()
+    masks = {f"{part}_mask": what.kinds == kind for kind, part in enumerate(("train", "val", "test"), start=1)}
+    says = refusal_of(tmp_path, x=what.features, edge_index=np.stack([what.src, what.dst]), y=what.labels, **masks)
+    assert says.endswith(
+        "torch_geometric's names: rename edge_index to edges, x to features, y to labels, train_mask to train, "
+        "val_mask to val, test_mask to test"
+    )
+
+
+def test_masks_by_torch_geometrics_names_are_not_dropped(tmp_path):
+    """The rest of the file being as documented, its split would else be drawn at random."""
+    mask = np.arange(V) % 2 == 0
+    says = refusal_of(tmp_path, **parts_of(small()), train_mask=mask, val_mask=mask, test_mask=mask)
+    assert says.endswith("rename train_mask to train, val_mask to val, test_mask to test")
+
+
+def test_torch_geometrics_names_beside_the_wanted_ones_are_ignored_aloud(tmp_path):
+    np.savez(tmp_path / "g.npz", **chain("indptr"), edge_index=np.zeros((2, 0), int))
+    with pytest.warns(UserWarning, match='"edge_index" of the npz is ignored'):
+        graph = load(DatasetConfig("mine", source="npz", path=str(tmp_path / "g.npz")), tmp_path, seed=1)
+    assert graph.num_edges == 2 * (V - 1)

@@ -25,6 +25,15 @@ from harness.graph.raw import (
 SPLITS = ("train", "val", "test")
 SPARSE = ("attr_data", "attr_indices", "attr_indptr", "attr_shape")
 KEYS = ("edges", "indptr", "indices", "features", *SPARSE, "labels", *SPLITS, "num_classes", "directed")
+# torch_geometric's names of the same arrays.
+RENAMES = {
+    "edge_index": "edges",
+    "x": "features",
+    "y": "labels",
+    "train_mask": "train",
+    "val_mask": "val",
+    "test_mask": "test",
+}
 
 
 def read(path: Path, symmetrise: bool | None) -> Raw:
@@ -63,6 +72,15 @@ def _names(path: Path) -> list[str]:
 
 
 def _present(names: list[str]) -> None:
+    # The second form of the edges, or of the features, does as well as the first.
+    given = set(names)
+    if {"indptr", "indices"} <= given:
+        given.add("edges")
+    if set(SPARSE) <= given:
+        given.add("features")
+    renames = [f"{old} to {new}" for old, new in RENAMES.items() if old in names and new not in given]
+    if renames:
+        raise InputError(f"these arrays have torch_geometric's names: rename {', '.join(renames)}")
     unknown = [name for name in names if name not in KEYS]
     hint = did_you_mean(unknown[0], KEYS) if unknown else ""
 
@@ -71,21 +89,15 @@ def _present(names: list[str]) -> None:
             stranger = f' ("{unknown[0]}" is not a key{hint})' if unknown else ""
             raise InputError(f"{what}{stranger}")
 
-    need(
-        "edges" in names or {"indptr", "indices"} <= set(names),
-        "the edges are missing: give edges, or indptr and indices",
-    )
+    need("edges" in given, "the edges are missing: give edges, or indptr and indices")
     need(
         not ("edges" in names and "indptr" in names),
         "the edges are there twice: give either edges or indptr and indices",
     )
-    need(
-        "features" in names or set(SPARSE) <= set(names),
-        f"the features are missing: give features, or {', '.join(SPARSE)}",
-    )
-    need("labels" in names, "labels is missing: give one label a vertex")
-    given = [key for key in SPLITS if key in names]
-    need(len(given) in (0, 3), f"only {' and '.join(given)} of train, val and test is given: give all three or none")
+    need("features" in given, f"the features are missing: give features, or {', '.join(SPARSE)}")
+    need("labels" in names, "labels is missing: give one label per vertex")
+    splits = [key for key in SPLITS if key in names]
+    need(len(splits) in (0, 3), f"only {' and '.join(splits)} of train, val and test is given: give all three or none")
     for name in unknown:
         warnings.warn(f'array "{name}" of the npz is ignored{did_you_mean(name, KEYS)}', stacklevel=2)
 
@@ -144,7 +156,7 @@ def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:
     if values.dtype == np.bool_:
         if values.ndim not in (1, 2) or values.shape[-1] != num_vertices:
             raise InputError(
-                f"{key} has shape {values.shape} for {num_vertices} vertices: give one bool a vertex, or a "
+                f"{key} has shape {values.shape} for {num_vertices} vertices: give one bool per vertex, or a "
                 "list of vertices"
             )
         return values.reshape(-1, num_vertices)
