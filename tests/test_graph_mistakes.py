@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import gzip
+import pickle
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -192,3 +197,100 @@ def test_torch_geometrics_names_beside_the_wanted_ones_are_ignored_aloud(tmp_pat
     with pytest.warns(UserWarning, match='"edge_index" of the npz is ignored'):
         graph = load(DatasetConfig("mine", source="npz", path=str(tmp_path / "g.npz")), tmp_path, seed=1)
     assert graph.num_edges == 2 * (V - 1)
+
+
+# -- files that are no npz --------------------------------------------------------------------------------------------
+
+
+class Hostile:
+    """Unpickled, it leaves a trace."""
+
+    def __init__(self, trace: Path):
+        self.trace = trace
+
+    def __reduce__(self):
+        return Path.touch, (self.trace,)
+
+
+def write_mistake(what: str, path: Path) -> None:
+    trace = path.parent / "trace"
+    match what:
+        case "csv":
+            with path.open("w") as file:
+                csv.writer(file).writerows([["source", "target"], *np.random.default_rng(0).integers(0, 9, (99, 2))])
+        case "edge list":
+            np.savetxt(path, np.arange(2000).reshape(-1, 2), fmt="%d")
+        case "long text":
+            path.write_text("é" * 2000)  # read up to the middle of a character
+        case "npy":
+            np.save(path.open("wb"), np.ones(3))
+        case "object npy":
+            np.save(path.open("wb"), np.array([Hostile(trace)], dtype=object), allow_pickle=True)
+        case "empty":
+            path.touch()
+        case "folder":
+            path.mkdir()
+        case "gzip":
+            path.write_bytes(gzip.compress(b"0,1\n"))
+        case "noise":
+            path.write_bytes(bytes(range(128, 256)))
+        case "torch":
+            torch.save({"x": torch.ones(3)}, path)
+        case pickled:
+            path.write_bytes(pickle.dumps(Hostile(trace), protocol=int(pickled[-1])))
+
+
+MISTAKES = {
+    "csv": "this is text",
+    "edge list": "this is text",
+    "long text": "this is text",
+    "npy": "this is a single array",
+    "object npy": "this is a single array",
+    "empty": "this is empty",
+    "folder": "is a folder, not a file: give the path of an npz",
+    "gzip": "this is a gzip file",
+    "noise": "this is in a format not known here",
+    "torch": "this is a zip archive without numpy arrays",
+    "pickle 0": "this is text",
+    "pickle 2": "this is a pickle, which is never loaded",
+    "pickle 5": "this is a pickle, which is never loaded",
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_another_file_is_named_for_what_it_is(what, tmp_path):
+    path = tmp_path / "given.npz"
+    write_mistake(what, path)
+    says = refusal(path)
+    assert MISTAKES[what] in says and str(path) in says
+    if what != "folder":
+        assert "not an npz archive: store the arrays with np.savez under the names of docs/data.md" in says
+    assert not re.search("allow_pickle|unsafe", says)
+    assert not (tmp_path / "trace").exists(), "a pickle was loaded"
+
+
+def test_objects_inside_an_npz_run_nothing(tmp_path):
+    hostile = np.array([Hostile(tmp_path / "trace")] * V, dtype=object)
+    for key in ("edges", "features", "labels"):
+        says = refusal_of(tmp_path, **{**parts_of(small()), key: hostile})
+        assert f'array "{key}" holds Python objects, which are never loaded: store it as numbers' in says
+    assert not (tmp_path / "trace").exists()
+
+
+@given(
+    st.one_of(st.binary(max_size=60), st.text(max_size=60).map(str.encode)),
+    st.sampled_from([b"", b"PK\x03\x04", b"\x93NUMPY", b"\x80\x04"]),
+)
+def test_whatever_bytes_are_given_end_in_one_sentence(tmp_path, content, start):
+    (tmp_path / "given.npz").write_bytes(start + content)
+    assert not re.search("allow_pickle|unsafe", refusal(tmp_path / "given.npz"))
+
+
+@pytest.mark.parametrize("what", ["csv", "object npy", "pickle 4", "torch"])
+def test_a_real_graphs_array_is_not_advised_to_be_loaded_unsafely(what, tmp_path):
+    path = write("flickr", tmp_path, small()) / "raw/feats.npy"
+    write_mistake(what, path)
+    with pytest.raises(InputError, match="feats.npy") as error:
+        load(block("flickr"), tmp_path, seed=1)
+    assert not re.search("allow_pickle|unsafe", str(error.value))
+    assert not (path.parent / "trace").exists()

@@ -159,20 +159,13 @@ def test_malformed_sparse_features_get_their_sentence(attr, says, tmp_path):
         load(npz(tmp_path / "g.npz"), NOWHERE, seed=1)
 
 
-def test_files_that_are_no_npz_are_named(tmp_path):
+def test_a_missing_and_a_truncated_file_are_named(tmp_path):
     with pytest.raises(InputError, match='dataset.path=".*none.npz" is not a file'):
         load(npz(tmp_path / "none.npz"), NOWHERE, seed=1)
-    (tmp_path / "text.npz").write_text("hello")
-    np.save(tmp_path / "single.npy", np.ones(3))
     np.savez(tmp_path / "whole.npz", **parts_of(small()))
     (tmp_path / "half.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:-400])
-    for name, says in (
-        ("text.npz", "cannot be read"),
-        ("single.npy", "single array where an npz archive"),
-        ("half.npz", "truncated"),
-    ):
-        with pytest.raises(InputError, match=f"{name}.*{says}"):
-            load(npz(tmp_path / name), NOWHERE, seed=1)
+    with pytest.raises(InputError, match="half.npz.*truncated"):
+        load(npz(tmp_path / "half.npz"), NOWHERE, seed=1)
 
 
 def test_an_unknown_array_is_ignored_aloud(tmp_path):

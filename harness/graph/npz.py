@@ -34,6 +34,7 @@ RENAMES = {
     "val_mask": "val",
     "test_mask": "test",
 }
+MEND = "store the arrays with np.savez under the names of docs/data.md, and give that file"
 
 
 def read(path: Path, symmetrise: bool | None) -> Raw:
@@ -67,8 +68,9 @@ def has_split(path: Path) -> bool:
 
 def _names(path: Path) -> list[str]:
     if not path.is_file():
-        raise InputError(f'dataset.path="{path}" is not a file: give the path of an npz as docs/data.md describes')
-    return array_names(path)
+        what = "a folder, not a file" if path.is_dir() else "not a file"
+        raise InputError(f'dataset.path="{path}" is {what}: give the path of an npz as docs/data.md describes')
+    return array_names(path, MEND)
 
 
 def _present(names: list[str]) -> None:
