@@ -1,9 +1,9 @@
 """Vertex-cuts of twins beside the published ones: `python -m harness.fidelity_cuts [NAME...] [--scale S]`.
 
-Published is Table 3 of CDFGNN: four graphs, each cut by EBV (gamma 0 and 0.1), HEP and DNE over the workers of
-two hosts. Every cut is measured under both rules that choose a vertex's master. `outer share` is Outer over
-Inner + Outer; `fit` is Inner + Outer over 2 (RF - 1) V / P, the mean of what a worker sends: 1 where messages
-are spread evenly over the workers. Messages, which grow with the graph, are divided by the scale.
+Published is Table 3 of CDFGNN: four graphs, each cut by EBV (gamma 0 and 0.1), HEP and DNE over the workers
+of two hosts. Every cut is measured under both rules that choose a master. `outer share` is Outer over Inner +
+Outer; `fit` is Inner + Outer over 2 (RF - 1) V / P, the mean of what a worker sends: 1 where messages are
+spread evenly over the workers. Messages, which grow with the graph, are divided by the scale.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def main(argv: list[str] | None = None) -> int:
 def compare(name: str, *, scale: float | None = None, seed: int = 0) -> list[dict[str, Any]]:
     """One row per cut and origin: "printed", "swapped" (with the RF read as this row's) or a rule of masters.
 
-    inner, outer     messages that the worker with most sends per synchronisation; measured ones over the scale
+    inner, outer     messages that the worker with most sends per synchronisation, over the scale
     outer_share      outer / (inner + outer)
     replication      RF, replicas per vertex
     fit              (inner + outer) / (2 (RF - 1) V / P)

@@ -160,7 +160,8 @@ def test_shards_of_another_rule_of_masters_are_other_shards(tmp_path):
         assert have["outer"] == statistics(edges, rule)["outer"]
         for rank in range(4):
             shard = io.load(folders[rule], rank)
-            assert np.array_equal(shard.vertices[: shard.num_masters], np.flatnonzero(edges.masters(rule) == rank))
+            own = shard.vertices[: shard.num_masters]
+            assert np.array_equal(own, np.flatnonzero(edges.masters(rule) == rank))
     assert folders["host"] != folders["hash"]
 
 
@@ -176,7 +177,8 @@ def test_a_master_is_on_the_host_with_most_replicas_by_default(method):
     assert not np.array_equal(edges.masters(), edges.masters("hash"))
     assert statistics(edges) == statistics(edges, "host")
     for shard in build_replicas(graph, edges):
-        assert np.array_equal(shard.vertices[: shard.num_masters], np.flatnonzero(edges.masters("host") == shard.rank))
+        own = shard.vertices[: shard.num_masters]
+        assert np.array_equal(own, np.flatnonzero(edges.masters("host") == shard.rank))
 
 
 @pytest.mark.parametrize("keys, sentence", [

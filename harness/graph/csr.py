@@ -109,13 +109,14 @@ def dense_rows(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, num_
 
 
 def _vertices(ids: np.ndarray, num_vertices: int, where: str, rows_of: str) -> np.ndarray:
-    """[E] int32. `rows_of` is what has a row per vertex: where that is too short, the edges are not at fault."""
+    """[E] int32. `rows_of` has a row per vertex: where it is too short, the edges are not at fault."""
     if ids.dtype.kind not in "iu":
         raise InputError(f"{where}: endpoints of type {ids.dtype} are not vertex numbers; give integers")
     if len(ids) and not 0 <= ids.min() <= ids.max() < num_vertices:
         bad = ids[(ids < 0) | (ids >= num_vertices)][0]
         raise InputError(
-            f"{where}: endpoint {bad} is not a vertex; vertices are 0 to {num_vertices - 1}, one per row of {rows_of}"
+            f"{where}: endpoint {bad} is not a vertex; vertices are 0 to {num_vertices - 1}, one per row of "
+            f"{rows_of}"
         )
     return np.ascontiguousarray(ids, dtype=np.int32)
 

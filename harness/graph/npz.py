@@ -69,7 +69,7 @@ def has_split(path: Path) -> bool:
 def _names(path: Path) -> list[str]:
     if not path.is_file():
         what = "a folder, not a file" if path.is_dir() else "not a file"
-        raise InputError(f'dataset.path="{path}" is {what}: give the path of an npz as docs/data.md describes')
+        raise InputError(f'dataset.path="{path}" is {what}: give the path of an npz, as in docs/data.md')
     return array_names(path, MEND)
 
 
@@ -99,7 +99,8 @@ def _present(names: list[str]) -> None:
     need("features" in given, f"the features are missing: give features, or {', '.join(SPARSE)}")
     need("labels" in names, "labels is missing: give one label per vertex")
     splits = [key for key in SPLITS if key in names]
-    need(len(splits) in (0, 3), f"only {' and '.join(splits)} of train, val and test is given: give all three or none")
+    only = f"only {' and '.join(splits)} of train, val and test is given"
+    need(len(splits) in (0, 3), f"{only}: give all three or none")
     for name in unknown:
         warnings.warn(f'array "{name}" of the npz is ignored{did_you_mean(name, KEYS)}', stacklevel=2)
 
@@ -113,7 +114,9 @@ def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: b
             found = f"indptr describes {described} vertices"
             _too_short(rows, labelled, described, found, f"give indptr {rows + 1} entries")
         if described < rows:
-            raise InputError(f"indptr has {len(indptr)} entries for {rows} rows of features: give one more than rows")
+            raise InputError(
+                f"indptr has {len(indptr)} entries for {rows} rows of features: give one more than rows"
+            )
         if parts["indices"].ndim != 1:
             raise InputError(f"indices has shape {parts['indices'].shape}: give one list of vertices")
         return from_csr(indptr, parts["indices"], symmetrise=symmetrise)
@@ -122,7 +125,8 @@ def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: b
         raise InputError(f"edges has shape {pairs.shape}: give [edges, 2] or [2, edges], source and target")
     named = int(pairs.max()) if pairs.size and pairs.dtype.kind in "iu" else -1
     if named >= rows:
-        _too_short(rows, labelled, named + 1, f"edges name vertex {named}", f"number the vertices 0 to {rows - 1}")
+        found = f"edges name vertex {named}"
+        _too_short(rows, labelled, named + 1, found, f"number the vertices 0 to {rows - 1}")
     src, dst = (pairs[:, 0], pairs[:, 1]) if pairs.shape[1] == 2 else pairs
     return from_edges(src, dst, rows, symmetrise=symmetrise)
 
@@ -130,7 +134,8 @@ def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: b
 def _too_short(rows: int, labelled: int, vertices: int, found: str, otherwise: str) -> NoReturn:
     """Refuse features of fewer rows than the edges have `vertices`, which is what the edges say in `found`.
 
-    Where labels has a row for each of these, features is at fault; else the edges may be, and `otherwise` mends them.
+    Where labels has a row for each of these, features is at fault; else the edges may be, and `otherwise`
+    mends them.
     """
     mend = "give features one row per vertex"
     if labelled < vertices:

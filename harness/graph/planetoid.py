@@ -72,7 +72,8 @@ def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
     ids = np.arange(num_vertices)
     train_mask = ids < num_train
     val_mask = (ids >= num_train) & (ids < min(num_train + NUM_VALIDATION, known))
-    return Raw(edges, all_features, all_labels, num_classes, (train_mask[None], val_mask[None], test_mask[None]))
+    masks = (train_mask[None], val_mask[None], test_mask[None])
+    return Raw(edges, all_features, all_labels, num_classes, masks)
 
 
 def _dense(path: Path) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Reading raw files that may be truncated, corrupt or hostile; and what every reader hands on.
 
-No pickle is loaded here: an npz's object arrays are never touched, and a file is given to numpy only where its first
-bytes are those of the wanted format. Whatever a file makes its format's reader raise becomes one InputError that names
-the file and the mend.
+No pickle is loaded here: an npz's object arrays are never touched, and a file is given to numpy only where
+its first bytes are those of the wanted format. Whatever a file makes its format's reader raise becomes one
+InputError that names the file and the mend.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ def arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()
 
 
 def array_names(path: Path, mend: str = FETCH) -> list[str]:
-    """The names of an npz's arrays; nothing else of it is read. Of another kind of file, says what it is and `mend`."""
+    """The names of an npz's arrays; nothing else of it is read.
+
+    Of another kind of file, InputError says what it is and `mend`.
+    """
     with _archive(path, mend) as archive:
         return list(archive.files)
 
@@ -170,24 +173,25 @@ def single_labels(values: np.ndarray) -> np.ndarray:
 def class_count(labels: np.ndarray, otherwise: str = FETCH) -> int:
     """One more than the largest label of [V] single labels; the columns of [V, C] multi-labels.
 
-    Raises InputError where that count is implausible, since every class costs a column of the last layer: most classes
-    have no vertex, or single labels make more classes than there are labelled vertices. The message offers `otherwise`
-    beside a new numbering.
+    Raises InputError where that count is implausible, since every class costs a column of the last layer:
+    most classes have no vertex, or single labels make more classes than there are labelled vertices. The
+    message offers `otherwise` beside a new numbering.
     """
     if labels.ndim == 2:
         count, used = labels.shape[1], int(np.count_nonzero(labels.any(axis=0)))
         if count > 2 * used:
             raise InputError(
-                f"labels has {count} columns, one per class, but only {used} of these classes have a vertex: leave "
-                f"out the empty columns, or {otherwise}"
+                f"labels has {count} columns, one per class, but only {used} of these classes have a vertex: "
+                f"leave out the empty columns, or {otherwise}"
             )
         return count
     known = labels[labels >= 0]
     count, used = int(known.max(initial=-1)) + 1, len(np.unique(known))
     if count > 2 * used or count > len(known):
         raise InputError(
-            f"the largest label is {count - 1} (of vertex {int(labels.argmax())}), which makes {count} classes, but "
-            f"only {used} of them have a vertex: renumber the labels 0 to {used - 1}, or {otherwise}"
+            f"the largest label is {count - 1} (of vertex {int(labels.argmax())}), which makes {count} "
+            f"classes, but only {used} of them have a vertex: renumber the labels 0 to {used - 1}, or "
+            f"{otherwise}"
         )
     return count
 
@@ -217,13 +221,14 @@ def _archive(path: Path, mend: str = FETCH) -> Iterator[Any]:
             members = opened.zip.namelist()
             if members and not any(member.endswith(".npy") for member in members):
                 raise InputError(
-                    f"this is a zip archive without numpy arrays (torch.save writes such), not an npz archive: {mend}"
+                    "this is a zip archive without numpy arrays (torch.save writes such), not an npz "
+                    f"archive: {mend}"
                 )
             yield opened
 
 
 def _check_kind(path: Path, wanted: str, mend: str) -> None:
-    """Raise InputError where the file's first bytes say that it is anything but `wanted`, ARCHIVE or ARRAY."""
+    """Raise InputError where the file's first bytes are not those of `wanted`, ARCHIVE or ARRAY."""
     with path.open("rb") as file:
         head = file.read(1024)
     kind = next((kind for signature, kind in SIGNATURES if head.startswith(signature)), None)
@@ -232,8 +237,10 @@ def _check_kind(path: Path, wanted: str, mend: str) -> None:
     if not head:
         kind = "empty"
     elif kind is None:
-        kind = "text (a CSV file, a list of edges or the like)" if _is_text(head) else "in a format not known here"
-    raise InputError(f"this is {kind}, not {'an npz archive' if wanted is ARCHIVE else 'an npy array'}: {mend}")
+        text = "text (a CSV file, a list of edges or the like)"
+        kind = text if _is_text(head) else "in a format not known here"
+    name = "an npz archive" if wanted == ARCHIVE else "an npy array"
+    raise InputError(f"this is {kind}, not {name}: {mend}")
 
 
 def _is_text(head: bytes) -> bool:
@@ -252,5 +259,6 @@ def _numbers_only(what: str) -> Iterator[None]:
         yield
     except ValueError as error:
         if "allow_pickle" in str(error):
-            raise InputError(f"{what} holds Python objects, which are never loaded: store it as numbers") from None
+            reason = "holds Python objects, which are never loaded"
+            raise InputError(f"{what} {reason}: store it as numbers") from None
         raise

@@ -46,9 +46,10 @@ def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, sym
     features = array(feats)
     with reading(feats):
         features = features_of(features)
-        if len(features) != len(edges.indptr) - 1:
+        vertices = len(edges.indptr) - 1
+        if len(features) != vertices:
             raise InputError(
-                f"features has {len(features)} rows for the {len(edges.indptr) - 1} vertices of {adjacency.name}: "
+                f"features has {len(features)} rows for the {vertices} vertices of {adjacency.name}: "
                 "fetch the file again"
             )
     labels, num_classes = _labels(class_map, len(features))

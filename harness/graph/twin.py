@@ -122,8 +122,9 @@ def _hierarchy(spec: Spec, vertices: int, rng: np.random.Generator) -> _Plan:
 def _degrees(spec: Spec, vertices: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """[V] target degrees and [V] which vertices are bridges.
 
-    Degrees are the quantiles of `least` + Lomax (density (1 + x/s)^-tail), cut at `largest`, with s solved for the mean. A
-    vertex whose degree exceeds a share q of all others' is a bridge with probability bridges * (1 + hubs) * q^hubs.
+    Degrees are the quantiles of `least` + Lomax (density (1 + x/s)^-tail), cut at `largest`, with s solved
+    for the mean. A vertex whose degree exceeds a share q of all others' is a bridge with probability
+    bridges * (1 + hubs) * q^hubs.
     """
     survival = (np.arange(vertices) + 0.5) / vertices
     shape = survival ** (-1.0 / (spec.tail - 1.0)) - 1.0

@@ -20,8 +20,8 @@ class PartitionConfig:
     gamma    ebv: weight of replicas on new hosts against replicas on new workers
     hosts    hosts the workers are spread over, as many consecutive workers on each
     tau      hep: vertices of more than tau mean degrees are not expanded
-    masters  which replica is the master: "host": by a hash of the id, one of those on the host that holds most of them;
-             "hash": one of all. With one host both are the same
+    masters  which replica is the master: "host": by a hash of the id, one of those on the host that holds
+             most of them; "hash": one of all. With one host both are the same
     """
 
     method: str = "metis"

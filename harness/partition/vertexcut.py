@@ -46,7 +46,8 @@ class EdgeAssignment:
     def masters(self, rule: str = PartitionConfig.masters) -> np.ndarray:
         """[V] int32: each vertex's master, chosen by a hash of its id.
 
-        rule   "host": among its replicas on the host with most of them (the hash breaks ties); "hash": among all
+        rule   "host": among its replicas on the host with most of them (the hash breaks ties);
+               "hash": among all
         """
         choice("masters", rule, MASTER_RULES)
         return self._masters(*self.replicas(), rule)
