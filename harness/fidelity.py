@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness import fidelity_measure as measure
-from harness.check import InputError, at_least
+from harness.check import InputError, at_least, choice
 from harness.graph import twin
 from harness.graph.graph import Graph
 from harness.graph.twin_specs import SPECS, Published, Spec
@@ -57,8 +57,8 @@ def main(argv: list[str] | None = None) -> int:
 def compare(name: str, *, scale: float | None = None, seed: int = 0, epochs: int = 60,
             skip: Sequence[str] = ()) -> list[dict]:
     """One row a published figure: twin, scale, statistic, parts, published, measured, ratio, off, source."""
-    if scale is None:
-        scale = min(1.0, QUICK_EDGES / SPECS[name].edges) if name in SPECS else 1.0
+    choice("twin", name, SPECS)
+    scale = quick_scale(name) if scale is None else scale
     started = time.perf_counter()
     graph = twin.generate(name, scale=scale, seed=seed)
     seconds = time.perf_counter() - started
@@ -84,6 +84,11 @@ def compare(name: str, *, scale: float | None = None, seed: int = 0, epochs: int
             "source": "no published figure",
         })
     return rows
+
+
+def quick_scale(name: str) -> float:
+    """The scale at which the twin has about QUICK_EDGES directed edges; 1 where it has no more anyway."""
+    return min(1.0, QUICK_EDGES / SPECS[name].edges)
 
 
 def _sizes(spec: Spec) -> list[Published]:

@@ -96,7 +96,7 @@ ONES = np.ones(V, bool)
         ({"train": ONES}, "only train of train, val and test is given"),
         ({"edges": np.zeros((3, 3), int)}, r"edges has shape \(3, 3\)"),
         ({"edges": np.zeros((3, 2))}, "float64 are not vertex numbers"),
-        ({"edges": np.array([[0, V]])}, "endpoint 40 is not a vertex"),
+        ({"edges": np.array([[0, V]])}, "edges name vertex 40: .*, or number the vertices 0 to 39"),
         ({"edges": np.array([[0, -1]])}, "endpoint -1 is not a vertex"),
         ({"edges": None, "indptr": np.zeros(V, int), "indices": np.zeros(0, int)}, "indptr has 40 entries for 40 rows"),
         ({"edges": None, "indptr": np.zeros(V + 1, int), "indices": np.zeros(1, int)}, "indptr must rise from 0 to 1"),
@@ -159,20 +159,13 @@ def test_malformed_sparse_features_get_their_sentence(attr, says, tmp_path):
         load(npz(tmp_path / "g.npz"), NOWHERE, seed=1)
 
 
-def test_files_that_are_no_npz_are_named(tmp_path):
+def test_a_missing_and_a_truncated_file_are_named(tmp_path):
     with pytest.raises(InputError, match='dataset.path=".*none.npz" is not a file'):
         load(npz(tmp_path / "none.npz"), NOWHERE, seed=1)
-    (tmp_path / "text.npz").write_text("hello")
-    np.save(tmp_path / "single.npy", np.ones(3))
     np.savez(tmp_path / "whole.npz", **parts_of(small()))
     (tmp_path / "half.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:-400])
-    for name, says in (
-        ("text.npz", "cannot be read"),
-        ("single.npy", "single array where an npz archive"),
-        ("half.npz", "truncated"),
-    ):
-        with pytest.raises(InputError, match=f"{name}.*{says}"):
-            load(npz(tmp_path / name), NOWHERE, seed=1)
+    with pytest.raises(InputError, match="half.npz.*truncated"):
+        load(npz(tmp_path / "half.npz"), NOWHERE, seed=1)
 
 
 def test_an_unknown_array_is_ignored_aloud(tmp_path):

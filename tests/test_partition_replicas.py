@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from harness.partition.cache import Cache, shards_for
 from harness.partition.config import EDGE_METHODS, MASTER_RULES, PartitionConfig
 from harness.partition.shard import ReplicaShard
 from harness.partition.vertexcut import EdgeAssignment, assign_edges, statistics
+from tests.conftest import ROOT
 from tests.graphs import graphs, random_graph
 from tests.test_partition_shards import plain_edges, same
 
@@ -134,7 +136,7 @@ def test_the_cache_holds_shards_and_table_3(tmp_path, method):
     ask = lambda **keys: shards_for(Cache(tmp_path), {"name": "g"}, load, PartitionConfig(method=method, **keys), 4, seed=5)  # noqa: E731
     folder = ask(hosts=2)
     assert ask(hosts=2) == folder and len(calls) == 1, "made once"
-    assert ask(hosts=1) != folder and ask(hosts=2, masters="host") != folder
+    assert ask(hosts=1) != folder and ask(hosts=2, masters="host") == folder
     assert (ask(hosts=2, seed=6) != folder) == (method != "ebv")
     assert (ask(hosts=2, gamma=0.3) != folder) == (method == "ebv")
     assert (ask(hosts=2, tau=3.0) != folder) == (method == "hep")
@@ -144,6 +146,39 @@ def test_the_cache_holds_shards_and_table_3(tmp_path, method):
         assert have[name] == want[name], name
     assert have["worker_edges"] == want["edges"] and have["edges"] == len(plain_edges(graph)) == 2 * sum(want["edges"])
     assert (have["symmetric"], have["multilabel"], have["workers"], have["method"]) == (True, False, 4, method)
+
+
+def test_shards_of_another_rule_of_masters_are_other_shards(tmp_path):
+    """So that shards which were cached under one default are not taken for those of another."""
+    graph = random_graph(60, 6)
+    edges = assign_edges(graph, "ebv", 4, 5, hosts=2)
+    folders = {}
+    for rule in MASTER_RULES:
+        config = PartitionConfig(method="ebv", hosts=2, masters=rule)
+        folders[rule] = shards_for(Cache(tmp_path), {"name": "g"}, lambda: graph, config, 4, seed=5)
+        have = json.loads((folders[rule] / "stats.json").read_text())
+        assert have["outer"] == statistics(edges, rule)["outer"]
+        for rank in range(4):
+            shard = io.load(folders[rule], rank)
+            own = shard.vertices[: shard.num_masters]
+            assert np.array_equal(own, np.flatnonzero(edges.masters(rule) == rank))
+    assert folders["host"] != folders["hash"]
+
+
+@pytest.mark.parametrize("method", EDGE_METHODS)
+def test_a_master_is_on_the_host_with_most_replicas_by_default(method):
+    """In the configuration as in the functions behind it."""
+    assert PartitionConfig().masters == "host"
+    values = yaml.safe_load((ROOT / f"conf/partition/{method}.yaml").read_text())
+    assert typed(PartitionConfig, values, "partition") == PartitionConfig(method=method)
+    graph = random_graph(300, 12)
+    edges = assign_edges(graph, method, 6, 0, hosts=3)
+    assert np.array_equal(edges.masters(), edges.masters("host"))
+    assert not np.array_equal(edges.masters(), edges.masters("hash"))
+    assert statistics(edges) == statistics(edges, "host")
+    for shard in build_replicas(graph, edges):
+        own = shard.vertices[: shard.num_masters]
+        assert np.array_equal(own, np.flatnonzero(edges.masters("host") == shard.rank))
 
 
 @pytest.mark.parametrize("keys, sentence", [

@@ -174,6 +174,13 @@ def test_the_seed_decides(method):
     assert np.array_equal(first, assign_edges(graph, method, 4, 2).owner) == (method == "ebv")
 
 
+@given(graphs(min_vertices=6), st.sampled_from(EDGE_METHODS), st.integers(1, 6))
+def test_with_one_host_both_rules_choose_the_same_masters(graph, method, parts):
+    edges = assign_edges(graph, method, parts, 0, hosts=1)
+    assert np.array_equal(edges.masters("host"), edges.masters("hash"))
+    assert statistics(edges, "host") == statistics(edges, "hash")
+
+
 def test_masters_are_spread_over_the_replicas():
     edges = assign_edges(random_graph(2000, 30), "ebv", 4, 0, hosts=2)
     for rule in MASTER_RULES:

@@ -160,6 +160,26 @@ def test_degrees_are_drawn_in_proportion_to_their_targets():
     assert twin_edges._at_least_one(degree / 2).sum() == pytest.approx(degree.sum() / 2, rel=1e-6)
 
 
+def test_reddit2_has_the_replication_that_its_published_messages_imply(monkeypatch):
+    """Table 3 of CDFGNN, EBV at gamma 0: inner + outer = 2 (RF - 1) V / P on 4 workers."""
+    messages, spec = 104_217 + 138_583, SPECS["reddit2"]
+    implied = 1 + messages * 4 / (2 * spec.vertices)
+    published = {figure.statistic: figure.value for figure in spec.published}
+    assert published["replication"] == pytest.approx(implied, rel=0.001)
+    # Features have no part in it, and are most of what the twin's generation costs.
+    monkeypatch.setitem(SPECS, "reddit2", dataclasses.replace(spec, features=1))
+    graph = twin.generate("reddit2")
+    assert fidelity_measure.replication(graph, 4) == pytest.approx(published["replication"], rel=0.005)
+    assert fidelity_measure.homophily(graph) == pytest.approx(published["homophily"], rel=0.02)
+
+
+def test_no_target_degree_is_below_the_least():
+    spec = SPECS["reddit2"]
+    degree, _ = twin._degrees(spec, 5000, np.random.default_rng(0))
+    assert degree.min() == pytest.approx(spec.least, rel=1e-3)
+    assert degree.mean() == pytest.approx(spec.mean_degree, rel=1e-3)
+
+
 def test_fidelity_compares_and_flags(capsys):
     arguments = ["ogbn-arxiv", "--scale", "0.05", "--skip", "gcn", "no_graph", "--json"]
     assert fidelity.main(arguments) == 0

@@ -45,7 +45,8 @@ def read_attributed(path: Path, *, symmetrise: bool) -> Raw:
         features = sparse_features(parts)
         features[features > 0] = 1
         labels = single_labels(parts["labels"])
-    return Raw(edges, features, labels, class_count(labels), None)
+        num_classes = class_count(labels)
+    return Raw(edges, features, labels, num_classes, None)
 
 
 def read_heterophilous(path: Path, *, symmetrise: bool) -> Raw:
@@ -59,10 +60,11 @@ def read_heterophilous(path: Path, *, symmetrise: bool) -> Raw:
         features = features_of(parts["node_features"])
         edges = from_edges(pairs[:, 0], pairs[:, 1], len(features), symmetrise=symmetrise)
         labels = single_labels(parts["node_labels"])
+        num_classes = class_count(labels)
         for key in masks:
             if parts[key].dtype != np.bool_ or parts[key].shape != (len(parts[masks[0]]), len(features)):
                 raise InputError(
                     f"{key} of type {parts[key].dtype} and shape {parts[key].shape} is not a bool a vertex: "
                     "fetch the file again"
                 )
-    return Raw(edges, features, labels, class_count(labels), tuple(parts[key] for key in masks))
+    return Raw(edges, features, labels, num_classes, tuple(parts[key] for key in masks))

@@ -35,6 +35,7 @@ def from_edges(
     """The in-edge CSR of the edges src[i] -> dst[i].
 
     src, dst     [E] integers
+    num_vertices rows of the graph's features
     symmetrise   add the reverse of every edge
     self_loops   keep v -> v where it occurs
     where        what messages call these edges
@@ -45,7 +46,7 @@ def from_edges(
         raise InputError(
             f"{where}: sources have shape {src.shape} and targets {dst.shape}; give two lists of the same length"
         )
-    src, dst = _vertices(src, num_vertices, where), _vertices(dst, num_vertices, where)
+    src, dst = (_vertices(ends, num_vertices, where, "features") for ends in (src, dst))
     indptr, targets = _bucket(src, dst, num_vertices)
     return _in_edges(indptr, targets, symmetrise, self_loops)
 
@@ -59,7 +60,8 @@ def from_csr(
     """
     check_rows(indptr, len(indices), f"{where}: indptr")
     num_vertices = len(indptr) - 1
-    return _in_edges(indptr.astype(np.int64), _vertices(indices, num_vertices, where), symmetrise, self_loops)
+    targets = _vertices(indices, num_vertices, where, "indptr")
+    return _in_edges(indptr.astype(np.int64), targets, symmetrise, self_loops)
 
 
 def check_rows(indptr: np.ndarray, entries: int, where: str) -> None:
@@ -106,12 +108,16 @@ def dense_rows(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, num_
     return dense
 
 
-def _vertices(ids: np.ndarray, num_vertices: int, where: str) -> np.ndarray:
+def _vertices(ids: np.ndarray, num_vertices: int, where: str, rows_of: str) -> np.ndarray:
+    """[E] int32. `rows_of` has a row per vertex: where it is too short, the edges are not at fault."""
     if ids.dtype.kind not in "iu":
         raise InputError(f"{where}: endpoints of type {ids.dtype} are not vertex numbers; give integers")
     if len(ids) and not 0 <= ids.min() <= ids.max() < num_vertices:
         bad = ids[(ids < 0) | (ids >= num_vertices)][0]
-        raise InputError(f"{where}: endpoint {bad} is not a vertex; vertices are 0 to {num_vertices - 1}")
+        raise InputError(
+            f"{where}: endpoint {bad} is not a vertex; vertices are 0 to {num_vertices - 1}, one per row of "
+            f"{rows_of}"
+        )
     return np.ascontiguousarray(ids, dtype=np.int32)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -24,6 +25,16 @@ from harness.graph.raw import (
 SPLITS = ("train", "val", "test")
 SPARSE = ("attr_data", "attr_indices", "attr_indptr", "attr_shape")
 KEYS = ("edges", "indptr", "indices", "features", *SPARSE, "labels", *SPLITS, "num_classes", "directed")
+# torch_geometric's names of the same arrays.
+RENAMES = {
+    "edge_index": "edges",
+    "x": "features",
+    "y": "labels",
+    "train_mask": "train",
+    "val_mask": "val",
+    "test_mask": "test",
+}
+MEND = "store the arrays with np.savez under the names of docs/data.md, and give that file"
 
 
 def read(path: Path, symmetrise: bool | None) -> Raw:
@@ -38,9 +49,9 @@ def read(path: Path, symmetrise: bool | None) -> Raw:
     with reading(path):
         features = features_of(parts.pop("features")) if "features" in parts else sparse_features(parts)
         if symmetrise is None:
-            symmetrise = not _scalar(parts, "directed", "b", False)
-        edges = _edges(parts, len(features), symmetrise)
+            symmetrise = not ("directed" in parts and _scalar(parts, "directed", "b"))
         labels, num_classes = _labels(parts)
+        edges = _edges(parts, len(features), len(labels), symmetrise)
         masks = tuple(_mask(key, parts[key], len(features)) for key in SPLITS) if "train" in parts else None
         if masks and len({len(mask) for mask in masks}) > 1:
             raise InputError(
@@ -57,11 +68,21 @@ def has_split(path: Path) -> bool:
 
 def _names(path: Path) -> list[str]:
     if not path.is_file():
-        raise InputError(f'dataset.path="{path}" is not a file: give the path of an npz as docs/data.md describes')
-    return array_names(path)
+        what = "a folder, not a file" if path.is_dir() else "not a file"
+        raise InputError(f'dataset.path="{path}" is {what}: give the path of an npz, as in docs/data.md')
+    return array_names(path, MEND)
 
 
 def _present(names: list[str]) -> None:
+    # The second form of the edges, or of the features, does as well as the first.
+    given = set(names)
+    if {"indptr", "indices"} <= given:
+        given.add("edges")
+    if set(SPARSE) <= given:
+        given.add("features")
+    renames = [f"{old} to {new}" for old, new in RENAMES.items() if old in names and new not in given]
+    if renames:
+        raise InputError(f"these arrays have torch_geometric's names: rename {', '.join(renames)}")
     unknown = [name for name in names if name not in KEYS]
     hint = did_you_mean(unknown[0], KEYS) if unknown else ""
 
@@ -70,40 +91,56 @@ def _present(names: list[str]) -> None:
             stranger = f' ("{unknown[0]}" is not a key{hint})' if unknown else ""
             raise InputError(f"{what}{stranger}")
 
-    need(
-        "edges" in names or {"indptr", "indices"} <= set(names),
-        "the edges are missing: give edges, or indptr and indices",
-    )
+    need("edges" in given, "the edges are missing: give edges, or indptr and indices")
     need(
         not ("edges" in names and "indptr" in names),
         "the edges are there twice: give either edges or indptr and indices",
     )
-    need(
-        "features" in names or set(SPARSE) <= set(names),
-        f"the features are missing: give features, or {', '.join(SPARSE)}",
-    )
-    need("labels" in names, "labels is missing: give one label a vertex")
-    given = [key for key in SPLITS if key in names]
-    need(len(given) in (0, 3), f"only {' and '.join(given)} of train, val and test is given: give all three or none")
+    need("features" in given, f"the features are missing: give features, or {', '.join(SPARSE)}")
+    need("labels" in names, "labels is missing: give one label per vertex")
+    splits = [key for key in SPLITS if key in names]
+    only = f"only {' and '.join(splits)} of train, val and test is given"
+    need(len(splits) in (0, 3), f"{only}: give all three or none")
     for name in unknown:
         warnings.warn(f'array "{name}" of the npz is ignored{did_you_mean(name, KEYS)}', stacklevel=2)
 
 
-def _edges(parts: dict[str, np.ndarray], num_vertices: int, symmetrise: bool) -> InEdges:
+def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: bool) -> InEdges:
+    """`rows` of features and `labelled` rows of labels must both be the number of vertices."""
     if "edges" not in parts:
-        if len(parts["indptr"]) != num_vertices + 1:
+        indptr = parts["indptr"]
+        described = len(indptr) - 1
+        if described > rows:
+            found = f"indptr describes {described} vertices"
+            _too_short(rows, labelled, described, found, f"give indptr {rows + 1} entries")
+        if described < rows:
             raise InputError(
-                f"indptr has {len(parts['indptr'])} entries for {num_vertices} rows of features: give one "
-                "more than rows"
+                f"indptr has {len(indptr)} entries for {rows} rows of features: give one more than rows"
             )
         if parts["indices"].ndim != 1:
             raise InputError(f"indices has shape {parts['indices'].shape}: give one list of vertices")
-        return from_csr(parts["indptr"], parts["indices"], symmetrise=symmetrise)
+        return from_csr(indptr, parts["indices"], symmetrise=symmetrise)
     pairs = parts["edges"]
     if pairs.ndim != 2 or 2 not in pairs.shape:
         raise InputError(f"edges has shape {pairs.shape}: give [edges, 2] or [2, edges], source and target")
+    named = int(pairs.max()) if pairs.size and pairs.dtype.kind in "iu" else -1
+    if named >= rows:
+        found = f"edges name vertex {named}"
+        _too_short(rows, labelled, named + 1, found, f"number the vertices 0 to {rows - 1}")
     src, dst = (pairs[:, 0], pairs[:, 1]) if pairs.shape[1] == 2 else pairs
-    return from_edges(src, dst, num_vertices, symmetrise=symmetrise)
+    return from_edges(src, dst, rows, symmetrise=symmetrise)
+
+
+def _too_short(rows: int, labelled: int, vertices: int, found: str, otherwise: str) -> NoReturn:
+    """Refuse features of fewer rows than the edges have `vertices`, which is what the edges say in `found`.
+
+    Where labels has a row for each of these, features is at fault; else the edges may be, and `otherwise`
+    mends them.
+    """
+    mend = "give features one row per vertex"
+    if labelled < vertices:
+        mend = f"give features and labels one row per vertex, or {otherwise}"
+    raise InputError(f"features has {rows} rows and labels {labelled}, but {found}: {mend}")
 
 
 def _labels(parts: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
@@ -116,7 +153,9 @@ def _labels(parts: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
         labels = labels.astype(np.uint8)
     else:
         labels = single_labels(labels)
-    return labels, int(_scalar(parts, "num_classes", "iu", class_count(labels)))
+    if "num_classes" in parts:
+        return labels, _scalar(parts, "num_classes", "iu")
+    return labels, class_count(labels, "store num_classes to keep empty classes")
 
 
 def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:
@@ -124,7 +163,7 @@ def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:
     if values.dtype == np.bool_:
         if values.ndim not in (1, 2) or values.shape[-1] != num_vertices:
             raise InputError(
-                f"{key} has shape {values.shape} for {num_vertices} vertices: give one bool a vertex, or a "
+                f"{key} has shape {values.shape} for {num_vertices} vertices: give one bool per vertex, or a "
                 "list of vertices"
             )
         return values.reshape(-1, num_vertices)
@@ -134,9 +173,7 @@ def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:
     return mask[None]
 
 
-def _scalar(parts: dict[str, np.ndarray], key: str, kinds: str, default: bool | int) -> bool | int:
-    if key not in parts:
-        return default
+def _scalar(parts: dict[str, np.ndarray], key: str, kinds: str) -> bool | int:
     value = parts[key]
     # 0 and 1 pass for false and true.
     if (

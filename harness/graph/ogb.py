@@ -38,7 +38,8 @@ def read_tables(
     labels = table(node_label, np.float64)
     with reading(node_label):
         labels = single_labels(labels)
-    return Raw(edges, features, labels, class_count(labels), _masks((train, valid, test), len(features)))
+        num_classes = class_count(labels)
+    return Raw(edges, features, labels, num_classes, _masks((train, valid, test), len(features)))
 
 
 def read_binary(data: Path, node_label: Path, train: Path, valid: Path, test: Path, *, symmetrise: bool) -> Raw:
@@ -53,7 +54,8 @@ def read_binary(data: Path, node_label: Path, train: Path, valid: Path, test: Pa
     found = arrays(node_label, ("node_label",))
     with reading(node_label):
         labels = single_labels(found["node_label"])
-    return Raw(edges, features, labels, class_count(labels), _masks((train, valid, test), len(features)))
+        num_classes = class_count(labels)
+    return Raw(edges, features, labels, num_classes, _masks((train, valid, test), len(features)))
 
 
 def _masks(paths: tuple[Path, Path, Path], num_vertices: int) -> tuple[np.ndarray, ...]:

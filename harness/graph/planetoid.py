@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.check import InputError
 from harness.graph.csr import dense_rows, from_edges
-from harness.graph.raw import Raw, mask_of, reading
+from harness.graph.raw import Raw, class_count, mask_of, reading
 
 PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
 NUM_VALIDATION = 500  # the vertices after the training ones
@@ -64,15 +64,16 @@ def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
     all_features[:known], all_features[test] = features["allx"], features["tx"]
     all_labels = np.full(num_vertices, -1, np.int32)
     all_labels[:known], all_labels[test] = labels["ally"], labels["ty"]
+    with reading(path["ally"]):
+        num_classes = class_count(all_labels)
     with reading(path["graph"]):
         src, dst = _pairs(_unpickle(path["graph"]))
         edges = from_edges(src, dst, num_vertices, symmetrise=symmetrise, self_loops=False, where="graph")
     ids = np.arange(num_vertices)
     train_mask = ids < num_train
     val_mask = (ids >= num_train) & (ids < min(num_train + NUM_VALIDATION, known))
-    return Raw(
-        edges, all_features, all_labels, int(all_labels.max()) + 1, (train_mask[None], val_mask[None], test_mask[None])
-    )
+    masks = (train_mask[None], val_mask[None], test_mask[None])
+    return Raw(edges, all_features, all_labels, num_classes, masks)
 
 
 def _dense(path: Path) -> np.ndarray:

@@ -1,11 +1,13 @@
 """Reading raw files that may be truncated, corrupt or hostile; and what every reader hands on.
 
-No pickle is loaded here: an npz's object arrays are never touched. Whatever a file makes its format's reader raise
-becomes one InputError that names the file and the mend.
+No pickle is loaded here: an npz's object arrays are never touched, and a file is given to numpy only where
+its first bytes are those of the wanted format. Whatever a file makes its format's reader raise becomes one
+InputError that names the file and the mend.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 from collections.abc import Iterator
@@ -18,6 +20,19 @@ import pandas as pd
 
 from harness.check import InputError
 from harness.graph.csr import InEdges, dense_rows
+
+FETCH = "fetch the file again"
+ARCHIVE, ARRAY = "a zip archive", "a single array (npy)"
+# What a file is, by the bytes it begins with: the formats that graphs and tables are commonly kept in.
+SIGNATURES = (
+    (b"PK\x03\x04", ARCHIVE),
+    (b"PK\x05\x06", ARCHIVE),  # without members
+    (b"\x93NUMPY", ARRAY),
+    *((b"\x80" + bytes([protocol]), "a pickle, which is never loaded") for protocol in range(2, 6)),
+    (b"\x1f\x8b", "a gzip file"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"PAR1", "a parquet file"),
+)
 
 
 @dataclass
@@ -62,24 +77,30 @@ def arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()
         for key in required:
             if key not in archive.files:
                 raise InputError(
-                    f'array "{key}" is missing (there are: {", ".join(archive.files) or "none"}); fetch the file again'
+                    f'array "{key}" is missing (there are: {", ".join(archive.files) or "none"}); {FETCH}'
                 )
-        return {key: _member(archive, key) for key in (*required, *optional) if key in archive.files}
+        found = {}
+        for key in (*required, *optional):
+            if key in archive.files:
+                with _numbers_only(f'array "{key}"'):
+                    found[key] = archive[key]
+        return found
 
 
-def array_names(path: Path) -> list[str]:
-    """The names of an npz's arrays; nothing else of it is read."""
-    with _archive(path) as archive:
+def array_names(path: Path, mend: str = FETCH) -> list[str]:
+    """The names of an npz's arrays; nothing else of it is read.
+
+    Of another kind of file, InputError says what it is and `mend`.
+    """
+    with _archive(path, mend) as archive:
         return list(archive.files)
 
 
 def array(path: Path) -> np.ndarray:
     """The array of an npy file."""
-    with reading(path):
-        found = np.load(path, allow_pickle=False)
-        if not isinstance(found, np.ndarray):
-            raise InputError("this is an archive of arrays where a single one is wanted: fetch the file again")
-        return found
+    with reading(path), _numbers_only("this array"):
+        _check_kind(path, ARRAY, FETCH)
+        return np.load(path, allow_pickle=False)
 
 
 def json_object(path: Path) -> dict[str, Any]:
@@ -149,9 +170,30 @@ def single_labels(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int32)
 
 
-def class_count(labels: np.ndarray) -> int:
-    """One more than the largest label of [V] single labels; the columns of [V, C] multi-labels."""
-    return int(labels.max(initial=-1)) + 1 if labels.ndim == 1 else labels.shape[1]
+def class_count(labels: np.ndarray, otherwise: str = FETCH) -> int:
+    """One more than the largest label of [V] single labels; the columns of [V, C] multi-labels.
+
+    Raises InputError where that count is implausible, since every class costs a column of the last layer:
+    most classes have no vertex, or single labels make more classes than there are labelled vertices. The
+    message offers `otherwise` beside a new numbering.
+    """
+    if labels.ndim == 2:
+        count, used = labels.shape[1], int(np.count_nonzero(labels.any(axis=0)))
+        if count > 2 * used:
+            raise InputError(
+                f"labels has {count} columns, one per class, but only {used} of these classes have a vertex: "
+                f"leave out the empty columns, or {otherwise}"
+            )
+        return count
+    known = labels[labels >= 0]
+    count, used = int(known.max(initial=-1)) + 1, len(np.unique(known))
+    if count > 2 * used or count > len(known):
+        raise InputError(
+            f"the largest label is {count - 1} (of vertex {int(labels.argmax())}), which makes {count} "
+            f"classes, but only {used} of them have a vertex: renumber the labels 0 to {used - 1}, or "
+            f"{otherwise}"
+        )
+    return count
 
 
 def mask_of(ids: np.ndarray, num_vertices: int, where: str) -> np.ndarray:
@@ -172,21 +214,51 @@ def mask_of(ids: np.ndarray, num_vertices: int, where: str) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def _archive(path: Path) -> Iterator[Any]:
+def _archive(path: Path, mend: str = FETCH) -> Iterator[Any]:
     with reading(path):
-        opened = np.load(path, allow_pickle=False)
-        if isinstance(opened, np.ndarray):
-            raise InputError("this is a single array where an npz archive is wanted: replace it by one")
-        with opened:
+        _check_kind(path, ARCHIVE, mend)
+        with np.load(path, allow_pickle=False) as opened:
+            members = opened.zip.namelist()
+            if members and not any(member.endswith(".npy") for member in members):
+                raise InputError(
+                    "this is a zip archive without numpy arrays (torch.save writes such), not an npz "
+                    f"archive: {mend}"
+                )
             yield opened
 
 
-def _member(archive: Any, key: str) -> np.ndarray:
+def _check_kind(path: Path, wanted: str, mend: str) -> None:
+    """Raise InputError where the file's first bytes are not those of `wanted`, ARCHIVE or ARRAY."""
+    with path.open("rb") as file:
+        head = file.read(1024)
+    kind = next((kind for signature, kind in SIGNATURES if head.startswith(signature)), None)
+    if kind == wanted:
+        return
+    if not head:
+        kind = "empty"
+    elif kind is None:
+        text = "text (a CSV file, a list of edges or the like)"
+        kind = text if _is_text(head) else "in a format not known here"
+    name = "an npz archive" if wanted == ARCHIVE else "an npy array"
+    raise InputError(f"this is {kind}, not {name}: {mend}")
+
+
+def _is_text(head: bytes) -> bool:
     try:
-        return archive[key]
+        # Not final: the 1024 bytes may end inside a character.
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return all(character.isprintable() or character.isspace() for character in text)
+
+
+@contextlib.contextmanager
+def _numbers_only(what: str) -> Iterator[None]:
+    """Say in our words what numpy says of an array of Python objects: its own words advise to load it."""
+    try:
+        yield
     except ValueError as error:
         if "allow_pickle" in str(error):
-            raise InputError(
-                f'array "{key}" holds Python objects, which are never loaded: store it as numbers'
-            ) from None
+            reason = "holds Python objects, which are never loaded"
+            raise InputError(f"{what} {reason}: store it as numbers") from None
         raise

@@ -27,12 +27,13 @@ def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> Raw:
     parts = arrays(data, ("feature", "label", "node_types"))
     with reading(data):
         features, labels, kinds = features_of(parts.pop("feature")), single_labels(parts["label"]), parts["node_types"]
+        num_classes = class_count(labels)
         if kinds.shape != (len(features),):
             raise InputError(f"node_types has shape {kinds.shape} for {len(features)} vertices: fetch the file again")
     ends = arrays(graph, ("row", "col"))
     with reading(graph):
         edges = from_edges(ends["row"], ends["col"], len(features), symmetrise=symmetrise)
-    return Raw(edges, features, labels, class_count(labels), tuple((kinds == kind)[None] for kind in (1, 2, 3)))
+    return Raw(edges, features, labels, num_classes, tuple((kinds == kind)[None] for kind in (1, 2, 3)))
 
 
 def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, symmetrise: bool) -> Raw:
@@ -45,16 +46,23 @@ def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, sym
     features = array(feats)
     with reading(feats):
         features = features_of(features)
-    labels = _labels(class_map, len(features))
+        vertices = len(edges.indptr) - 1
+        if len(features) != vertices:
+            raise InputError(
+                f"features has {len(features)} rows for the {vertices} vertices of {adjacency.name}: "
+                "fetch the file again"
+            )
+    labels, num_classes = _labels(class_map, len(features))
     roles = json_object(role)
     with reading(role):
         if missing := {"tr", "va", "te"} - roles.keys():
             raise InputError(f"role {sorted(missing)[0]} is missing: fetch the file again")
         masks = tuple(mask_of(np.array(roles[key]), len(features), f"role {key}")[None] for key in ("tr", "va", "te"))
-    return Raw(edges, features, labels, class_count(labels), masks)
+    return Raw(edges, features, labels, num_classes, masks)
 
 
-def _labels(path: Path, num_vertices: int) -> np.ndarray:
+def _labels(path: Path, num_vertices: int) -> tuple[np.ndarray, int]:
+    """(labels, number of classes)."""
     classes = json_object(path)
     with reading(path):
         vertices = np.fromiter(map(int, classes), np.int64, len(classes))
@@ -71,4 +79,4 @@ def _labels(path: Path, num_vertices: int) -> np.ndarray:
                 f"classes of type {values.dtype} and shape {values.shape} are neither numbers nor lists of 0 "
                 "and 1: fetch the file again"
             )
-    return labels
+        return labels, class_count(labels)

@@ -122,8 +122,9 @@ def _hierarchy(spec: Spec, vertices: int, rng: np.random.Generator) -> _Plan:
 def _degrees(spec: Spec, vertices: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """[V] target degrees and [V] which vertices are bridges.
 
-    Degrees are the quantiles of 1 + Lomax (density (1 + x/s)^-tail), cut at `largest`, with s solved for the mean. A
-    vertex whose degree exceeds a share q of all others' is a bridge with probability bridges * (1 + hubs) * q^hubs.
+    Degrees are the quantiles of `least` + Lomax (density (1 + x/s)^-tail), cut at `largest`, with s solved
+    for the mean. A vertex whose degree exceeds a share q of all others' is a bridge with probability
+    bridges * (1 + hubs) * q^hubs.
     """
     survival = (np.arange(vertices) + 0.5) / vertices
     shape = survival ** (-1.0 / (spec.tail - 1.0)) - 1.0
@@ -131,11 +132,11 @@ def _degrees(spec: Spec, vertices: int, rng: np.random.Generator) -> tuple[np.nd
     low, high = 0.0, 100.0 * spec.mean_degree
     for _ in range(60):
         middle = (low + high) / 2
-        mean = np.minimum(1.0 + middle * shape, largest).mean()
+        mean = np.minimum(spec.least + middle * shape, largest).mean()
         low, high = (middle, high) if mean < spec.mean_degree else (low, middle)
     chance = spec.bridges * (1.0 + spec.hubs) * (1.0 - survival) ** spec.hubs
     order = rng.permutation(vertices)
-    return np.minimum(1.0 + low * shape, largest)[order], (rng.random(vertices) < chance)[order]
+    return np.minimum(spec.least + low * shape, largest)[order], (rng.random(vertices) < chance)[order]
 
 
 def _classes(spec: Spec, plan: _Plan, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

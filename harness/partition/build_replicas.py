@@ -11,11 +11,14 @@ import numpy as np
 from numba import njit
 
 from harness.graph.graph import Graph
+from harness.partition.config import PartitionConfig
 from harness.partition.shard import Csr, ReplicaShard
 from harness.partition.vertexcut import EdgeAssignment
 
 
-def build_replicas(graph: Graph, edges: EdgeAssignment, masters: str = "hash") -> Iterator[ReplicaShard]:
+def build_replicas(
+    graph: Graph, edges: EdgeAssignment, masters: str = PartitionConfig.masters
+) -> Iterator[ReplicaShard]:
     """The shards of `edges.parts` workers, in rank order. `masters` is the rule that chooses a vertex's master."""
     parts, n = edges.parts, graph.num_vertices
     indptr, worker = edges.replicas()

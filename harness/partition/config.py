@@ -8,7 +8,7 @@ from harness.check import at_least, choice, more_than, within
 
 METHODS = ("metis", "random", "block")  # edge-cuts: vertices have an owner
 EDGE_METHODS = ("ebv", "hep", "dne")  # vertex-cuts: edges have an owner
-MASTER_RULES = ("hash", "host")
+MASTER_RULES = ("host", "hash")
 
 
 @dataclass
@@ -20,7 +20,8 @@ class PartitionConfig:
     gamma    ebv: weight of replicas on new hosts against replicas on new workers
     hosts    hosts the workers are spread over, as many consecutive workers on each
     tau      hep: vertices of more than tau mean degrees are not expanded
-    masters  which replica is the master: "hash" of the id over all of them, "host": over those on the host with most
+    masters  which replica is the master: "host": by a hash of the id, one of those on the host that holds
+             most of them; "hash": one of all. With one host both are the same
     """
 
     method: str = "metis"
@@ -28,7 +29,7 @@ class PartitionConfig:
     gamma: float = 0.1
     hosts: int = 1
     tau: float = 10.0
-    masters: str = "hash"
+    masters: str = "host"
 
     def __post_init__(self) -> None:
         choice("method", self.method, (*METHODS, *EDGE_METHODS))

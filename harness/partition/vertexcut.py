@@ -17,7 +17,7 @@ from harness.check import InputError, choice, more_than, within
 from harness.graph.csr import from_csr
 from harness.graph.graph import Graph
 from harness.partition import dne, ebv, hep
-from harness.partition.config import EDGE_METHODS, MASTER_RULES
+from harness.partition.config import EDGE_METHODS, MASTER_RULES, PartitionConfig
 from harness.splitmix import GOLDEN, mix
 
 
@@ -43,10 +43,11 @@ class EdgeAssignment:
         """
         return _replicas(self.low, self.high, self.owner, self.num_vertices, self.parts)
 
-    def masters(self, rule: str = "hash") -> np.ndarray:
+    def masters(self, rule: str = PartitionConfig.masters) -> np.ndarray:
         """[V] int32: each vertex's master, chosen by a hash of its id.
 
-        rule   "hash": among all its replicas; "host": among those on the host with most of them (the hash breaks ties)
+        rule   "host": among its replicas on the host with most of them (the hash breaks ties);
+               "hash": among all
         """
         choice("masters", rule, MASTER_RULES)
         return self._masters(*self.replicas(), rule)
@@ -99,7 +100,7 @@ def undirected_edges(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     return _upper(indptr, indices)
 
 
-def statistics(edges: EdgeAssignment, masters: str = "hash") -> dict[str, Any]:
+def statistics(edges: EdgeAssignment, masters: str = PartitionConfig.masters) -> dict[str, Any]:
     """The columns of CDFGNN's Table 3, and what they are made of; lists are by worker. `masters` is their rule.
 
     replicas, edges        of each worker

@@ -1,0 +1,303 @@
+"""What people give by mistake in place of a graph: one sentence says what was given and what is wanted."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import gzip
+import pickle
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.graph import real
+from harness.graph.config import REAL, DatasetConfig
+from harness.graph.raw import class_count
+from harness.graph.sources import load
+from tests import raw_files
+from tests.raw_files import Small, block, small, write
+
+V = 40
+
+
+def parts_of(what: Small) -> dict[str, np.ndarray]:
+    return {"edges": np.stack([what.src, what.dst], 1), "features": what.features, "labels": what.labels}
+
+
+def refusal(path: Path) -> str:
+    """The one sentence with which `path` is refused as an npz."""
+    with pytest.raises(InputError) as error:
+        load(DatasetConfig("mine", source="npz", path=str(path)), path.parent, seed=1)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def refusal_of(folder: Path, **stored) -> str:
+    np.savez(folder / "g.npz", **stored)
+    return refusal(folder / "g.npz")
+
+
+# -- labels that make implausibly many classes ---------------------------------------------------------------
+
+
+def test_a_wild_label_is_named_with_the_classes_that_have_a_vertex(tmp_path):
+    labels = small().labels.copy()
+    labels[11] = 10**6
+    says = refusal_of(tmp_path, **{**parts_of(small()), "labels": labels})
+    assert 'g.npz": the largest label is 1000000 (of vertex 11), which makes 1000001 classes' in says
+    assert "only 4 of them have a vertex" in says
+    assert says.endswith("renumber the labels 0 to 3, or store num_classes to keep empty classes")
+
+
+def test_more_classes_than_labelled_vertices_are_refused(tmp_path):
+    labels = np.full(V, -1)
+    labels[:5] = [0, 1, 3, 4, 5]
+    says = refusal_of(tmp_path, **{**parts_of(small()), "labels": labels})
+    assert "makes 6 classes, but only 5 of them have" in says
+
+
+def test_mostly_empty_columns_of_labels_are_refused(tmp_path):
+    labels = np.zeros((V, 9), int)
+    labels[:, :4] = 1
+    says = refusal_of(tmp_path, **{**parts_of(small()), "labels": labels})
+    assert "labels has 9 columns, one per class, but only 4 of these classes have a vertex" in says
+    assert says.endswith("leave out the empty columns, or store num_classes to keep empty classes")
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_num_classes_keeps_empty_classes(multilabel, tmp_path):
+    labels = np.eye(1000, dtype=int)[small().labels] if multilabel else small().labels
+    np.savez(tmp_path / "g.npz", **{**parts_of(small()), "labels": labels}, num_classes=1000)
+    graph = load(DatasetConfig("mine", source="npz", path=str(tmp_path / "g.npz")), tmp_path, seed=1)
+    assert (graph.num_classes, graph.multilabel) == (1000, multilabel)
+
+
+# Which file each reader takes labels from.
+LABELS_IN = {
+    "read_reddit": "reddit_data.npz",
+    "read_saint": "class_map.json",
+    "read_attributed": ".npz",
+    "read_heterophilous": "tolokers.npz",
+    "read_planetoid": "ally",
+    "read_tables": "node-label.csv.gz",
+    "read_binary": "node-label.npz",
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_every_source_refuses_implausible_labels(name, tmp_path):
+    what = small()
+    what.labels[7] = 100
+    if name in ("yelp", "amazon-products"):
+        folder = write(name, tmp_path, small())
+        raw_files.write_saint(folder, small(), np.eye(101, dtype=int)[what.labels])
+        says = "labels has 101 columns, one per class, but only 4"
+    else:
+        write(name, tmp_path, what)
+        says = r"the largest label is 100 \(of vertex 7\), which makes 101 classes, but only 4"
+    file = LABELS_IN[real.DATASETS[name].read.__name__]
+    with pytest.raises(InputError, match=f"{file}.*{says} .*, or fetch the file again"):
+        load(block(name), tmp_path, seed=1)
+
+
+@given(st.lists(st.integers(-1, 12), max_size=30))
+def test_single_labels_are_refused_exactly_where_classes_are_mostly_empty_or_outnumber_labels(labels):
+    known = [label for label in labels if label >= 0]
+    count, used = max(known, default=-1) + 1, len(set(known))
+    if count > len(known) or count - used > used:
+        with pytest.raises(InputError, match=f"makes {count} classes, but only {used} of them"):
+            class_count(np.array(labels, np.int32))
+    else:
+        assert class_count(np.array(labels, np.int32)) == count
+
+
+# -- features of too few rows --------------------------------------------------------------------------------
+
+
+def as_rows(what: Small) -> dict[str, np.ndarray]:
+    """The edges as compressed rows."""
+    matrix = sp.csr_matrix((np.ones(len(what.src)), (what.src, what.dst)), (what.num_vertices,) * 2)
+    return {"indptr": matrix.indptr, "indices": matrix.indices}
+
+
+def chain(form: str) -> dict[str, np.ndarray]:
+    """0 -> 1 -> ... -> V - 1, with features and labels for all."""
+    what = dataclasses.replace(small(), src=np.arange(V - 1), dst=np.arange(1, V))
+    stored = parts_of(what)
+    if form == "indptr":
+        del stored["edges"]
+        stored |= as_rows(what)
+    return stored
+
+
+FOUND = {"edges": "edges name vertex 39", "indptr": "indptr describes 40 vertices"}
+OTHERWISE = {"edges": "number the vertices 0 to 29", "indptr": "give indptr 31 entries"}
+
+
+@pytest.mark.parametrize("form", FOUND)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_features_that_are_too_short_are_blamed_where_labels_are_not(form, sparse, tmp_path):
+    stored = chain(form)
+    short = stored.pop("features")[:30]
+    if sparse:
+        attr = sp.csr_matrix(short)
+        stored |= {f"attr_{part}": getattr(attr, part) for part in ("data", "indices", "indptr", "shape")}
+    else:
+        stored["features"] = short
+    says = refusal_of(tmp_path, **stored)
+    assert f"features has 30 rows and labels 40, but {FOUND[form]}: " in says
+    assert says.endswith(": give features one row per vertex")
+
+
+@pytest.mark.parametrize("form", FOUND)
+def test_where_labels_are_as_short_both_mends_are_named(form, tmp_path):
+    stored = chain(form)
+    stored |= {"features": stored["features"][:30], "labels": stored["labels"][:30]}
+    says = refusal_of(tmp_path, **stored)
+    assert f"features has 30 rows and labels 30, but {FOUND[form]}: " in says
+    assert says.endswith(f"give features and labels one row per vertex, or {OTHERWISE[form]}")
+
+
+def test_a_real_graphs_short_features_are_blamed(tmp_path):
+    folder = write("flickr", tmp_path, small())
+    np.save(folder / "raw/feats.npy", small().features[:30])
+    says = "feats.npy.*features has 30 rows for the 40 vertices of adj_full.npz"
+    with pytest.raises(InputError, match=says):
+        load(block("flickr"), tmp_path, seed=1)
+    # Where edges stand in a file of their own, nothing but the features says how many vertices there are.
+    folder = write("ogbn-arxiv", tmp_path, small())
+    raw_files.write_table(folder / "raw/node-feat.csv.gz", small().features[:30])
+    with pytest.raises(InputError, match="vertices are 0 to 29, one per row of features"):
+        load(block("ogbn-arxiv"), tmp_path, seed=1)
+
+
+# -- torch_geometric's names ---------------------------------------------------------------------------------
+
+
+def test_torch_geometrics_names_are_met_with_all_the_names_wanted(tmp_path):
+    what = small()
+    masks = {f"{part}_mask": what.kinds == 1 for part in ("train", "val", "test")}
+    edges = np.stack([what.src, what.dst])
+    says = refusal_of(tmp_path, x=what.features, edge_index=edges, y=what.labels, **masks)
+    assert says.endswith(
+        "torch_geometric's names: rename edge_index to edges, x to features, y to labels, "
+        "train_mask to train, val_mask to val, test_mask to test"
+    )
+
+
+def test_masks_by_torch_geometrics_names_are_not_dropped(tmp_path):
+    """The rest of the file being as documented, its split would else be drawn at random."""
+    mask = np.arange(V) % 2 == 0
+    says = refusal_of(tmp_path, **parts_of(small()), train_mask=mask, val_mask=mask, test_mask=mask)
+    assert says.endswith("rename train_mask to train, val_mask to val, test_mask to test")
+
+
+def test_torch_geometrics_names_beside_the_wanted_ones_are_ignored_aloud(tmp_path):
+    np.savez(tmp_path / "g.npz", **chain("indptr"), edge_index=np.zeros((2, 0), int))
+    with pytest.warns(UserWarning, match='"edge_index" of the npz is ignored'):
+        graph = load(DatasetConfig("mine", source="npz", path=str(tmp_path / "g.npz")), tmp_path, seed=1)
+    assert graph.num_edges == 2 * (V - 1)
+
+
+# -- files that are no npz -----------------------------------------------------------------------------------
+
+
+class Hostile:
+    """Unpickled, it leaves a trace."""
+
+    def __init__(self, trace: Path):
+        self.trace = trace
+
+    def __reduce__(self):
+        return Path.touch, (self.trace,)
+
+
+def write_mistake(what: str, path: Path) -> None:
+    trace = path.parent / "trace"
+    match what:
+        case "csv":
+            with path.open("w") as file:
+                csv.writer(file).writerows([["source", "target"], *np.arange(200).reshape(-1, 2)])
+        case "edge list":
+            np.savetxt(path, np.arange(2000).reshape(-1, 2), fmt="%d")
+        case "long text":
+            path.write_text("é" * 2000)  # read up to the middle of a character
+        case "npy":
+            np.save(path.open("wb"), np.ones(3))
+        case "object npy":
+            np.save(path.open("wb"), np.array([Hostile(trace)], dtype=object), allow_pickle=True)
+        case "empty":
+            path.touch()
+        case "folder":
+            path.mkdir()
+        case "gzip":
+            path.write_bytes(gzip.compress(b"0,1\n"))
+        case "noise":
+            path.write_bytes(bytes(range(128, 256)))
+        case "torch":
+            torch.save({"x": torch.ones(3)}, path)
+        case pickled:
+            path.write_bytes(pickle.dumps(Hostile(trace), protocol=int(pickled[-1])))
+
+
+MISTAKES = {
+    "csv": "this is text",
+    "edge list": "this is text",
+    "long text": "this is text",
+    "npy": "this is a single array",
+    "object npy": "this is a single array",
+    "empty": "this is empty",
+    "folder": "is a folder, not a file: give the path of an npz",
+    "gzip": "this is a gzip file",
+    "noise": "this is in a format not known here",
+    "torch": "this is a zip archive without numpy arrays",
+    "pickle 0": "this is text",
+    "pickle 2": "this is a pickle, which is never loaded",
+    "pickle 5": "this is a pickle, which is never loaded",
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_another_file_is_named_for_what_it_is(what, tmp_path):
+    path = tmp_path / "given.npz"
+    write_mistake(what, path)
+    says = refusal(path)
+    assert MISTAKES[what] in says and str(path) in says
+    if what != "folder":
+        assert "not an npz archive: store the arrays with np.savez under the names of docs/data.md" in says
+    assert not re.search("allow_pickle|unsafe", says)
+    assert not (tmp_path / "trace").exists(), "a pickle was loaded"
+
+
+def test_objects_inside_an_npz_run_nothing(tmp_path):
+    hostile = np.array([Hostile(tmp_path / "trace")] * V, dtype=object)
+    for key in ("edges", "features", "labels"):
+        says = refusal_of(tmp_path, **{**parts_of(small()), key: hostile})
+        assert f'array "{key}" holds Python objects, which are never loaded: store it as numbers' in says
+    assert not (tmp_path / "trace").exists()
+
+
+@given(
+    st.one_of(st.binary(max_size=60), st.text(max_size=60).map(str.encode)),
+    st.sampled_from([b"", b"PK\x03\x04", b"\x93NUMPY", b"\x80\x04"]),
+)
+def test_whatever_bytes_are_given_end_in_one_sentence(tmp_path, content, start):
+    (tmp_path / "given.npz").write_bytes(start + content)
+    assert not re.search("allow_pickle|unsafe", refusal(tmp_path / "given.npz"))
+
+
+@pytest.mark.parametrize("what", ["csv", "object npy", "pickle 4", "torch"])
+def test_a_real_graphs_array_is_not_advised_to_be_loaded_unsafely(what, tmp_path):
+    path = write("flickr", tmp_path, small()) / "raw/feats.npy"
+    write_mistake(what, path)
+    with pytest.raises(InputError, match="feats.npy") as error:
+        load(block("flickr"), tmp_path, seed=1)
+    assert not re.search("allow_pickle|unsafe", str(error.value))
+    assert not (path.parent / "trace").exists()
