@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
 import subprocess
@@ -10,14 +11,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.comm import server
-from harness.comm.server import ParameterServer
+from harness.comm.server import ParameterServer, Settings
 from harness.partition import io
 from harness.trace.reader import Trace
 from tests import jobs, systems, traces
 from tests.oracles.samples import random_graph
-from tests.systems import Settings
+from tests.systems import Settings as How
 
 MODEL = {"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}
 
@@ -26,15 +30,16 @@ class Waits(Exception):
     pass
 
 
-def serving(monkeypatch, order: str, scale: float = 1.0) -> tuple[ParameterServer, list[float]]:
-    """A server of two workers, whose clock stands at the first of the numbers, that raises Waits where it would block."""
+def serving(monkeypatch, order: str, scale: float = 1.0, **more) -> tuple[ParameterServer, list[float]]:
+    """A server of two workers, whose clock stands at the first of the numbers; it raises Waits where it would
+    block."""
 
     def wait(timeout=None):
         raise Waits
 
     now = [100.0]
     monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    made = ParameterServer(2, order, scale, "float64")
+    made = ParameterServer(Settings(2, order, scale, "float64", **more))
     monkeypatch.setattr(made.changed, "wait", wait)
     made.load(0, 2_500_000, np.zeros(3))
     return made, now
@@ -46,6 +51,38 @@ def test_in_order_of_arrival_a_worker_waits_for_nobody(monkeypatch):
         assert made.update(1, epoch, epoch, np.ones(3))[:2] == (epoch + 1, 0)
     version, delay, weights = made.update(0, 0, 0, 4 * np.ones(3))
     assert (version, delay, weights.tolist()) == (4, 3, [3.5] * 3)
+
+
+ADAM = {"lr": st.floats(1e-4, 0.5), "beta1": st.floats(0.5, 0.95), "beta2": st.floats(0.9, 0.9999),
+        "eps": st.sampled_from([1e-8, 1e-4]), "weight_decay": st.sampled_from([0.0, 5e-4, 0.1])}  # fmt: skip
+
+
+@given(adam=st.fixed_dictionaries(ADAM), seed=st.integers(0, 10**6), steps=st.integers(1, 12),
+       stop=st.integers(0, 12), scale=st.sampled_from([1.0, 0.25]),
+       dtype=st.sampled_from(["float32", "float64"]))
+def test_the_servers_adam_is_torchs_to_rounding_and_its_state_is_all(adam, seed, steps, stop, scale, dtype):
+    rng = np.random.default_rng(seed)
+    start, sizes = rng.standard_normal(7).astype(dtype), 10.0 ** rng.integers(-4, 3, 7)
+    parameter = torch.nn.Parameter(torch.from_numpy(start.copy()))
+    theirs = {key: adam[key] for key in ("lr", "eps", "weight_decay")}
+    optimiser = torch.optim.Adam([parameter], betas=(adam["beta1"], adam["beta2"]), **theirs)
+    settings = Settings(1, "arrival", scale, dtype, adam)
+    made = ParameterServer(settings)
+    made.load(0, 0, np.concatenate([start, np.zeros(14, dtype)]))
+    for t in range(steps):
+        if t == stop:
+            version, _, state = made.read()
+            made = ParameterServer(settings)
+            made.load(version, 0, state)
+        gradient = (rng.standard_normal(7) * sizes).astype(dtype)
+        parameter.grad = torch.from_numpy(scale * gradient)
+        optimiser.step()
+        weights = made.update(0, t, t, gradient)[2]
+        assert weights.dtype == dtype
+        # Every step is rounded, and is about a learning rate long: weights that cancel keep that much of it.
+        rounding = 50 * np.finfo(dtype).eps
+        theirs = parameter.detach().numpy()
+        np.testing.assert_allclose(weights, theirs, rtol=rounding, atol=rounding * (t + 1))
 
 
 def test_in_rotation_a_worker_waits_for_its_turn(monkeypatch):
@@ -73,7 +110,8 @@ def test_the_servers_clock_counts_seconds_from_the_first_update_and_on_from_wher
 
 
 def test_the_server_ends_without_a_word_when_its_workers_hang_up_before_worker_0_lets_go_of_it(tmp_path):
-    command = [sys.executable, "-m", "harness.comm.server", str(tmp_path / "socket"), "1", "arrival", "1.0", "float32"]
+    settings = json.dumps(dataclasses.asdict(Settings(1, "arrival", 1.0, "float32")))
+    command = [sys.executable, "-m", "harness.comm.server", str(tmp_path / "socket"), settings]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"ready\n"
         with socket.socket(socket.AF_UNIX) as worker:
@@ -81,19 +119,22 @@ def test_the_server_ends_without_a_word_when_its_workers_hang_up_before_worker_0
         assert (process.wait(60), process.stderr.read()) == (0, b"")
 
 
-@pytest.mark.parametrize("order, features", [("arrival", "once"), ("rotation", "refetch")])
-def test_bytes_are_the_closed_form(pool, order, features):
+@pytest.mark.parametrize("order, features, update",
+                         [("arrival", "once", "gradient"), ("rotation", "refetch", "delta")])
+def test_bytes_are_the_closed_form(pool, order, features, update):
     """Every round an update and the weights, 8 bytes of version each way; pushes and pulls as in DIGEST, and 8 bytes an owner where
     its newest push is asked for."""
     graph = random_graph(6, vertices=30)
-    knobs = {"interval": 2, "order": order, "features": features}
-    outcome = systems.run(pool, graph, systems.block("digest_a", **knobs), 4, "random", Settings(MODEL, dtype="float32", epochs=5))
+    knobs = {"interval": 2, "order": order, "features": features, "update": update}
+    how = How(MODEL, dtype="float32", epochs=5)
+    outcome = systems.run(pool, graph, systems.block("digest_a", **knobs), 4, "random", how)
     (halo,) = {rows for (_, _, purpose), (rows, _) in outcome.sent(0).items() if purpose == "features"}
     f0, f1, f2, _ = outcome.widths
     weights = sum(w.size for w in outcome.weights[0].values())
     for epoch in range(5):
         want = {(-1, way, purpose): (0, 4 * size) for way, purpose, size in [
-            ("backward", "delta", 4 * weights), ("backward", "stamps", 8), ("forward", "weights", 4 * weights), ("forward", "stamps", 8)]}
+            ("backward", update, 4 * weights), ("backward", "stamps", 8),
+            ("forward", "weights", 4 * weights), ("forward", "stamps", 8)]}
         if epoch == 0 or features == "refetch":
             want[0, "forward", "features"] = (halo, halo * f0 * 4)
         for layer, width in ((1, f1), (2, f2)):
@@ -111,7 +152,8 @@ def test_bytes_are_the_closed_form(pool, order, features):
 def test_staleness_in_rotation_is_that_of_the_pushes_which_the_weights_hold(pool):
     """Pulled in rounds 1, 3, 5, 7: an owner up to the worker has made its round before by then, a later one the round before that."""
     knobs = {"interval": 2, "order": "rotation"}
-    outcome = systems.run(pool, random_graph(6, vertices=30), systems.block("digest_a", **knobs), 3, "random", Settings(MODEL, epochs=8))
+    graph, block = random_graph(6, vertices=30), systems.block("digest_a", **knobs)
+    outcome = systems.run(pool, graph, block, 3, "random", How(MODEL, epochs=8))
     for rank, worker in enumerate(outcome.workers):
         for epoch, metrics in enumerate(worker["metrics"]):
             r = epoch + 1
