@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress as RichProgress, TextColumn, TimeRemainingColumn
@@ -34,8 +35,12 @@ class Progress:
             self.bar.start()
         return self
 
+    def sent(self, rounds: Iterable[Epoch]) -> None:
+        """Count what was sent in rounds that are not the run's epochs."""
+        self.megabytes += sum(size for epoch in rounds for _, size in epoch.sent.values()) / 1e6
+
     def epoch(self, epoch: Epoch, loss: float, accuracy: tuple[float, float, float] | None) -> None:
-        self.megabytes += sum(size for _, size in epoch.sent.values()) / 1e6
+        self.sent([epoch])
         if accuracy is not None and not math.isnan(accuracy[1]):
             self.accuracy = f"val {accuracy[1]:.4f}"
         if self.bar is not None:

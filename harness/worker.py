@@ -30,6 +30,7 @@ from harness.devices import cluster_of
 from harness.partition import io
 from harness.progress import Progress
 from harness.trace import writer
+from harness.trace.asynchronous import AsynchronousTrace
 
 
 @record
@@ -58,22 +59,29 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
     comm = Comm(rank, size, device, recorder, transport)
     shard = io.load(configs.shard_folder(run_dir), rank)
     trainer = Trainer(shard, comm, run.system, run.model, run.optimiser, seed=run.settings.seed, kernel=run.settings.kernel,
-                      cluster=cluster_of(run, run_dir, comm))
+                      cluster=cluster_of(run, run_dir, comm), epochs=run.settings.epochs)
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm)
-    first = checkpoints.restore(trainer)
-    trace = writer.TraceWriter(run_dir, rank, attempt=checkpoints.attempt)
+    met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
+    trace: writer.TraceWriter | AsynchronousTrace
+    trace = writer.TraceWriter(run_dir, rank, checkpoints.attempt, trainer.next_epoch)
+    if run.system.asynchronous:
+        trace = AsynchronousTrace(run_dir, trace, comm, checkpoints.attempt, met, trainer.train_share)
     last = run.settings.epochs - 1
-    every = run.evaluate.every
+    every, saved_every = run.evaluate.every, run.settings.checkpoint_every
     with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
         saving, waiting = 0.0, []
-        for epoch in range(first, run.settings.epochs):
-            local_loss = trainer.train_epoch(epoch)
+        while met <= last:
+            local_loss = trainer.train_epoch(trainer.next_epoch)
             recorder.epoch.log += saving  # of the checkpoint before this epoch
             saving = 0.0
             waiting.append((recorder.epoch, local_loss))
-            due = bool(run.settings.checkpoint_every) and (epoch + 1) % run.settings.checkpoint_every == 0 and epoch != last
-            if run.system.asynchronous and not due and epoch != last:
-                continue  # evaluation and logging are collective, and would make the workers wait for each other
+            done = run.system.epochs_done(recorder.epoch.epoch)
+            due = bool(saved_every) and done // saved_every > met // saved_every and done <= last
+            if run.system.asynchronous:
+                if not due and done <= last:
+                    continue  # evaluation and logging are collective: the workers would wait for each other
+                progress.sent(epoch for epoch, _ in waiting)
+                waiting = trace.epochs(waiting, met, done, peak_rss())
             for recorder.epoch, local_loss in waiting:
                 number = recorder.epoch.epoch
                 accuracy = trainer.evaluate() if number == last or (every and number % every == 0) else None
@@ -81,11 +89,11 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
                     loss = trainer.global_loss(local_loss)
                 trace.write(recorder.epoch, loss=loss, accuracy=accuracy, peak_rss_bytes=peak_rss())
                 progress.epoch(recorder.epoch, loss, accuracy)
-            waiting = []
+            waiting, met = [], done
             # After the trace: a run goes on from a checkpoint only if every epoch before it was traced.
             if due:
                 started = time.monotonic()
-                checkpoints.save(trainer, epoch + 1)
+                checkpoints.save(trainer, done)
                 saving = time.monotonic() - started
         trainer.system.close()
         comm.drain()

@@ -22,21 +22,25 @@ Decisions
   update=gradient the scale moves little more than what weight decay and Adam's epsilon weigh beside the
   gradient.
 - an upload is answered with the weights, the worker's next download.
-- every worker runs the same number of rounds: fast ones end early. Epoch e is evaluated on the server's
-  weights after (e + 1) M updates, after the workers have met; `server_s` says when the server had them. Its
-  loss is the sum of the workers' own, each at the weights that worker had.
-- a pull takes what every owner pushed last (`stamps`, 8 bytes per owner, say which round that was).
-- workers meet at checkpoints and at the end only: with a straggler give checkpoint_every=0 to measure time.
-- order=rotation: the server applies worker 0's update, then 1's, ..., M - 1's, and again, and a pull sees
-  exactly the pushes of the updates that its worker's weights hold. Nothing then depends on timing, so a run
-  repeats and resumes bit for bit (tests use it).
+- the run ends when the server has applied epochs x M updates, and until then every worker goes on: a fast
+  worker makes more rounds than `epochs`, a slow one fewer. Epoch e is the updates e M to (e + 1) M, and is
+  evaluated on the server's weights after them, when the workers have met; `server_s` says when the server
+  had them. The rounds under way when the run ends are finished, traced, and not applied.
+- a worker's rounds are traced as its epochs, by round, with its own share of the loss; the run's epochs
+  stand in rows of their own (docs/trace.md, asynchronous runs).
+- a pull takes what every owner pushed last (`stamps`, 8 bytes per owner, say which that was). A push's
+  stamp is the version of the weights it was computed with, so that staleness is counted in updates of the
+  server, M of them to a round; it is negative where an owner was ahead of the reader.
+- workers meet when the server reaches a checkpoint's epoch, and at the end: with a straggler give
+  checkpoint_every=0 to measure time.
+- order=rotation: the server applies worker 0's update, then 1's, ..., M - 1's, and again, every worker
+  makes `epochs` rounds, and a pull sees exactly the pushes of the updates that its worker's weights hold.
+  Nothing then depends on timing, so a run repeats and resumes bit for bit (tests use it).
 - features, start, loss: as in systems/digest.py; `features=refetch` is an exchange in every round, in which
-  all workers meet, so that nothing is asynchronous any more. Three slots per slice in the store: in rotation
-  an owner may push beside what is read of two rounds ago.
-- tables give an epoch the time of its slowest worker, as for all systems; here nobody waits for it, and
-  `server_s` is the clock to compare with others: seconds since the first update arrived. What has been
-  trained is traced when the workers meet: at checkpoints and at the end. The server's own CPU seconds stand
-  in no worker's.
+  all workers meet, so that all make `epochs` rounds and nothing is asynchronous any more. Three slots per
+  slice in the store: in rotation an owner may push beside what is read of two rounds ago.
+- `server_s` is the clock to compare with others: seconds since the first update arrived. What has been
+  trained is traced when the workers meet. The server's own CPU seconds stand in no worker's.
 Departures: the server is a process on worker 0's host, reached by a Unix socket; one host only.
 """
 
@@ -99,6 +103,11 @@ class DigestA(System):
     def supports(self, run):
         return self.slow.refusal(run.num_workers) or super().supports(run)
 
+    @property
+    def in_step(self) -> bool:
+        """Whether every worker makes as many rounds as the others."""
+        return self.order == "rotation" or self.features == "refetch"
+
     def setup(self, context):
         super().setup(context)
         self.context, self.round = context, 0
@@ -107,7 +116,8 @@ class DigestA(System):
         self.weights, self.version = self.flat(self.values()), 0  # as downloaded; how many updates they hold
         scale = 1.0 if self.scale == "1" else 1.0 / self.comm.size
         adam = adam_of(context.optimiser) if self.update == "gradient" else None
-        self.server = Parameters(self.comm, self.weights, self.order, scale, adam)
+        updates = None if context.epochs is None else context.epochs * self.comm.size
+        self.server = Parameters(self.comm, self.weights, self.order, scale, adam, updates)
         self.evaluated: tuple[int, torch.Tensor] | None = None
 
     def before_training(self):
@@ -120,6 +130,10 @@ class DigestA(System):
 
     def before_epoch(self, epoch):
         self.round = epoch + 1
+        # The stamp of this round's pushes, and the clock of their age. Where every worker counts rounds of
+        # its own, the clock that all share is the server's count of updates; the first weights' is 1, as the
+        # start has 0.
+        self.now = self.round if self.in_step else self.version + 1
         self.slow.begin()
         self.pulling = (self.round - 1) % self.interval == 0
         self.prefetch(1)
@@ -140,7 +154,7 @@ class DigestA(System):
         if layer == 0:
             return self.comm.exchange(self.plan, h, 0, "features")
         if self.round % self.interval == 0:
-            self.representations.push(layer, h, self.round)
+            self.representations.push(layer, h, self.now)
         self.prefetch(layer + 1)
         return self.representations.pending(layer)
 
@@ -149,7 +163,7 @@ class DigestA(System):
 
     def combine(self, parameters):
         self.slow.hold(self.comm.rank, self.seed, self.round, self.recorder)
-        self.representations.report(self.round)
+        self.representations.report(self.now, 1 if self.in_step else self.comm.size)
         self.representations.pushed()
         if self.update == "gradient":
             self.gradient = self.flat([p.grad for p in parameters])
@@ -160,7 +174,12 @@ class DigestA(System):
         update = self.gradient if self.update == "gradient" else self.flat(self.values()) - self.weights
         self.weights, self.version, delay = self.server.update(update, epoch, self.version)
         self.put(self.weights)
-        self.recorder.metric("delay", delay)
+        if delay is not None:
+            self.recorder.metric("delay", delay)
+            self.recorder.metric("update", self.version - 1)
+
+    def epochs_done(self, epoch):
+        return epoch + 1 if self.in_step else self.version // self.comm.size
 
     # -- the server's weights ------------------------------------------------------------------------------------------
 

@@ -33,15 +33,15 @@ class Parameters:
     """One worker's connection. Setting up is collective, and on one host.
 
     weights   [w] the server's first ones
-    order, scale, adam   see `harness.comm.server.Settings`
+    order, scale, adam, updates   see `harness.comm.server.Settings`
 
     Raises InputError where a worker is on another host; every operation raises ServiceLost when the server goes away.
     """
 
     def __init__(self, comm: Comm, weights: torch.Tensor, order: str, scale: float,
-                 adam: dict[str, float] | None = None):
+                 adam: dict[str, float] | None = None, updates: int | None = None):
         self.comm, self.dtype = comm, np.dtype(str(weights.dtype).removeprefix("torch."))
-        self.settings = server.Settings(comm.size, order, scale, self.dtype.name, adam)
+        self.settings = server.Settings(comm.size, order, scale, self.dtype.name, adam, updates)
         folder = Path(tempfile.gettempdir()) / f"halobench-{draw_token(comm)}"
         self.process = self._start(folder) if comm.rank == 0 else None
         self.pid = int(comm.total([self.process.pid if self.process is not None else 0])[0])
@@ -74,11 +74,11 @@ class Parameters:
             raise ServiceLost(f"the parameter server could not be started (exit code {process.wait()})")
         return process
 
-    def update(self, update: torch.Tensor, epoch: int, base: int) -> tuple[torch.Tensor, int, int]:
+    def update(self, update: torch.Tensor, epoch: int, base: int) -> tuple[torch.Tensor, int, int | None]:
         """Hand over an update [w] that was computed from version `base`.
 
         Returns (weights [w] after it, their version, the delay: how many updates the server had applied since
-        `base`).
+        `base`; None where the run had had its last update, and this one was not applied).
         """
         recorder, size = self.comm.recorder, update.numel() * update.element_size()
         purpose = "delta" if self.settings.adam is None else "gradient"
@@ -90,7 +90,7 @@ class Parameters:
             version, delay, weights = self._ask(server.UPDATE, epoch, base, update)
             if span is not None:
                 span.end = time.monotonic()
-        return weights, version, int(delay)
+        return weights, version, None if delay == server.NOT_APPLIED else int(delay)
 
     def snapshot(self, epoch: int) -> tuple[torch.Tensor, float]:
         """The weights [w] after (epoch + 1) P updates, and when that was, in seconds. Waits for the updates.

@@ -10,7 +10,7 @@ its standard input it watches.
 A request is (op, rank, epoch, version, bytes) and a body, an answer (version, number, bytes) and a body:
 
     update    body u, version of the weights it was computed from -> weights after it, number = delay: updates
-              applied since that version
+              applied since that version; after the run's last update nothing is applied, number = NOT_APPLIED
     snapshot  of an epoch e -> weights after (e + 1) P updates, once there; number = when, in seconds since
               the first update arrived
     load      body state, version = updates applied, epoch = microseconds that the clock has run
@@ -36,6 +36,7 @@ import numpy as np
 REQUEST = struct.Struct("<cIqqQ")
 ANSWER = struct.Struct("<qdQ")
 UPDATE, SNAPSHOT, LOAD, READ = b"u", b"s", b"l", b"r"
+NOT_APPLIED = -1.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Settings:
     scale    what an update is multiplied by
     dtype    of the weights
     adam     keywords of `Adam`, and updates are gradients; None: updates are added
+    updates  of the whole run: those that come later are not applied; None: there is no last one
     """
 
     workers: int
@@ -55,6 +57,7 @@ class Settings:
     scale: float
     dtype: str
     adam: dict[str, float] | None = None
+    updates: int | None = None
 
     @property
     def rows(self) -> int:
@@ -107,6 +110,8 @@ class ParameterServer:
         with self.changed:
             if self.settings.order == "rotation":
                 self.changed.wait_for(lambda: self.version == epoch * workers + rank)
+            if self.version == self.settings.updates:
+                return self.version, NOT_APPLIED, self.weights
             self.started = self.started if self.started is not None else time.monotonic()
             delay = self.version - base
             self.version += 1

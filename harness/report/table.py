@@ -93,6 +93,11 @@ def notes(clock: str, groups: list[Group]) -> list[str]:
         f"Times are {CLOCKS[clock]}, means over epochs without the first.",
         "Accuracy is the test accuracy at the best validation accuracy; MB (10^6 bytes) are summed over workers.",
     ]
+    if any(run.summary["rounds"] for group in groups for run in group.runs):
+        said.append(
+            "An epoch of an asynchronous run is as many updates as there are workers: its times are "
+            "a worker's whole time over the number of epochs."
+        )
     if any(len(group.seeds) > 1 for group in groups):
         said.append("± is half a 95 % interval over seeds (Student's t).")
     revisions = sorted({str(run.trace.environment.get("revision")) for group in groups for run in group.runs})
