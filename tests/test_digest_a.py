@@ -131,6 +131,15 @@ def test_the_server_ends_without_a_word_when_its_workers_hang_up_before_worker_0
         assert (process.wait(60), process.stderr.read()) == (0, b"")
 
 
+def test_a_worker_that_hangs_up_before_its_answer_is_no_error_of_the_server(monkeypatch):
+    made, _ = serving(monkeypatch, "arrival")
+    worker, connection = socket.socketpair()
+    worker.sendall(server.REQUEST.pack(server.UPDATE, 0, 0, 0, 24) + np.ones(3).tobytes())
+    worker.close()
+    made.serve(connection)
+    assert (made.version, connection.fileno()) == (1, -1)
+
+
 @pytest.mark.parametrize("order, features, update",
                          [("arrival", "once", "gradient"), ("rotation", "refetch", "delta")])
 def test_bytes_are_the_closed_form(pool, order, features, update):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.comm.recorder import Epoch
+from harness.progress import Progress
 from harness.report import groups, plot, table
 from harness.trace import summary, writer
 from harness.trace.asynchronous import AsynchronousTrace
@@ -154,6 +155,14 @@ def test_an_update_that_two_rounds_claim_is_refused(tmp_path):
     out.close()
     with pytest.raises(InputError, match="has 4 updates of the weights, where 2 epochs of 2 have each of 4"):
         writer.finalise(tmp_path)
+
+
+def test_what_is_shown_while_a_run_goes_on_counts_the_rounds_bytes():
+    settings = SimpleNamespace(progress="false", gpus=2)
+    shown = Progress(SimpleNamespace(settings=settings), enabled=True)
+    shown.sent(traces.round_of(number, 0, number) for number in range(3))
+    shown.epoch(Epoch(0), 1.0, None)
+    assert shown.megabytes == pytest.approx(120 / 1e6)
 
 
 def test_an_epochs_loss_is_the_mean_over_the_training_vertices_each_in_its_workers_latest_round(tmp_path):

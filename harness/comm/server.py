@@ -21,6 +21,7 @@ The state [1, w] is the weights; with an optimiser [3, w]: weights, first and se
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -149,8 +150,8 @@ class ParameterServer:
             return self.version, self.elapsed(), np.concatenate([self.weights, *self.moments])
 
     def serve(self, connection: socket.socket) -> None:
-        """Answer one worker until it hangs up."""
-        with connection:
+        """Answer one worker until it hangs up, which it may do before it has had its answer."""
+        with connection, contextlib.suppress(ConnectionError):
             while (header := receive(connection, REQUEST.size)) is not None:
                 op, rank, epoch, version, size = REQUEST.unpack(header)
                 body = np.frombuffer(receive(connection, size) or b"", self.dtype)
