@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress as RichProgress, TextColumn, TimeRemainingColumn
@@ -35,12 +36,16 @@ class Progress:
             self.bar.start()
         return self
 
-    def epoch(self, epoch: Epoch, loss: float, scores: Scores | None) -> None:
-        self.megabytes += sum(size for _, size in epoch.sent.values()) / 1e6
+    def sent(self, rounds: Iterable[Epoch]) -> None:
+        """Count what was sent in rounds that are not the run's epochs."""
+        self.megabytes += sum(size for epoch in rounds for _, size in epoch.sent.values()) / 1e6
+
+    def epoch(self, epoch: Epoch, loss: float | None, scores: Scores | None) -> None:
+        self.sent([epoch])
         if scores is not None and not math.isnan(scores.accuracy[1]):
             self.accuracy = f"val {scores.accuracy[1]:.4f}"
         if self.bar is not None:
-            self.bar.update(self.task, completed=epoch.epoch + 1, loss=loss, accuracy=self.accuracy, megabytes=self.megabytes)
+            self.bar.update(self.task, completed=epoch.epoch + 1, loss=math.nan if loss is None else loss, accuracy=self.accuracy, megabytes=self.megabytes)
 
     def __exit__(self, *_exc) -> None:
         if self.bar is not None:

@@ -34,6 +34,7 @@ from harness.devices import cluster_of
 from harness.partition import io
 from harness.progress import Progress
 from harness.trace import files, resolved, writer
+from harness.trace.asynchronous import AsynchronousTrace
 from harness.trace.schema import NOT_FINITE
 
 
@@ -83,48 +84,56 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
     comm = Comm(rank, size, device, recorder, transport)
     shard = io.load(configs.shard_folder(run_dir), rank)
     trainer = Trainer(shard, comm, run.system, run.model, run.optimiser, seed=run.settings.seed, kernel=run.settings.kernel,
-                      cluster=cluster_of(run, run_dir, comm))
+                      cluster=cluster_of(run, run_dir, comm), epochs=run.settings.epochs)
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm)
-    first = checkpoints.restore(trainer)
+    met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
     if rank == 0:
         machine = json.loads((run_dir / "environment.json").read_text())
         attempt = {"device": device.type, "threads": threads, "transport": comm.carrier, "kernel": trainer.kernel.name,
                    "machine": resolved.machine(machine), "code": machine.get("code")}  # fmt: skip
         facts = {"role": run.system.role, "steps": run.system.steps(), "asynchronous": run.system.asynchronous}
-        resolved.record(run_dir, first, attempt, facts)
-    trace = writer.TraceWriter(run_dir, rank, attempt=checkpoints.attempt)
+        resolved.record(run_dir, met, attempt, facts)
+    trace: writer.TraceWriter | AsynchronousTrace
+    trace = writer.TraceWriter(run_dir, rank, checkpoints.attempt, trainer.next_epoch)
+    if run.system.asynchronous:
+        trace = AsynchronousTrace(run_dir, trace, comm, checkpoints.attempt, met, trainer.train_share)
     last = run.settings.epochs - 1
-    every = run.evaluate.every
+    every, saved_every = run.evaluate.every, run.settings.checkpoint_every
     with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
         saving, waiting, diverged = 0.0, [], False
-        for epoch in range(first, run.settings.epochs):
-            local_loss = trainer.train_epoch(epoch)
+        while met <= last:
+            local_loss = trainer.train_epoch(trainer.next_epoch)
             recorder.epoch.log += saving  # of the checkpoint before this epoch
             saving = 0.0
             waiting.append((recorder.epoch, local_loss))
-            due = bool(run.settings.checkpoint_every) and (epoch + 1) % run.settings.checkpoint_every == 0 and epoch != last
-            if run.system.asynchronous and not due and epoch != last:
-                continue  # evaluation and logging are collective, and would make the workers wait for each other
+            done = run.system.epochs_done(recorder.epoch.epoch)
+            due = bool(saved_every) and done // saved_every > met // saved_every and done <= last
+            if run.system.asynchronous:
+                if not due and done <= last:
+                    continue  # evaluation and logging are collective: the workers would wait for each other
+                progress.sent(epoch for epoch, _ in waiting)
+                waiting = trace.epochs(waiting, met, done, peak_rss())
             for recorder.epoch, local_loss in waiting:
                 number = recorder.epoch.epoch
                 with recorder.clock("log"):
-                    loss = trainer.global_loss(local_loss)
+                    loss = trainer.global_loss(local_loss) if local_loss is not None else None
+                broken = loss is not None and not math.isfinite(loss)
                 scores = None
-                if math.isfinite(loss) and (number == last or (every and number % every == 0)):
+                if not broken and (number == last or (every and number % every == 0)):
                     scores = trainer.evaluate()
                     if scores.not_finite:
                         recorder.metric(NOT_FINITE, scores.not_finite)
                 # On all workers alike: both are sums over all of them.
-                diverged = diverged or not math.isfinite(loss) or scores is not None and scores.not_finite > 0
+                diverged = diverged or broken or scores is not None and scores.not_finite > 0
                 trace.write(recorder.epoch, loss=loss, scores=scores.columns() if scores else None, peak_rss_bytes=peak_rss())
                 progress.epoch(recorder.epoch, loss, scores)
-            waiting = []
+            waiting, met = [], done
             if diverged and run.settings.diverged == "stop":
                 break
             # After the trace: a run goes on from a checkpoint only if every epoch before it was traced.
             if due:
                 started = time.monotonic()
-                checkpoints.save(trainer, epoch + 1)
+                checkpoints.save(trainer, done)
                 saving = time.monotonic() - started
         trainer.system.close()
         comm.drain()

@@ -1,29 +1,46 @@
-"""DIGEST: Chai, Bai, Cheng, Zhao, "Distributed Graph Neural Network Training with Periodic Stale Representation
-Synchronization" (2022).
+"""DIGEST: Chai, Bai, Cheng, Zhao, "Distributed Graph Neural Network Training with Periodic Stale
+Representation Synchronization" (2022).
 
 Implements Algorithm 1 in its synchronous form, with the layer of eq. 5
 
     H^(l+1)_in = sigma(P_in H^(l)_in W + P_out Ht^(l)_out W)
 
-Notation: r the round, counted from 1 (epoch r - 1); M workers; H^(l)_in the rows of the own partition, Ht^(l)_out the halo's, stale and
-constant; N the interval; the store keeps every vertex's row of the L - 1 hidden layers (eq. 7).
+and the update of Theorem 2's proof (appendix A.5.2)
+
+    W^(r+1) = W^(r) - eta / M sum_m grad L_m(W^(r)).
+
+Notation: r the round, counted from 1 (epoch r - 1); M workers; L_m the loss of worker m; H^(l)_in the rows
+of the own partition, Ht^(l)_out the halo's, stale and constant; N the interval; the store keeps every
+vertex's row of the L - 1 hidden layers (eq. 7).
 
 Decisions
-- schedule: push at the end of round r when r % N == 0, pull at the start of round r + 1 (staleness 1 to N); `literal` pulls in round r
-  when r % N == 0 what was pushed in rounds before r with (r - 1) % N == 0, as printed (staleness N - 1 to 2N - 2, for N = 1: 1).
-- the store holds the hidden layers; the halo's features are fetched once (`features=refetch`: every round, exact).
-- start: the store begins with one exact forward, outside the clock, recorded as `start_bytes`; `zeros`: the halo is 0 until the
-  first pull. Under `literal` the start is also read outside the clock, since Algorithm 1 pulls nothing before round N; those pulls are
-  not in `start_bytes`, nor are the features that the exact forward exchanges, as every evaluation does.
-- form: eq. 5 with the whole graph's degrees, `sum`. Line 8's concatenation gives a layer three weights whose meaning depends on the
-  partition, another model than any other system trains, so `form` refuses it. Line 11 is `model.norm=l2`, for every system alike.
-- line 12 updates a layer inside the forward pass: here one backward pass and one local step a round.
-- loss: the mean over the partition's training vertices; `global` divides by all workers' count.
-- AGG: the mean of the local weights, Adam moments stay local; `weighting=train` weighs by training vertices; `aggregate=gradients`
-  averages gradients before one common step (under `loss=global` it sums the shares, which is the global mean's gradient).
+- schedule: push at the end of round r when r % N == 0, pull at the start of round r + 1 (staleness 1 to N);
+  `literal` pulls in round r when r % N == 0 what was pushed in rounds before r with (r - 1) % N == 0, as
+  printed (staleness N - 1 to 2N - 2, for N = 1: 1).
+- the store holds the hidden layers; the halo's features are fetched once (`features=refetch`: every round,
+  exact).
+- start: the store begins with one exact forward pass, outside the clock, recorded as `start_bytes`;
+  `zeros`: the halo is 0 until the first pull. Under `literal` the start is also read outside the clock,
+  since Algorithm 1 pulls nothing before round N; those pulls are not in `start_bytes`, nor are the features
+  that the exact forward pass exchanges, as every evaluation does.
+- form: eq. 5 with the whole graph's degrees, `sum`. Line 8's concatenation gives a layer three weights
+  whose meaning depends on the partition, another model than any other system trains, so `form` refuses it.
+- line 11 divides every row by its length. It is a part of the model, `model.norm=l2`, for every system
+  alike; the default is without it, and the page's picture shows both.
+- line 12 updates a layer inside the forward pass: here one backward pass and one step per round.
+- loss: the mean over the partition's training vertices (eq. 3); `global` divides by all workers' count.
+- AGG (line 13): the unweighted mean of the workers' gradients, then one shared Adam step. Algorithm 1 takes
+  a plain gradient step in every worker and aggregates weights; for plain steps that start from the same
+  weights, the mean of the weights is the step with the mean of the gradients, which is what the proof
+  writes. With Adam, which the paper trains with, the two differ. `aggregate=weights` takes Adam steps with
+  moments of their own and averages the weights after them. `weighting=train` weighs either mean by training
+  vertices. Under `loss=global`, `aggregate=gradients` sums the gradients, which is the gradient of the
+  global mean.
 - gradients to remote vertices: none, pulled rows are constants.
-- two slots a slice in the store: a worker that is a round ahead pushes beside what a slower one still pulls.
-Departures: the parameter server's aggregation is an all-reduce. `straggler` delays a worker on purpose (section 5.2).
+- two slots per slice in the store: a worker that is a round ahead pushes beside what a slower one still
+  pulls.
+Departures: the parameter server's aggregation is an all-reduce. `straggler` delays a worker on
+purpose (section 5.2).
 """
 
 from __future__ import annotations
@@ -47,7 +64,7 @@ class Digest(System):
     store       "shared", or redis://HOST:PORT
     start       "exact" or "zeros": what the store holds before round 1
     loss        "partition" or "global" mean
-    aggregate   "weights" after local steps, or "gradients" before a common one
+    aggregate   "gradients" before one shared step, or "weights" after local steps
     weighting   "uniform" 1 / M, or "train": by training vertices
     features    "once" or "refetch"
     form        only "sum"
@@ -60,7 +77,7 @@ class Digest(System):
     store: str = "shared"
     start: str = "exact"
     loss: str = "partition"
-    aggregate: str = "weights"
+    aggregate: str = "gradients"
     weighting: str = "uniform"
     features: str = "once"
     form: str = "sum"
@@ -76,7 +93,7 @@ class Digest(System):
         check_store(self.store)
         choice("start", self.start, ("exact", "zeros"))
         choice("loss", self.loss, ("partition", "global"))
-        choice("aggregate", self.aggregate, ("weights", "gradients"))
+        choice("aggregate", self.aggregate, ("gradients", "weights"))
         choice("weighting", self.weighting, ("uniform", "train"))
         check_features(self.features)
         check_form(self.form)

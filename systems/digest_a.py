@@ -1,29 +1,46 @@
-"""DIGEST-A: the asynchronous form of DIGEST (Chai, Bai, Cheng, Zhao, "Distributed Graph Neural Network Training with Periodic
-Stale Representation Synchronization", 2022; sections 3.2 and 4.3, appendix A.4).
+"""DIGEST-A: the asynchronous form of DIGEST (Chai, Bai, Cheng, Zhao, "Distributed Graph Neural Network
+Training with Periodic Stale Representation Synchronization", 2022; sections 3.2 and 4.3, appendix A.4,
+Theorem 3 and its proof).
 
 Implements Algorithm 1 without the loop over global rounds: worker m, by itself,
 
     downloads W^(t) from the parameter server, and every N rounds of its own pulls Ht_out (lines 4-6)
-    computes eq. 5 forward, its own loss and gradient, and a local step (lines 7-8, 12), and every N rounds pushes H_in (lines 9-10)
-    uploads its update; the server adds it when it arrives, W <- W + scale (W_m - W^(t))   (line 13, moved inside)
+    computes eq. 5 forward, its own loss and gradient, and every N rounds pushes H_in (lines 7-10)
+    uploads the gradient; the server takes a step with it when it arrives (lines 12 and 13, moved inside)
 
-Notation: as in systems/digest.py; k a worker's own round, counted from 1; the delay tau of an update is how many updates the server
-had added since the worker downloaded (Theorem 3 bounds it).
+        W^(t+1) = W^(t) - eta grad L_m(W^(t-tau))                (proof of Theorem 3)
+
+Notation: as in systems/digest.py; k a worker's own round, counted from 1; t the updates that the server has
+applied; the delay tau of an update is how many of them came since the worker downloaded (Theorem 3 bounds
+it).
 
 Decisions
-- the server applies a worker's delta when it arrives, no barrier; its delay is logged; `scale=1/M` divides by the workers.
-- an upload is answered with the weights, the worker's next download. Adam's moments stay local, so delta is a local Adam step.
-- every worker runs the same number of rounds: fast ones end early. Epoch e is evaluated on the server's weights after
-  (e + 1) M updates, after the workers have met; `server_s` says when the server had them. Its loss is the sum of the workers' own, each
-  at the weights that worker had.
-- a pull takes what every owner pushed last (`stamps`, 8 bytes an owner, say which round that was).
-- workers meet at checkpoints and at the end only: with a straggler give checkpoint_every=0 to measure time.
-- order=rotation: the server adds worker 0's update, then 1's, ..., M - 1's, and again, and a pull sees exactly the pushes of the
-  updates that its worker's weights hold. Nothing then depends on timing, so a run repeats and resumes bit for bit (tests use it).
-- features, start, loss: as in systems/digest.py; `features=refetch` is an exchange in every round, in which all workers meet, so that
-  nothing is asynchronous any more. Three slots a slice in the store: in rotation an owner may push beside what is read of two rounds ago.
-- tables give an epoch the time of its slowest worker, as for all systems; here nobody waits for it, and `server_s` is the clock to compare
-  with others: seconds since the first update arrived. What has been trained is traced when the workers meet: at checkpoints and at the end.
+- update=gradient: the server has one Adam, with the run's learning rate and weight decay, and takes a step
+  with each worker's gradient when it arrives, no barrier; the delay is logged. `delta`: a worker takes a
+  local Adam step, with moments of its own, and uploads the change of its weights, which the server adds.
+- `scale` multiplies what is uploaded: 1, or 1/M. Adam divides by the gradient's own size, so that under
+  update=gradient the scale moves little more than what weight decay and Adam's epsilon weigh beside the
+  gradient.
+- an upload is answered with the weights, the worker's next download.
+- the run ends when the server has applied epochs x M updates, and until then every worker goes on: a fast
+  worker makes more rounds than `epochs`, a slow one fewer. Epoch e is the updates e M to (e + 1) M, and is
+  evaluated on the server's weights after them, when the workers have met; `server_s` says when the server
+  had them. The rounds under way when the run ends are finished, traced, and not applied.
+- a worker's rounds are traced as its epochs, by round, with its own share of the loss; the run's epochs
+  stand in rows of their own (docs/trace.md, asynchronous runs).
+- a pull takes what every owner pushed last (`stamps`, 8 bytes per owner, say which that was). A push's
+  stamp is the version of the weights it was computed with, so that staleness is counted in updates of the
+  server, M of them to a round; it is negative where an owner was ahead of the reader.
+- workers meet when the server reaches a checkpoint's epoch, and at the end: with a straggler give
+  checkpoint_every=0 to measure time.
+- order=rotation: the server applies worker 0's update, then 1's, ..., M - 1's, and again, every worker
+  makes `epochs` rounds, and a pull sees exactly the pushes of the updates that its worker's weights hold.
+  Nothing then depends on timing, so a run repeats and resumes bit for bit (tests use it).
+- features, start, loss: as in systems/digest.py; `features=refetch` is an exchange in every round, in which
+  all workers meet, so that all make `epochs` rounds and nothing is asynchronous any more. Three slots per
+  slice in the store: in rotation an owner may push beside what is read of two rounds ago.
+- `server_s` is the clock to compare with others: seconds since the first update arrived. What has been
+  trained is traced when the workers meet. The server's own CPU seconds stand in no worker's.
 Departures: the server is a process on worker 0's host, reached by a Unix socket; one host only.
 """
 
@@ -31,7 +48,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -50,8 +67,9 @@ class DigestA(System):
     store     "shared", or redis://HOST:PORT
     start     "exact" or "zeros": what the store holds before round 1
     loss      "partition" or "global" mean
+    update    "gradient", a step of the server's Adam, or "delta", the change of weights by a local step
     scale     of an update: "1" or "1/M"
-    order     in which the server adds updates: "arrival" or "rotation"
+    order     in which the server applies updates: "arrival" or "rotation"
     features  "once" or "refetch"
     straggler, delay, delay_spread, slowdown   see systems/straggler.py
     """
@@ -60,6 +78,7 @@ class DigestA(System):
     store: str = "shared"
     start: str = "exact"
     loss: str = "partition"
+    update: str = "gradient"
     scale: str = "1"
     order: str = "arrival"
     features: str = "once"
@@ -69,12 +88,14 @@ class DigestA(System):
     slowdown: float = 1.0
 
     asynchronous: ClassVar[bool] = True
+    since: ClassVar[dict[str, Any]] = {"update": "delta"}
 
     def __post_init__(self):
         at_least("interval", self.interval, 1)
         check_store(self.store)
         choice("start", self.start, ("exact", "zeros"))
         choice("loss", self.loss, ("partition", "global"))
+        choice("update", self.update, ("gradient", "delta"))
         choice("scale", self.scale, ("1", "1/M"))
         choice("order", self.order, ("arrival", "rotation"))
         check_features(self.features)
@@ -83,14 +104,21 @@ class DigestA(System):
     def supports(self, run):
         return self.slow.refusal(run.num_workers) or super().supports(run)
 
+    @property
+    def in_step(self) -> bool:
+        """Whether every worker makes as many rounds as the others."""
+        return self.order == "rotation" or self.features == "refetch"
+
     def setup(self, context):
         super().setup(context)
         self.context, self.round = context, 0
         # In rotation, a worker may be reading the push of two rounds ago while its owner makes the next one.
         self.representations = Representations(context, self.store, slots=3)
-        self.weights, self.version = self.flat(), 0  # as downloaded, and how many updates they hold
+        self.weights, self.version = self.flat(self.values()), 0  # as downloaded; how many updates they hold
         scale = 1.0 if self.scale == "1" else 1.0 / self.comm.size
-        self.server = Parameters(self.comm, self.weights, self.order, scale)
+        adam = adam_of(context.optimiser) if self.update == "gradient" else None
+        updates = None if context.epochs is None else context.epochs * self.comm.size
+        self.server = Parameters(self.comm, self.weights, self.order, scale, adam, updates)
         self.evaluated: tuple[int, torch.Tensor] | None = None
 
     def before_training(self):
@@ -103,6 +131,10 @@ class DigestA(System):
 
     def before_epoch(self, epoch):
         self.round = epoch + 1
+        # The stamp of this round's pushes, and the clock of their age. Where every worker counts rounds of
+        # its own, the clock that all share is the server's count of updates; the first weights' is 1, as the
+        # start has 0.
+        self.now = self.round if self.in_step else self.version + 1
         self.slow.begin()
         self.pulling = (self.round - 1) % self.interval == 0
         self.prefetch(1)
@@ -123,7 +155,7 @@ class DigestA(System):
         if layer == 0:
             return self.comm.exchange(self.plan, h, 0, "features")
         if self.round % self.interval == 0:
-            self.representations.push(layer, h, self.round)
+            self.representations.push(layer, h, self.now)
         self.prefetch(layer + 1)
         return self.representations.pending(layer)
 
@@ -132,14 +164,23 @@ class DigestA(System):
 
     def combine(self, parameters):
         self.slow.hold(self.comm.rank, self.seed, self.round, self.recorder)
-        self.representations.report(self.round)
+        self.representations.report(self.now, 1 if self.in_step else self.comm.size)
         self.representations.pushed()
+        if self.update == "gradient":
+            self.gradient = self.flat([p.grad for p in parameters])
+            for p in parameters:
+                p.grad = None  # the worker's own optimiser then has nothing to do: the step is the server's
 
     def after_epoch(self, epoch):
-        delta = self.flat() - self.weights
-        self.weights, self.version, delay = self.server.update(delta, epoch, self.version)
+        update = self.gradient if self.update == "gradient" else self.flat(self.values()) - self.weights
+        self.weights, self.version, delay = self.server.update(update, epoch, self.version)
         self.put(self.weights)
-        self.recorder.metric("delay", delay)
+        if delay is not None:
+            self.recorder.metric("delay", delay)
+            self.recorder.metric("update", self.version - 1)
+
+    def epochs_done(self, epoch):
+        return epoch + 1 if self.in_step else self.version // self.comm.size
 
     # -- the server's weights ------------------------------------------------------------------------------------------
 
@@ -158,8 +199,12 @@ class DigestA(System):
         finally:
             self.put(self.weights)
 
-    def flat(self) -> torch.Tensor:
-        return torch.cat([p.detach().reshape(-1) for p in self.context.model.parameters()])
+    def values(self) -> list[torch.Tensor]:
+        return [p.detach() for p in self.context.model.parameters()]
+
+    @staticmethod
+    def flat(tensors: list[torch.Tensor]) -> torch.Tensor:
+        return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
     @torch.no_grad()
     def put(self, weights: torch.Tensor) -> None:
@@ -168,17 +213,24 @@ class DigestA(System):
             parameter.copy_(part.view_as(parameter))
 
     def state_dict(self):
-        weights, version, elapsed = self.server.read()
-        return {"elapsed": elapsed, "representations": self.representations.state_dict(), "server": weights, "updates": version,
-                "weights": self.weights, "version": self.version}
+        return {"representations": self.representations.state_dict(),
+                "weights": self.weights, "version": self.version,
+                "server": self.server.read() if self.comm.rank == 0 else None}
 
     def load_state_dict(self, state):
         self.representations.load_state_dict(state["representations"])
         self.weights, self.version = state["weights"], state["version"]
         if self.comm.rank == 0:
-            self.server.load(state["server"], state["updates"], state["elapsed"])
+            self.server.load(*state["server"])
         self.comm.barrier()
 
     def close(self):
         self.server.close()
         self.representations.close()
+
+
+def adam_of(optimiser: torch.optim.Adam) -> dict[str, float]:
+    """The settings of a worker's optimiser, for the server's."""
+    of = optimiser.param_groups[0]
+    return {"lr": of["lr"], "beta1": of["betas"][0], "beta2": of["betas"][1], "eps": of["eps"],
+            "weight_decay": of["weight_decay"]}

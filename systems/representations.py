@@ -1,7 +1,9 @@
-"""Stale representations: the halo rows of every hidden layer, pulled from a store now and then and constants in between.
+"""Stale representations: the halo rows of every hidden layer, pulled from a store now and then and
+constants in between.
 
-The store keeps what the owners pushed; this part keeps what was pulled, and knows in which round that was computed. Layer l's pull
-is asked for while layer l - 1 computes (DIGEST, Figure 2). One worker has no remote row and no store.
+The store keeps what the owners pushed, each push under a number, its stamp; this part keeps what was
+pulled, and its stamps. Layer l's pull is asked for while layer l - 1 computes (DIGEST, Figure 2). One
+worker has no remote row and no store.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from harness.core.system import Context
 
 
 class Representations:
-    """rows  {layer: [m, F]} as last pulled, zeros before; read {layer: [stamp of each owner]} in which rounds they were computed.
+    """rows  {layer: [m, F]} as last pulled, zeros before; read {layer: [stamp of each owner]} of these rows
 
     address, slots   of the store
     """
@@ -45,7 +47,7 @@ class Representations:
         self.recorder.metric("store_bytes", self.store.nbytes)
 
     def push(self, layer: int, h: torch.Tensor, stamp: int) -> None:
-        """Start handing h [n, F], computed in round `stamp`, to the store."""
+        """Start handing h [n, F] to the store; stamps of one worker ascend."""
         if self.store is not None:
             self.pushing.append(self.store.push(layer, h.detach(), stamp))
 
@@ -56,7 +58,8 @@ class Representations:
         self.pushing = []
 
     def pull(self, layer: int, wanted: list[int | None]) -> None:
-        """Start fetching layer `layer`'s halo rows as computed in round wanted[owner], None for the newest."""
+        """Start fetching the halo rows of `layer` as pushed under stamp wanted[owner], None for the
+        newest."""
         if self.store is not None and layer in self.rows:
             self.pulling[layer] = self.store.pull_from(layer, wanted)
 
@@ -71,12 +74,13 @@ class Representations:
     def pending(self, layer: int) -> _Pending:
         return _Pending(self, layer)
 
-    def report(self, round: int) -> None:
-        """Metrics of what round `round` read: the oldest row's staleness and the mean over owners, by layer, in rounds. Round 0's exact
-        forward had round 1's weights, and counts as computed in that."""
+    def report(self, now: int, per_round: int = 1) -> None:
+        """Metrics of what a worker at stamp `now` read, where a round is `per_round` stamps: by layer, the
+        oldest row's staleness and the mean over owners, in rounds. The exact forward pass of stamp 0 had the
+        weights of stamp 1, and counts as theirs."""
         for layer, stamps in self.read.items():
             if stamps:
-                staleness = [round - max(stamp, 1) for stamp in stamps]
+                staleness = [(now - max(stamp, 1)) / per_round for stamp in stamps]
                 self.recorder.metric("staleness", max(staleness), layer)
                 self.recorder.metric("staleness_mean", sum(staleness) / len(staleness), layer)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import psutil
@@ -94,16 +95,46 @@ def work(comm, run_dir) -> None:
     worker.train(config.load(run_dir), run_dir, comm.rank, comm.size, comm.device, comm.transport)
 
 
-class WaitsForWorker0(DigestA):
-    """Before its second round, worker 1 waits until the server has every update of worker 0 beside its own first."""
+class Stopped(Exception):
+    pass
 
-    rounds = 4
+
+def work_until_saved(comm, run_dir) -> int:
+    """As `work`, but ends when the first checkpoint is written. Returns this worker's rounds until then."""
+    from harness.core.checkpoint import Checkpoints
+
+    save = Checkpoints.save
+
+    def save_and_stop(checkpoints, trainer, next_epoch):
+        save(checkpoints, trainer, next_epoch)
+        trainer.system.close()
+        raise Stopped(trainer.next_epoch)
+
+    Checkpoints.save = save_and_stop
+    try:
+        work(comm, run_dir)
+    except Stopped as stopped:
+        return stopped.args[0]
+    finally:
+        Checkpoints.save = save
+
+
+@dataclass
+class Behind(DigestA):
+    """Before its round r, worker 1 waits until the server has `pace` r updates, or the next multiple of
+    `meeting`, where the others wait for it. They wait for nothing else but its first update."""
+
+    pace: int = 1
+    meeting: int = 1
 
     def before_epoch(self, epoch):
-        super().before_epoch(epoch)
+        wanted = self.comm.size if epoch else 0
+        if self.comm.rank == 1:
+            wanted = min(self.pace * epoch, (self.version // self.meeting + 1) * self.meeting)
         deadline = time.monotonic() + 60
-        while (self.comm.rank, epoch) == (1, 1) and self.server.read()[1] <= self.rounds and time.monotonic() < deadline:
-            pass  # in vain where worker 0 waits too: the updates' delays then tell
+        while self.server.read()[1] < wanted:
+            assert time.monotonic() < deadline, "the others wait too"
+        super().before_epoch(epoch)
 
 
 def epoch_bytes(comm, rows, width) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +19,7 @@ from tests.oracles import dense
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
 
-FULL_BATCH = {"aggregate": "gradients", "loss": "global"}
+FULL_BATCH = {"loss": "global"}
 
 
 def run(pool, knobs, parts=3, vertices=30, seed=6, directed=False, name="digest", **settings):
@@ -112,6 +113,23 @@ def test_the_first_round_is_full_batch_without_remote_gradients(pool, directed):
         np.testing.assert_allclose(outcome.weights[1][name], after[name], rtol=1e-5, atol=1e-8)
 
 
+def test_a_round_is_one_adam_step_with_the_unweighted_mean_of_the_workers_gradients(pool):
+    """The default is the update of Theorem 2's proof, W - eta / M sum_m grad L_m, with Adam's step."""
+    how = {"seed": 8, "epochs": 1, "model": {"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.0}}
+    graph, outcome = run(pool, {}, **how)
+    weights = dense.as_float64(outcome.weights[0])
+    parts = [graph.train & (outcome.assignment == m) for m in range(3)]
+    own = [(replace(graph, train=train), weights, outcome.assignment, int(train.sum())) for train in parts]
+    each = [without_remote_gradients(*given)[1] for given in own]
+    mean = {name: sum(gradients[name] for gradients in each) / 3 for name in weights}
+    after = dense.Adam(lr=0.01, weight_decay=5e-4).step(weights, mean)
+    for name in after:
+        np.testing.assert_allclose(outcome.weights[1][name], after[name], rtol=1e-5, atol=1e-8)
+    for other in ({"aggregate": "weights"}, {"weighting": "train"}):
+        _, another = run(pool, other, **how)
+        assert any(not np.allclose(another.weights[1][name], after[name], rtol=1e-3) for name in after), other
+
+
 @pytest.mark.parametrize("parts", [1, 3, 4])
 def test_one_layer_has_nothing_stale_and_nothing_dropped(pool, parts):
     model = {"name": "gcn", "layers": 1, "hidden": 4, "dropout": 0.0}
@@ -127,7 +145,7 @@ def test_at_n_1_it_is_not_full_batch_training(pool):
     assert abs(outcome.losses[-1] / want.losses[-1] - 1) > 1e-6
 
 
-@pytest.mark.parametrize("knobs", [FULL_BATCH, {"weighting": "train", "loss": "partition", "aggregate": "gradients"}])
+@pytest.mark.parametrize("knobs", [FULL_BATCH, {"weighting": "train", "loss": "partition"}])
 def test_weighted_partition_gradients_are_the_global_mean(pool, knobs):
     """sum_m (t_m / T) (1 / t_m) sum_v = (1 / T) sum_v."""
     _, one = run(pool, {**FULL_BATCH, "interval": 2})

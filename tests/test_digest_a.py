@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.comm import server
-from harness.comm.server import ParameterServer
+from harness.comm.server import NOT_APPLIED, Adam, ParameterServer, Settings
 from harness.partition import io
 from harness.trace.reader import Trace
+from harness.trace.schema import RUN, UPDATE
 from tests import jobs, systems, traces
 from tests.oracles.samples import random_graph
-from tests.systems import Settings
+from tests.systems import Settings as How
 
 MODEL = {"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}
 
@@ -26,15 +32,16 @@ class Waits(Exception):
     pass
 
 
-def serving(monkeypatch, order: str, scale: float = 1.0) -> tuple[ParameterServer, list[float]]:
-    """A server of two workers, whose clock stands at the first of the numbers, that raises Waits where it would block."""
+def serving(monkeypatch, order: str, scale: float = 1.0, **more) -> tuple[ParameterServer, list[float]]:
+    """A server of two workers, whose clock stands at the first of the numbers; it raises Waits where it would
+    block."""
 
     def wait(timeout=None):
         raise Waits
 
     now = [100.0]
     monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    made = ParameterServer(2, order, scale, "float64")
+    made = ParameterServer(Settings(2, order, scale, "float64", **more))
     monkeypatch.setattr(made.changed, "wait", wait)
     made.load(0, 2_500_000, np.zeros(3))
     return made, now
@@ -46,6 +53,48 @@ def test_in_order_of_arrival_a_worker_waits_for_nobody(monkeypatch):
         assert made.update(1, epoch, epoch, np.ones(3))[:2] == (epoch + 1, 0)
     version, delay, weights = made.update(0, 0, 0, 4 * np.ones(3))
     assert (version, delay, weights.tolist()) == (4, 3, [3.5] * 3)
+
+
+def test_updates_after_the_last_are_answered_and_not_applied(monkeypatch):
+    made, _ = serving(monkeypatch, "arrival", updates=4)
+    for epoch in range(4):
+        made.update(1, epoch, epoch, np.ones(3))
+    for rank in (0, 1):
+        version, delay, weights = made.update(rank, 0, 0, np.ones(3))
+        assert (version, delay, weights.tolist()) == (4, NOT_APPLIED, [4.0] * 3)
+    assert made.snapshot(1)[2].tolist() == [4.0] * 3 and sorted(made.snapshots) == [0, 1]
+
+
+ADAM = {"lr": st.floats(1e-4, 0.5), "beta1": st.floats(0.5, 0.95), "beta2": st.floats(0.9, 0.9999),
+        "eps": st.sampled_from([1e-8, 1e-4]), "weight_decay": st.sampled_from([0.0, 5e-4, 0.1])}  # fmt: skip
+
+
+@given(adam=st.fixed_dictionaries(ADAM), seed=st.integers(0, 10**6), steps=st.integers(1, 12),
+       stop=st.integers(0, 12), scale=st.sampled_from([1.0, 0.25]),
+       dtype=st.sampled_from(["float32", "float64"]))
+def test_the_servers_adam_is_torchs_to_rounding_and_its_state_is_all(adam, seed, steps, stop, scale, dtype):
+    rng = np.random.default_rng(seed)
+    start, sizes = rng.standard_normal(7).astype(dtype), 10.0 ** rng.integers(-4, 3, 7)
+    parameter = torch.nn.Parameter(torch.from_numpy(start.copy()))
+    theirs = {key: adam[key] for key in ("lr", "eps", "weight_decay")}
+    optimiser = torch.optim.Adam([parameter], betas=(adam["beta1"], adam["beta2"]), **theirs)
+    settings = Settings(1, "arrival", scale, dtype, adam)
+    made = ParameterServer(settings)
+    made.load(0, 0, np.concatenate([start, np.zeros(14, dtype)]))
+    for t in range(steps):
+        if t == stop:
+            version, _, state = made.read()
+            made = ParameterServer(settings)
+            made.load(version, 0, state)
+        gradient = (rng.standard_normal(7) * sizes).astype(dtype)
+        parameter.grad = torch.from_numpy(scale * gradient)
+        optimiser.step()
+        weights = made.update(0, t, t, gradient)[2]
+        assert weights.dtype == dtype
+        # Every step is rounded, and is about a learning rate long: weights that cancel keep that much of it.
+        rounding = 50 * np.finfo(dtype).eps
+        theirs = parameter.detach().numpy()
+        np.testing.assert_allclose(weights, theirs, rtol=rounding, atol=rounding * (t + 1))
 
 
 def test_in_rotation_a_worker_waits_for_its_turn(monkeypatch):
@@ -73,7 +122,8 @@ def test_the_servers_clock_counts_seconds_from_the_first_update_and_on_from_wher
 
 
 def test_the_server_ends_without_a_word_when_its_workers_hang_up_before_worker_0_lets_go_of_it(tmp_path):
-    command = [sys.executable, "-m", "harness.comm.server", str(tmp_path / "socket"), "1", "arrival", "1.0", "float32"]
+    settings = json.dumps(dataclasses.asdict(Settings(1, "arrival", 1.0, "float32")))
+    command = [sys.executable, "-m", "harness.comm.server", str(tmp_path / "socket"), settings]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"ready\n"
         with socket.socket(socket.AF_UNIX) as worker:
@@ -81,19 +131,31 @@ def test_the_server_ends_without_a_word_when_its_workers_hang_up_before_worker_0
         assert (process.wait(60), process.stderr.read()) == (0, b"")
 
 
-@pytest.mark.parametrize("order, features", [("arrival", "once"), ("rotation", "refetch")])
-def test_bytes_are_the_closed_form(pool, order, features):
+def test_a_worker_that_hangs_up_before_its_answer_is_no_error_of_the_server(monkeypatch):
+    made, _ = serving(monkeypatch, "arrival")
+    worker, connection = socket.socketpair()
+    worker.sendall(server.REQUEST.pack(server.UPDATE, 0, 0, 0, 24) + np.ones(3).tobytes())
+    worker.close()
+    made.serve(connection)
+    assert (made.version, connection.fileno()) == (1, -1)
+
+
+@pytest.mark.parametrize("order, features, update",
+                         [("arrival", "once", "gradient"), ("rotation", "refetch", "delta")])
+def test_bytes_are_the_closed_form(pool, order, features, update):
     """Every round an update and the weights, 8 bytes of version each way; pushes and pulls as in DIGEST, and 8 bytes an owner where
     its newest push is asked for."""
     graph = random_graph(6, vertices=30)
-    knobs = {"interval": 2, "order": order, "features": features}
-    outcome = systems.run(pool, graph, systems.block("digest_a", **knobs), 4, "random", Settings(MODEL, dtype="float32", epochs=5))
+    knobs = {"interval": 2, "order": order, "features": features, "update": update}
+    how = How(MODEL, dtype="float32", epochs=5)
+    outcome = systems.run(pool, graph, systems.block("digest_a", **knobs), 4, "random", how)
     (halo,) = {rows for (_, _, purpose), (rows, _) in outcome.sent(0).items() if purpose == "features"}
     f0, f1, f2, _ = outcome.widths
     weights = sum(w.size for w in outcome.weights[0].values())
     for epoch in range(5):
         want = {(-1, way, purpose): (0, 4 * size) for way, purpose, size in [
-            ("backward", "delta", 4 * weights), ("backward", "stamps", 8), ("forward", "weights", 4 * weights), ("forward", "stamps", 8)]}
+            ("backward", update, 4 * weights), ("backward", "stamps", 8),
+            ("forward", "weights", 4 * weights), ("forward", "stamps", 8)]}
         if epoch == 0 or features == "refetch":
             want[0, "forward", "features"] = (halo, halo * f0 * 4)
         for layer, width in ((1, f1), (2, f2)):
@@ -111,7 +173,8 @@ def test_bytes_are_the_closed_form(pool, order, features):
 def test_staleness_in_rotation_is_that_of_the_pushes_which_the_weights_hold(pool):
     """Pulled in rounds 1, 3, 5, 7: an owner up to the worker has made its round before by then, a later one the round before that."""
     knobs = {"interval": 2, "order": "rotation"}
-    outcome = systems.run(pool, random_graph(6, vertices=30), systems.block("digest_a", **knobs), 3, "random", Settings(MODEL, epochs=8))
+    graph, block = random_graph(6, vertices=30), systems.block("digest_a", **knobs)
+    outcome = systems.run(pool, graph, block, 3, "random", How(MODEL, epochs=8))
     for rank, worker in enumerate(outcome.workers):
         for epoch, metrics in enumerate(worker["metrics"]):
             r = epoch + 1
@@ -122,19 +185,90 @@ def test_staleness_in_rotation_is_that_of_the_pushes_which_the_weights_hold(pool
                 assert metrics[layer, "staleness_mean"] == r - np.mean(stamps)
 
 
-def test_a_worker_runs_to_the_end_beside_one_that_stands_still(pool, tmp_path):
-    """Between its first and second round worker 1 stands still until the server has all of worker 0's updates."""
-    rounds = jobs.WaitsForWorker0.rounds
-    block = {**systems.block("digest_a", interval=2), "_target_": "tests.jobs.WaitsForWorker0"}
-    composed = traces.config(system=block, epochs=rounds, checkpoint_every=0, threads=1, kernel="numba", evaluate={"every": 1},
-                             optimiser={"lr": 0.01, "weight_decay": 0.0}, model__hidden=4)  # fmt: skip
-    folder = traces.prepare(tmp_path, composed)
+def prepared(folder: Path, epochs: int, checkpoint_every: int = 0, target: str = "systems.digest_a.DigestA",
+             **knobs) -> Path:
+    """The folder of a run of two workers."""
+    own = {key: knobs.pop(key) for key in ("pace", "meeting") if key in knobs}
+    block = {**systems.block("digest_a", interval=2, **knobs), **own, "_target_": target}
+    composed = traces.config(system=block, epochs=epochs, checkpoint_every=checkpoint_every, threads=1,
+                             kernel="numba", evaluate={"every": 1}, model__hidden=4,
+                             optimiser={"lr": 0.01, "weight_decay": 0.0})
+    traces.prepare(folder, composed)
     (folder / "shards").mkdir()
     for shard in systems.shards_of(random_graph(6, vertices=30), np.arange(30) % 2, 2):
         io.save(shard, folder / "shards")
-    (folder / "shards.json").write_text(json.dumps({"folder": str(folder / "shards"), "stats": {"graph": "random"}}))
+    described = {"folder": str(folder / "shards"), "stats": {"graph": "random"}}
+    (folder / "shards.json").write_text(json.dumps(described))
+    return folder
+
+
+def rounds_of(trace: Trace) -> dict[int, list[int]]:
+    """The rounds of every worker, and the epochs of the run under RUN."""
+    return trace.epochs.groupby("worker")["epoch"].apply(list).to_dict()
+
+
+def test_a_run_ends_with_its_last_update_and_until_then_every_worker_goes_on(pool, tmp_path):
+    """After its first round worker 1 stands still until the server has had every update, 4 epochs of 2."""
+    folder = prepared(tmp_path, 4, target="tests.jobs.Behind", pace=8, meeting=8)
+    pool.run(jobs.work, 2, folder)
+    trace = Trace(folder)
+    assert rounds_of(trace) == {0: list(range(7)), 1: [0, 1], RUN: list(range(4))}
+    updates = trace.metrics[trace.metrics["name"] == UPDATE]
+    assert sorted(updates["value"]) == list(range(8))
+    assert updates[updates["worker"] == 1]["epoch"].tolist() == [0], "its second round came too late"
+    run = trace.epochs[trace.epochs["worker"] == RUN]
+    assert run["val_acc"].notna().all() and np.isfinite(run["loss"]).all()
+    assert trace.epochs[trace.epochs["worker"] != RUN]["val_acc"].isna().all()
+    s = trace.summary
+    assert (s["epochs"], s["rounds"], s["final"]["epoch"], s["workers"]) == (4, [7, 2], 3, 2)
+    assert s["bytes_total"] == trace.comm["bytes"].sum() == trace.epochs["bytes_sent"].sum()
+    # Whoever sends them: every update is a gradient up and the weights down.
+    width = trace.comm[trace.comm["purpose"] == "gradient"]["bytes"].iloc[0]
+    for purpose in ("gradient", "weights"):
+        assert s["bytes_epoch_by_purpose"][purpose]["other"] == 2 * width
+
+
+def test_a_run_is_resumed_where_its_workers_stood_at_different_rounds(pool, tmp_path):
+    """Worker 1 makes a round per four updates; the checkpoint is at 4 epochs of 2 updates, the end at 8."""
+    folder = prepared(tmp_path, 8, checkpoint_every=4, target="tests.jobs.Behind", pace=4, meeting=8)
+    ahead, behind = pool.run(jobs.work_until_saved, 2, folder)
+    assert ahead >= 6 and 2 <= behind <= 3
+    stopped = rounds_of(Trace(folder))
+    assert stopped == {0: list(range(ahead)), 1: list(range(behind)), RUN: list(range(4))}
+    pool.run(jobs.work, 2, folder)
+    trace = Trace(folder)  # its update numbers were checked as it was made: each of 16 is there once
+    resumed = rounds_of(trace)
+    assert resumed[RUN] == list(range(8))
+    assert resumed[0] == list(range(len(resumed[0]))) and resumed[1] == list(range(len(resumed[1])))
+    assert len(resumed[0]) > ahead and behind < len(resumed[1]) < len(resumed[0])
+    assert np.isfinite(trace.epochs["loss"]).all() and trace.summary["final"]["epoch"] == 7
+    when = trace.metrics[trace.metrics["name"] == "server_s"].set_index("epoch")["value"]
+    assert when.index.tolist() == list(range(8)) and (np.diff(when) > 0).all()
+
+
+@pytest.mark.parametrize("knobs", [{"features": "refetch"}, {"order": "rotation"},
+                                   {"order": "rotation", "update": "delta"}], ids=str)
+def test_where_the_workers_keep_step_they_make_as_many_rounds_as_there_are_epochs(pool, tmp_path, knobs):
+    folder = prepared(tmp_path, 5, checkpoint_every=2, **knobs)
+    pool.run(jobs.work, 2, folder)
+    trace = Trace(folder)
+    assert rounds_of(trace) == {0: list(range(5)), 1: list(range(5)), RUN: list(range(5))}
+    shares = trace.epochs[trace.epochs["worker"] != RUN].groupby("epoch")["loss"].sum()
+    run = trace.epochs[trace.epochs["worker"] == RUN].set_index("epoch")["loss"]
+    np.testing.assert_allclose(run, shares, rtol=1e-6)  # the mean over all training vertices
+
+
+def test_where_workers_run_apart_staleness_is_counted_in_updates_and_is_at_most_all_of_them(pool, tmp_path):
+    """Worker 1's rounds are few: their number says nothing of the age of what it reads."""
+    folder = prepared(tmp_path, 6, target="tests.jobs.Behind", pace=6, meeting=12)
     pool.run(jobs.work, 2, folder)
     metrics = Trace(folder).metrics
-    delay = metrics[metrics.name == "delay"].sort_values("epoch").groupby("worker").value.apply(list)
-    assert delay[1][0] + delay[1][1] == rounds and delay[1][2:] == [0, 0]
-    assert sum(delay[0]) <= 1
+    rounds = metrics[metrics["worker"] != RUN]
+    metrics = rounds.pivot(index=["worker", "epoch"], columns=["name", "layer"], values="value")
+    read, update = metrics["staleness", 1], metrics[UPDATE, -1]
+    assert read.notna().all()
+    # Round r > 0 began with the weights after the worker's update before.
+    began = (update.groupby("worker").shift() + 1).fillna(0)
+    assert (read <= began / 2).all() and (read > -12 / 2).all()
+    # Worker 0 pulls in its third round what worker 1 has pushed last: only the start yet, all updates ago.
+    assert read[0, 2] == began[0, 2] / 2

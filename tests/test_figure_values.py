@@ -10,6 +10,7 @@ from harness.figures import (
     capgnn_rapa,
     capgnn_table8,
     cdfgnn_messages,
+    digest_interval,
     digest_straggler,
     pscgcn_hits,
     sancus_broadcasts,
@@ -126,6 +127,17 @@ def test_sancus_shows_who_broadcast_when_in_layer_1(drawn):
     (ax,) = drawn(sancus_broadcasts, [({"system__staleness": "epoch_fixed", "system__bound": 1}, metrics)])
     np.testing.assert_array_equal(ax.images[0].get_array(), [[0, 1, 0, 1]])
     assert "SCS-E, bound 1: 50% of broadcasts made" in ax.get_title(loc="left")
+
+
+def test_intervals_are_drawn_with_rows_as_they_are_and_of_length_1_beside_what_is_published(drawn):
+    knobs = [{"system__interval": n, "model__norm": norm} for norm in ("none", "l2") for n in (1, 5, 10, 20)]
+    for ax in drawn(digest_interval, [(changes, [{}] * 3) for changes in knobs]):
+        assert [line.get_label() for line in ax.lines] == [
+            "N = 1 (paper: worse)", "N = 5", "N = 10 (paper: best)", "N = 20 (paper: worse)",
+            *(f"N = {n}, rows of length 1" for n in (1, 5, 10, 20))]
+        looks = [(line.get_color(), line.get_linestyle()) for line in ax.lines]
+        assert [color for color, _ in looks[:4]] == [color for color, _ in looks[4:]] and len(set(looks)) == 8
+        assert all(list(line.get_ydata()) == pytest.approx([0, 1, 2]) for line in ax.lines)
 
 
 def test_digest_is_drawn_over_its_slowest_worker_and_digest_a_over_its_servers_clock(drawn):

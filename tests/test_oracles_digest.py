@@ -143,7 +143,7 @@ def test_every_knob_changes_the_run():
     blocks, how = random_blocks(10, graph.num_vertices, 3), dict(epochs=8, lr=0.05, weight_decay=0.05)
     assert len({int((graph.train & (blocks == m)).sum()) for m in range(3)}) > 1
     knobs = [dict(), dict(interval=3), dict(schedule="literal"), dict(init="zeros"), dict(loss="global"),
-             dict(agg="weighted"), dict(agg="gradients"), dict(agg="gradients", loss="global")]  # fmt: skip
+             dict(agg="mean"), dict(agg="weighted"), dict(agg="mean", loss="global")]  # fmt: skip
     runs = [digest.train(graph, blocks, weights, **({"interval": 2} | k), **how) for k in knobs]
     runs.append(dense.train(graph, weights, **how))
     for i, one in enumerate(runs):
@@ -169,7 +169,7 @@ def test_arrivals_in_lockstep_scaled_by_one_over_m_are_digest(seed, parts, inter
     order = np.random.default_rng(seed)
     arrivals = [(int(m), r * parts) for r in range(5) for m in order.permutation(parts)]
     run = digest.train_async(graph, blocks, weights, arrivals, scale=1 / parts, **how)
-    rounds = digest.train(graph, blocks, weights, epochs=5, **how)
+    rounds = digest.train(graph, blocks, weights, epochs=5, agg="mean", **how)
     for r in range(5):
         for name in weights:
             np.testing.assert_allclose(run.weights_after[r * parts + parts - 1][name], rounds.weights_after[r][name],

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from harness import config, prepare
 from harness.__main__ import CONF
 from harness.check import InputError
+from harness.core.checkpoint import Checkpoints
 from harness.process import RunFailed
 
 
@@ -71,3 +74,13 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
 def test_a_preparation_that_is_killed_says_so():
     with pytest.raises(RunFailed, match=r"preparing the graph was killed \(exit code -9\)"):
         prepare._in_child(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+@pytest.mark.parametrize("state, own", [({"next_epoch": 57}, 57), ({}, 40)], ids=["own", "none"])
+def test_a_worker_goes_on_at_its_own_epoch_and_without_one_at_the_runs(tmp_path, state, own):
+    comm = SimpleNamespace(device=torch.device("cpu"), barrier=lambda: None, total=list)
+    saved = Checkpoints(tmp_path, 0, comm)
+    saved.save(SimpleNamespace(state_dict=lambda: state), 40)
+    loaded = {}
+    assert Checkpoints(tmp_path, 0, comm).restore(SimpleNamespace(load_state_dict=loaded.update)) == 40
+    assert loaded == {"next_epoch": own}

@@ -52,7 +52,8 @@ def rotation(parts: int, epochs: int) -> list[tuple[int, int]]:
 @given(knobs=st.fixed_dictionaries(KNOBS), scale=st.sampled_from(["1", "1/M"]), run=st.fixed_dictionaries(CASES))
 def test_digest_a_in_rotation_equals_its_oracle(pool, knobs, scale, run):
     epochs, parts = 7, run["parts"]
-    graph, how, outcome = trained(pool, "digest_a", {**knobs, "scale": scale, "order": "rotation"}, **run, epochs=epochs)
+    in_turn = {**knobs, "update": "delta", "scale": scale, "order": "rotation"}
+    graph, how, outcome = trained(pool, "digest_a", in_turn, **run, epochs=epochs)
     history = digest.train_async(
         graph, outcome.assignment, outcome.weights[0], rotation(parts, epochs), interval=knobs["interval"],
         scale=1.0 if scale == "1" else 1 / parts, init=knobs["start"], loss=knobs["loss"], model=run["model"], **how.optimiser)

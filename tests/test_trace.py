@@ -198,7 +198,7 @@ def test_parquet_files_say_what_they_are(tmp_path):
     run = traces.finished(tmp_path)
     for name in schema.TABLES:
         file = pq.read_schema(run / f"{name}.parquet")
-        assert file.metadata[schema.VERSION_KEY] == b"1"
+        assert file.metadata[schema.VERSION_KEY] == b"2"
         assert json.loads(file.metadata[b"halobench_config"]) == reader.Trace(run).config
         assert json.loads(file.metadata[b"halobench_environment"])["processor"] == "Test CPU"
         assert all(file.field(column).metadata[b"meaning"] for column in file.names)
@@ -239,9 +239,9 @@ def test_a_missing_column_is_named(tmp_path):
 def test_a_newer_schema_is_refused(tmp_path):
     run = traces.finished(tmp_path)
     table = pq.read_table(run / "comm.parquet")
-    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "2"}), run / "comm.parquet")
+    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "3"}), run / "comm.parquet")
     with pytest.raises(
-        InputError, match="comm.parquet has trace schema 2, newer than this program's 1; update halobench"
+        InputError, match="comm.parquet has trace schema 3, newer than this program's 2; update halobench"
     ):
         reader.Trace(run).comm
     files.write_json_atomic(run / "summary.json", {**reader.Trace(run).summary, "schema": 7})

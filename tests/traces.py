@@ -198,3 +198,46 @@ def uneven(folder: Path, cores: int) -> Path:
     writer.finalise(folder)
     files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
     return folder
+
+
+def round_of(number: int, worker: int, update: int | None) -> Epoch:
+    """A round of an asynchronous run: worker k computes 0.1 (k + 1) s, waits 0.05 s, and sends 10 bytes, 100
+    in round 0.
+    """
+    segments = (("compute", "forward", 0.1 * (worker + 1)), ("wait", "update", 0.05))
+    sent = {(-1, "backward", "gradient", -1): (0, 10 if number else 100)}
+    made = epoch(number, worker=worker, segments=segments, flights=(), sent=sent, transport_cpu=0.0)
+    if update is not None:
+        made.metrics[-1, "update"] = update
+    return made
+
+
+def apart(
+    folder: Path,
+    order: Sequence[int],
+    *,
+    late: Sequence[int] = (),
+    begin: Sequence[int] = (),
+    attempt: int = 0,
+    composed: dict[str, Any] | None = None,
+) -> Path:
+    """Streams of an asynchronous run: `order` names the worker of every update, as the server had them;
+    workers in `late` made one more round, whose update came too late. An attempt that goes on after the
+    updates `begin` writes only what came after them, and the epochs of the run that were not full then."""
+    composed = composed or config()
+    workers, rounds = composed["gpus"], [0] * composed["gpus"]
+    prepare(folder, composed)
+    own = [writer.TraceWriter(folder, k, attempt, list(begin).count(k)) for k in range(workers)]
+    run = writer.TraceWriter(folder, -1, attempt, len(begin) // workers)
+    for number, k in enumerate([*begin, *order]):
+        if number >= len(begin):
+            own[k].write(round_of(rounds[k], k, number), loss=1.0, scores=None, peak_rss_bytes=2**20)
+        rounds[k] += 1
+    for k in late:
+        own[k].write(round_of(rounds[k], k, None), loss=1.0, scores=None, peak_rss_bytes=2**20)
+    for number in range(len(begin) // workers, (len(begin) + len(order)) // workers):
+        scores = scored(0.5, 0.1 * number, 0.01 * number)
+        run.write(Epoch(number), loss=1 / (number + 1), scores=scores, peak_rss_bytes=0)
+    for out in (*own, run):
+        out.close()
+    return folder

@@ -1,12 +1,15 @@
 """A worker's end of the parameter server: updates sent, weights received, all of it counted.
 
-Worker 0 starts the server as a process of its own (`harness.comm.server`), which ends with it. Counted, peer -1: purpose `delta`,
-the update; `weights`, what comes back; `stamps`, 8 bytes of version each way.
+Worker 0 starts the server as a process of its own (`harness.comm.server`), which ends with it. Counted, with
+peer -1: purpose `gradient` or `delta`, the update; `weights`, what comes back; `stamps`, 8 bytes of version
+each way.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
 import os
 import socket
 import subprocess
@@ -29,15 +32,18 @@ from harness.comm.service import STORE, ServiceLost
 class Parameters:
     """One worker's connection. Setting up is collective, and on one host.
 
-    order, scale   see `harness.comm.server.ParameterServer`
+    weights   [w] the server's first ones
+    order, scale, adam, updates   see `harness.comm.server.Settings`
 
     Raises InputError where a worker is on another host; every operation raises ServiceLost when the server goes away.
     """
 
-    def __init__(self, comm: Comm, weights: torch.Tensor, order: str, scale: float):
+    def __init__(self, comm: Comm, weights: torch.Tensor, order: str, scale: float,
+                 adam: dict[str, float] | None = None, updates: int | None = None):
         self.comm, self.dtype = comm, np.dtype(str(weights.dtype).removeprefix("torch."))
+        self.settings = server.Settings(comm.size, order, scale, self.dtype.name, adam, updates)
         folder = Path(tempfile.gettempdir()) / f"halobench-{draw_token(comm)}"
-        self.process = self._start(folder, order, scale) if comm.rank == 0 else None
+        self.process = self._start(folder) if comm.rank == 0 else None
         self.pid = int(comm.total([self.process.pid if self.process is not None else 0])[0])
         self.socket = socket.socket(socket.AF_UNIX)
         self.close = weakref.finalize(self, _close, self.socket, self.process)
@@ -51,46 +57,56 @@ class Parameters:
                 (folder / "socket").unlink()
                 folder.rmdir()
         if comm.rank == 0:
-            self.load(weights, 0)
+            state = torch.zeros(self.settings.rows, len(weights), dtype=weights.dtype)
+            state[0] = weights
+            self.load(state, 0)
         comm.barrier()
 
-    def _start(self, folder: Path, order: str, scale: float) -> subprocess.Popen:
+    def _start(self, folder: Path) -> subprocess.Popen:
         folder.mkdir(mode=0o700)
         root = str(Path(server.__file__).resolve().parents[2])
+        settings = json.dumps(dataclasses.asdict(self.settings))
         process = subprocess.Popen(
-            [sys.executable, "-m", "harness.comm.server", str(folder / "socket"), str(self.comm.size), order, repr(scale), self.dtype.name],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"})  # fmt: skip
+            [sys.executable, "-m", "harness.comm.server", str(folder / "socket"), settings],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"})  # fmt: skip
         if process.stdout.readline() != b"ready\n":
             raise ServiceLost(f"the parameter server could not be started (exit code {process.wait()})")
         return process
 
-    def update(self, delta: torch.Tensor, epoch: int, base: int) -> tuple[torch.Tensor, int, int]:
-        """Hand over delta [w], computed from version `base`; returns (weights [w] with it, their version, the delay: how many updates
-        the server had added since `base`)."""
-        recorder, size = self.comm.recorder, delta.numel() * delta.element_size()
-        for direction, purpose in (("backward", "delta"), ("forward", "weights")):
-            recorder.count(-1, direction, purpose, STORE, 0, size)
+    def update(self, update: torch.Tensor, epoch: int, base: int) -> tuple[torch.Tensor, int, int | None]:
+        """Hand over an update [w] that was computed from version `base`.
+
+        Returns (weights [w] after it, their version, the delay: how many updates the server had applied since
+        `base`; None where the run had had its last update, and this one was not applied).
+        """
+        recorder, size = self.comm.recorder, update.numel() * update.element_size()
+        purpose = "delta" if self.settings.adam is None else "gradient"
+        for direction, what in (("backward", purpose), ("forward", "weights")):
+            recorder.count(-1, direction, what, STORE, 0, size)
             recorder.count(-1, direction, "stamps", STORE, 0, 8)
         span = recorder.posted("update", -1, 2 * size + 16, (), self.comm.next_id(), True)
         with recorder.inside("wait", "update", id=span.id if span is not None else "", blocking=True):
-            version, delay, weights = self._ask(server.UPDATE, epoch, base, delta)
+            version, delay, weights = self._ask(server.UPDATE, epoch, base, update)
             if span is not None:
                 span.end = time.monotonic()
-        return weights, version, int(delay)
+        return weights, version, None if delay == server.NOT_APPLIED else int(delay)
 
     def snapshot(self, epoch: int) -> tuple[torch.Tensor, float]:
-        """The weights [w] after (epoch + 1) P updates, and when that was, in seconds. Waits for the updates. To be asked for by every
-        worker once, in ascending order; not every epoch has to be."""
+        """The weights [w] after (epoch + 1) P updates, and when that was, in seconds. Waits for the updates.
+        To be asked for by every worker once, in ascending order; not every epoch has to be."""
         _, when, weights = self._ask(server.SNAPSHOT, epoch)
         return weights, when
 
-    def load(self, weights: torch.Tensor, version: int, elapsed: float = 0.0) -> None:
-        self._ask(server.LOAD, round(1e6 * elapsed), version, weights)
+    def load(self, state: torch.Tensor, version: int, elapsed: float = 0.0) -> None:
+        """Make the server go on from what `read` gave."""
+        self._ask(server.LOAD, round(1e6 * elapsed), version, state)
 
     def read(self) -> tuple[torch.Tensor, int, float]:
-        """The weights [w] now, how many updates they hold, and the seconds that the server's clock has run."""
-        version, elapsed, weights = self._ask(server.READ)
-        return weights, version, elapsed
+        """The state now ([1, w] weights, or [3, w] with the moments), how many updates it holds, and the
+        seconds that the server's clock has run."""
+        version, elapsed, state = self._ask(server.READ)
+        return state.view(self.settings.rows, -1), version, elapsed
 
     def _ask(self, op: bytes, epoch: int = 0, version: int = 0, body: torch.Tensor | None = None):
         content = body.detach().cpu().contiguous().numpy().tobytes() if body is not None else b""

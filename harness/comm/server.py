@@ -1,39 +1,103 @@
-"""The parameter server's process: it holds the weights and adds what arrives, `W <- W + scale * delta`.
+"""The parameter server's process: it holds the weights W [w] and applies the updates u [w] that arrive.
 
-Started by `harness.comm.parameters`; imports neither torch nor the rest of the harness. It listens on a Unix socket that only this
-user can reach, takes one connection a worker, and ends with worker 0, whose end of its standard input it watches.
+    without an optimiser   W <- W + scale * u        u a worker's change of weights
+    with one               W <- Adam(W, scale * u)   u a worker's gradient; the moments serve all workers
 
-A request is (op, rank, epoch, version, bytes) and a body, an answer (version, number, bytes) and a body; bodies are the flat weights:
+Started by `harness.comm.parameters`; imports neither torch nor the rest of the harness. It listens on a Unix
+socket that only this user can reach, takes one connection per worker, and ends with worker 0, whose end of
+its standard input it watches.
 
-    update    body delta, version of the weights it was computed from -> weights after adding it, number = delay: updates added since
-    snapshot  of an epoch e -> the weights after (e + 1) P updates, once there; number = when, seconds since the first update arrived
-    load      body weights, version = updates they hold, epoch = microseconds the clock has run
-    read      -> weights, number = seconds the clock has run
+A request is (op, rank, epoch, version, bytes) and a body, an answer (version, number, bytes) and a body:
+
+    update    body u, version of the weights it was computed from -> weights after it, number = delay: updates
+              applied since that version; after the run's last update nothing is applied, number = NOT_APPLIED
+    snapshot  of an epoch e -> weights after (e + 1) P updates, once there; number = when, in seconds since
+              the first update arrived
+    load      body state, version = updates applied, epoch = microseconds that the clock has run
+    read      -> state, number = seconds that the clock has run
+
+The state [1, w] is the weights; with an optimiser [3, w]: weights, first and second moment.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
 import os
 import socket
 import struct
 import sys
 import threading
 import time
+from dataclasses import dataclass
 
 import numpy as np
 
 REQUEST = struct.Struct("<cIqqQ")
 ANSWER = struct.Struct("<qdQ")
 UPDATE, SNAPSHOT, LOAD, READ = b"u", b"s", b"l", b"r"
+NOT_APPLIED = -1.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a server is started with.
+
+    workers  P
+    order    "arrival": updates are applied as they come; "rotation": worker 0, 1, ..., P - 1 and again,
+             whoever comes first, so that a run repeats bit for bit
+    scale    what an update is multiplied by
+    dtype    of the weights
+    adam     keywords of `Adam`, and updates are gradients; None: updates are added
+    updates  of the whole run: those that come later are not applied; None: there is no last one
+    """
+
+    workers: int
+    order: str
+    scale: float
+    dtype: str
+    adam: dict[str, float] | None = None
+    updates: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Of the state."""
+        return 1 if self.adam is None else 3
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba, 2015, Algorithm 1) with weight decay added to the gradient, as torch.optim.Adam
+    has it, in the weights' own precision."""
+
+    lr: float
+    beta1: float
+    beta2: float
+    eps: float
+    weight_decay: float
+
+    def step(self, weights: np.ndarray, gradient: np.ndarray, moments: np.ndarray, t: int) -> np.ndarray:
+        """The weights [w] after step t = 1, 2, ...; `moments` [2, w] are updated in place."""
+        first, second = moments
+        gradient = gradient + self.weight_decay * weights
+        first += (1 - self.beta1) * (gradient - first)
+        second *= self.beta2
+        second += (1 - self.beta2) * gradient * gradient
+        # The moments began at 0: divided by 1 - beta^t they are unbiased.
+        size = np.sqrt(second) / math.sqrt(1 - self.beta2**t) + self.eps
+        return weights - self.lr / (1 - self.beta1**t) * (first / size)
 
 
 class ParameterServer:
-    """order "arrival": updates are added as they come; "rotation": worker 0, 1, ..., P - 1 and again, whoever comes first, so that
-    a run repeats bit for bit."""
+    """The weights, what was applied to them, and who waits for what; one call at a time holds `changed`."""
 
-    def __init__(self, workers: int, order: str, scale: float, dtype: str):
-        self.workers, self.order, self.scale, self.dtype = workers, order, scale, np.dtype(dtype)
-        self.weights, self.version = np.zeros(0, self.dtype), 0
+    def __init__(self, settings: Settings):
+        self.settings, self.dtype = settings, np.dtype(settings.dtype)
+        self.adam = None if settings.adam is None else Adam(**settings.adam)
+        self.scale = self.dtype.type(settings.scale)
+        self.version = 0  # updates applied
+        self.weights, self.moments = np.zeros(0, self.dtype), np.zeros((settings.rows - 1, 0), self.dtype)
         self.snapshots: dict[int, tuple[float, np.ndarray]] = {}  # epoch: (when, weights)
         self.asked: dict[int, int] = {}  # epoch: workers that have had its snapshot
         self.changed = threading.Condition()
@@ -42,38 +106,52 @@ class ParameterServer:
     def elapsed(self) -> float:
         return self.before + (time.monotonic() - self.started if self.started is not None else 0.0)
 
-    def update(self, rank: int, epoch: int, base: int, delta: np.ndarray) -> tuple[int, float, np.ndarray]:
+    def update(self, rank: int, epoch: int, base: int, update: np.ndarray) -> tuple[int, float, np.ndarray]:
+        workers = self.settings.workers
         with self.changed:
-            if self.order == "rotation":
-                self.changed.wait_for(lambda: self.version == epoch * self.workers + rank)
+            if self.settings.order == "rotation":
+                self.changed.wait_for(lambda: self.version == epoch * workers + rank)
+            if self.version == self.settings.updates:
+                return self.version, NOT_APPLIED, self.weights
             self.started = self.started if self.started is not None else time.monotonic()
             delay = self.version - base
-            self.weights = self.weights + self.weights.dtype.type(self.scale) * delta  # a new array: snapshots keep the old one
             self.version += 1
-            if self.version % self.workers == 0:
-                self.snapshots[self.version // self.workers - 1] = (self.elapsed(), self.weights)
+            update = self.scale * update
+            # A new array each time: snapshots keep the old one. Adam's t is the number of updates applied.
+            if self.adam is None:
+                self.weights = self.weights + update
+            else:
+                self.weights = self.adam.step(self.weights, update, self.moments, self.version)
+            if self.version % workers == 0:
+                self.snapshots[self.version // workers - 1] = (self.elapsed(), self.weights)
             self.changed.notify_all()
             return self.version, delay, self.weights
 
     def snapshot(self, epoch: int) -> tuple[int, float, np.ndarray]:
+        workers = self.settings.workers
         with self.changed:
             self.changed.wait_for(lambda: epoch in self.snapshots)
             when, weights = self.snapshots[epoch]
             self.asked[epoch] = self.asked.get(epoch, 0) + 1
-            if self.asked[epoch] == self.workers:  # epochs are evaluated in order: nobody asks for earlier ones again
+            if self.asked[epoch] == workers:  # epochs are evaluated in order: nobody asks for earlier ones
                 self.snapshots = {e: kept for e, kept in self.snapshots.items() if e > epoch}
                 self.asked = {}
-            return (epoch + 1) * self.workers, when, weights
+            return (epoch + 1) * workers, when, weights
 
-    def load(self, version: int, microseconds: int, weights: np.ndarray) -> tuple[int, float, np.ndarray]:
+    def load(self, version: int, microseconds: int, state: np.ndarray) -> tuple[int, float, np.ndarray]:
         with self.changed:
-            self.weights, self.version = weights, version
+            rows = state.reshape(self.settings.rows, -1).copy()
+            self.weights, self.moments, self.version = rows[0], rows[1:], version
             self.before, self.started = microseconds / 1e6, None
-            return version, 0.0, weights[:0]
+            return version, 0.0, state[:0]
+
+    def read(self) -> tuple[int, float, np.ndarray]:
+        with self.changed:
+            return self.version, self.elapsed(), np.concatenate([self.weights, *self.moments])
 
     def serve(self, connection: socket.socket) -> None:
-        """Answer one worker until it hangs up."""
-        with connection:
+        """Answer one worker until it hangs up, which it may do before it has had its answer."""
+        with connection, contextlib.suppress(ConnectionError):
             while (header := receive(connection, REQUEST.size)) is not None:
                 op, rank, epoch, version, size = REQUEST.unpack(header)
                 body = np.frombuffer(receive(connection, size) or b"", self.dtype)
@@ -84,7 +162,7 @@ class ParameterServer:
                 elif op == LOAD:
                     answer = self.load(version, epoch, body)
                 else:
-                    answer = (self.version, self.elapsed(), self.weights)
+                    answer = self.read()
                 version, number, weights = answer
                 connection.sendall(ANSWER.pack(version, number, weights.nbytes))
                 connection.sendall(weights.data)
@@ -108,14 +186,15 @@ def _end_with_parent() -> None:
     os._exit(0)
 
 
-def main(path: str, workers: int, order: str, scale: float, dtype: str) -> None:
-    server = ParameterServer(workers, order, scale, dtype)
+def main(path: str, settings: Settings) -> None:
+    server = ParameterServer(settings)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
-        listening.listen(workers)
+        listening.listen(settings.workers)
         threading.Thread(target=_end_with_parent, daemon=True).start()
         print("ready", flush=True)
-        threads = [threading.Thread(target=server.serve, args=(listening.accept()[0],)) for _ in range(workers)]
+        accepted = (listening.accept()[0] for _ in range(settings.workers))
+        threads = [threading.Thread(target=server.serve, args=(connection,)) for connection in accepted]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -123,4 +202,4 @@ def main(path: str, workers: int, order: str, scale: float, dtype: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4]), sys.argv[5])
+    main(sys.argv[1], Settings(**json.loads(sys.argv[2])))

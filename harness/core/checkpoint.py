@@ -25,7 +25,7 @@ class Checkpoints:
         self.attempt = 0
 
     def restore(self, trainer: Trainer) -> int:
-        """Load the latest checkpoint into `trainer`; returns the first epoch still to run (0 where there is none).
+        """Load the latest checkpoint into `trainer`; returns how many of the run's epochs it holds (0: none).
 
         Raises InputError where a file of it is missing or damaged.
         """
@@ -41,7 +41,7 @@ class Checkpoints:
                 state = torch.load(self._path(first), weights_only=True, map_location=self.comm.device)
             except (OSError, EOFError, RuntimeError, pickle.UnpicklingError, KeyError, ValueError) as error:
                 raise self._damaged(self._path(first), error) from None
-            trainer.load_state_dict(state)
+            trainer.load_state_dict({"next_epoch": first, **state})
         return first
 
     def save(self, trainer: Trainer, next_epoch: int) -> None:

@@ -67,6 +67,7 @@ class Context:
              with the dropout masks of the epoch's forward pass number `masks` where given
     exact_inputs   exact_inputs() -> {layer: H [n, F]}: what hidden layers 1.. would take in an exact forward pass with the current
              weights and no dropout; outside the train clock only
+    epochs   of the run; None where it has no end that is known
     """
 
     shard: Shard | ReplicaShard
@@ -83,6 +84,7 @@ class Context:
     gradient: Callable[[torch.Tensor, float], torch.Tensor]
     exact_gradient: Callable[..., torch.Tensor]
     exact_inputs: Callable[[], dict[int, torch.Tensor]]
+    epochs: int | None = None
 
     @property
     def num_layers(self) -> int:
@@ -95,7 +97,7 @@ class System:
     cut: ClassVar[str] = "edge"  # the kind of partition it trains on
     degrees: ClassVar[str] = "global"  # "local": cut edges are dropped and degrees counted inside each worker
     features: str = "once"  # "refetch": layer 0's remote rows are asked for every epoch; "once": fetched once, static
-    asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `evaluation_weights`
+    asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `epochs_done`
     cluster: ClassVar[Cluster] = Cluster()  # what the run's workers run on: set by the trainer before all else
     exact_input: ClassVar[bool] = True  # whether the static input product equals the exact one (evaluation reuses it)
     role: ClassVar[str] = ""  # in comparisons: "reference" of exact training, or "control" that uses no remote rows
@@ -183,6 +185,16 @@ class System:
     def combine(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Sum the weight gradients over the workers; each worker's loss is already divided by the global count."""
         self.comm.sum_weights([p.grad for p in parameters])
+
+    def epochs_done(self, epoch: int) -> int:
+        """How many of the run's epochs are over when this worker's epoch `epoch` is.
+
+        In an asynchronous run every worker makes epochs of its own ("rounds"), and an epoch of the run is P
+        updates of the weights, from whichever workers they come. The workers meet when they see that the run
+        has reached a checkpoint's epoch or its last. Each round reports in the metric "update" which update
+        it made, counted from 0; a round whose update came after the last epoch made none, and reports none.
+        """
+        return epoch + 1
 
     def observe(self, epoch: int) -> None:
         """Called after each epoch, outside the train clock: measurements that no run pays for. Epochs' metrics are still open."""

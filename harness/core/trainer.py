@@ -27,11 +27,12 @@ class Trainer:
     """One worker's training run: shard, model, optimiser and system, epoch by epoch.
 
     kernel   name of the sparse kernel, see `harness.core.kernels.make_kernel`
-    cluster  what the workers run on, one device a worker; None: alike, of which nothing is known
+    cluster  what the workers run on, one device per worker; None: alike, of which nothing is known
+    epochs   of the run, where it has an end that is known
     """
 
     def __init__(self, shard: Shard | ReplicaShard, comm: Comm, system: System, model: ModelConfig, optimiser: OptimiserConfig, *,
-                 seed: int, kernel: str = "auto", cluster: Cluster | None = None):
+                 seed: int, kernel: str = "auto", cluster: Cluster | None = None, epochs: int | None = None):
         device = comm.device
         system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
         self.shard, self.comm, self.system, self.seed, self.config = shard, comm, system, seed, model
@@ -51,11 +52,17 @@ class Trainer:
         self.exact_static: StaticInput | StaticSums | None = None  # of a system's extra, exact steps
         system.setup(Context(cut.shard, comm, cut.plan, cut.adjacency, widths, self.recorder, device, seed, self.model,
                              self.optimiser, self.train_rows, self.gradient, self.exact_gradient,
-                             self.exact_inputs))
+                             self.exact_inputs, epochs))
         exact = cut.exact_forward("evaluate")
         self.evaluator = Evaluator(exact, comm, lambda: cut.exact_input(exact, self.static), masks,
                                    self.labels, model.layers)
         self.began = False
+        self.next_epoch = 0  # this worker's, which in an asynchronous run is no other's
+
+    @property
+    def train_share(self) -> float:
+        """This worker's share of all training vertices."""
+        return len(self.train_rows) / self.train_count
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
@@ -64,7 +71,7 @@ class Trainer:
     def train_epoch(self, epoch: int) -> torch.Tensor:
         """One full-batch step. Returns this worker's share of the loss before the step; shares add up over workers."""
         self.recorder.begin_epoch(epoch)
-        self.passes = 0
+        self.passes, self.next_epoch = 0, epoch + 1
         if not self.began:
             self.began = True
             with self.recorder.clock("evaluate"):
@@ -131,13 +138,13 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         return {"model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(), "system": self.system.state_dict(),
-                "exact_static": self.exact_static is not None}
+                "exact_static": self.exact_static is not None, "next_epoch": self.next_epoch}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.system.load_state_dict(state["system"])
-        self.began = True
+        self.began, self.next_epoch = True, state["next_epoch"]
         if self.system.features == "once":
             # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
             self.static = self.cut.training_input()

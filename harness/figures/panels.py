@@ -57,13 +57,14 @@ def line(ax: Axes, x, y, label: str, index: int, **style) -> None:
     ax.plot(x, y, color=COLOURS[index % len(COLOURS)], label=label, linewidth=1.7, **style)
 
 
-def accuracy_panels(groups: list[Group], what: str, columns: tuple[str, ...], name: Callable[[Group], str]) -> Figure:
-    """Test accuracy over each of `columns` of `plot.curve`, side by side."""
+def accuracy_panels(groups: list[Group], what: str, columns: tuple[str, ...], name: Callable[[Group], str],
+                    index: Callable[[Group], int] | None = None) -> Figure:
+    """Test accuracy over each of `columns` of `plot.curve`, side by side; `index` as `line` takes it."""
     figure, axes = panels(groups, what, len(columns), height=4.0, sharey=True)
     for ax, column in zip(axes[0], columns):
         for i, group in enumerate(groups):
             rows = band(group)
-            line(ax, rows[column], rows["score"], name(group), i)
+            line(ax, rows[column], rows["score"], name(group), i if index is None else index(group))
         axis = next(axis for axis in AXES if axis.column == column)
         ax.set_xlabel(axis.label[groups[0].clock].replace(" (", "\n("))
     axes[0, 0].set_ylabel("test accuracy, %")

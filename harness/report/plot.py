@@ -21,6 +21,7 @@ from scipy.optimize import isotonic_regression
 from harness.report.groups import Estimate, Group, Run
 from harness.report.columns import LEADING, TIMES
 from harness.report.table import Section, estimate_of, sections
+from harness.trace.rounds import Rounds, epochs_of_run
 
 # Okabe and Ito's palette (distinct to colour-blind readers) without its yellow, which is too pale for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
@@ -70,22 +71,23 @@ def curve(run: Run) -> pd.DataFrame:
     The first epoch takes no time here, as it has no part in the mean epoch time: it compiles and allocates.
     """
     leading = run.summary["score"]
-    epochs = run.trace.epochs
+    rounds = Rounds.read(run.trace)
+    seconds = rounds.cumulative("cpu_s" if run.summary["clock"] == "cpu" else "train_s")
+    sent = rounds.epochs.groupby("of_run")["bytes_sent"].sum().cumsum()
+    epochs = epochs_of_run(run.trace.epochs)
     epochs = epochs[epochs["epoch"] <= epochs.groupby("worker")["epoch"].max().min()]
     by_epoch = epochs.groupby("epoch")
-    column = "cpu_s" if run.summary["clock"] == "cpu" else "train_s"
-    seconds = by_epoch[column].max().to_numpy().copy()
-    seconds[0] = 0.0
-    made = pd.DataFrame(
+    score = by_epoch[f"test_{leading}"].first().dropna()
+    at = score.index
+    return pd.DataFrame(
         {
-            "epoch": np.array(list(by_epoch.groups)) + 1,
-            "seconds": seconds.cumsum(),
-            "megabytes": by_epoch["bytes_sent"].sum().cumsum().to_numpy() / 1e6,
-            "score": 100 * by_epoch[f"test_{leading}"].first().to_numpy(),
-            "val": 100 * by_epoch[f"val_{leading}"].first().to_numpy(),
+            "epoch": at + 1,
+            "seconds": seconds[at].to_numpy(),
+            "megabytes": sent[at].to_numpy() / 1e6,
+            "score": 100 * score.to_numpy(),
+            "val": 100 * by_epoch[f"val_{leading}"].first()[at].to_numpy(),
         }
     )
-    return made.dropna(subset=["score"]).reset_index(drop=True)
 
 
 def band(group: Group) -> pd.DataFrame:

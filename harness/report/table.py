@@ -64,6 +64,9 @@ class Section:
             "balanced accuracy are means over classes; majority is the accuracy of the most frequent class.",
             "MB (10^6 bytes) are summed over workers.",
         ]
+        if any(run.summary["rounds"] for group in self.groups for run in group.runs):
+            said.append("An epoch of an asynchronous run is as many updates as there are workers: its times are a worker's whole "
+                        "time over the number of epochs.")  # fmt: skip
         if any(len(group.seeds) > 1 for group in self.groups):
             said.append("± is half a 95 % interval over seeds (Student's t).")
         for group in self.groups:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,10 +19,12 @@ import yaml
 
 from harness.check import InputError
 from harness.trace import resolved
-from harness.trace.schema import ADDED, SCHEMA_VERSION, TABLES, VERSION_KEY
+from harness.trace.schema import ADDED, RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
 
 AGAIN = "run it again with fresh=true"
-STREAM = re.compile(r"(?P<table>[a-z]+)-worker(?P<worker>\d+)-attempt(?P<attempt>\d+)\.arrow")
+STREAM = re.compile(
+    r"(?P<table>[a-z]+)-(worker(?P<worker>\d+)|run)-attempt(?P<attempt>\d+)(-from(?P<first>\d+))?\.arrow"
+)
 BY = {
     "epochs": ("epoch", "worker"),
     "comm": ("epoch", "worker", "layer", "direction", "purpose", "peer"),
@@ -82,6 +85,11 @@ class Trace:
         return self._tables.table("epochs").to_pandas()
 
     @cached_property
+    def unknown_losses(self) -> list[int]:
+        """The places in `epochs` whose loss is null."""
+        return np.flatnonzero(self._tables.table("epochs")["loss"].is_null().to_numpy()).tolist()
+
+    @cached_property
     def comm(self) -> pd.DataFrame:
         return self._tables.table("comm").to_pandas()
 
@@ -112,18 +120,23 @@ class Trace:
 class Tables:
     """The tables of a run as Arrow: its parquet files, and over them what the streams of later attempts hold.
 
-    An attempt goes on from a checkpoint, so rows written before it at its first epoch or later were computed again and
-    are dropped. Of a worker that died, rows of the epoch it was in are dropped too.
+    An attempt goes on from a checkpoint, so what a worker wrote before it at the worker's first epoch of the
+    attempt, or later, was computed again and is dropped. Of a worker that died, rows of the epoch it was in
+    are dropped too.
     """
 
     def __init__(self, run_dir: Path):
         self.run_dir = Path(run_dir)
         self.attempts: dict[int, dict[int, dict[str, Path]]] = {}  # attempt -> worker -> table -> path
+        self.first: dict[int, dict[int, int | None]] = {}  # attempt -> worker -> epoch in the file's name
         for path in (self.run_dir / "stream").glob("*.arrow"):
             named = STREAM.fullmatch(path.name)
             if named and named["table"] in TABLES:
                 workers = self.attempts.setdefault(int(named["attempt"]), {})
-                workers.setdefault(int(named["worker"]), {})[named["table"]] = path
+                worker = RUN if named["worker"] is None else int(named["worker"])
+                workers.setdefault(worker, {})[named["table"]] = path
+                first = None if named["first"] is None else int(named["first"])
+                self.first.setdefault(int(named["attempt"]), {})[worker] = first
         # attempt -> worker -> first and last finished epoch
         self.epochs: dict[int, dict[int, tuple[int, int]]] = {}
         for attempt, workers in self.attempts.items():
@@ -142,8 +155,13 @@ class Tables:
             finished = self.epochs[attempt]
             if not finished:
                 continue
-            begin = min(first for first, _ in finished.values())
-            parts = [part.filter(pc.less(part["epoch"], begin)) for part in parts]
+            earliest = min(first for first, _ in finished.values())
+            for worker, begin in self.first[attempt].items():
+                begin = earliest if begin is None else begin
+                parts = [
+                    part.filter(pc.or_(pc.not_equal(part["worker"], worker), pc.less(part["epoch"], begin)))
+                    for part in parts
+                ]
             for worker, (_, last) in sorted(finished.items()):
                 stream = self.attempts[attempt][worker].get(name)
                 if stream is not None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 VERSION_KEY = b"halobench_schema"
+RUN = -1  # the worker of rows that are epochs of an asynchronous run, which are no worker's
+UPDATE = "update"  # the metric by which a round of such a run says which update of the weights it made
 
 EPOCH, RANK, LAYER, COUNT, SECONDS, SHARE = pa.int32(), pa.int16(), pa.int16(), pa.int64(), pa.float64(), pa.float64()
 
@@ -22,8 +24,8 @@ def _schema(*columns: pa.Field) -> pa.Schema:
     return pa.schema(columns, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
 
 
-_EPOCH = _column("epoch", EPOCH, "", "0-based")
-_WORKER = _column("worker", RANK, "", "rank of the worker that measured, 0-based")
+_EPOCH = _column("epoch", EPOCH, "", "0-based; of an asynchronous run's worker its own round")
+_WORKER = _column("worker", RANK, "", "rank of the worker that measured, 0-based; -1 an asynchronous run")
 _LAYER = _column("layer", LAYER, "", "0-based; -1 where no layer is concerned (weights)")
 
 EPOCHS = _schema(
@@ -39,7 +41,13 @@ EPOCHS = _schema(
     _column("cpu_s", SECONDS, "CPU s", "of the whole process inside the train clock, transport threads included"),
     _column("evaluate_s", SECONDS, "s", "the evaluate clock; not part of train_s"),
     _column("log_s", SECONDS, "s", "the log clock (loss, checkpoint); not part of train_s"),
-    _column("loss", pa.float64(), "", "mean over the global training vertices before the step; equal on all workers"),
+    _column(
+        "loss",
+        pa.float64(),
+        "",
+        "mean over the global training vertices before the step; equal on all workers; of an asynchronous "
+        "round its worker's share",
+    ),
     _column(
         "train_acc", SHARE, "share", "exact accuracy (multi-label: micro-F1) after the step; null without evaluation"
     ),

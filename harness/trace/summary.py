@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pandas as pd
 
 from harness.check import InputError
 from harness.trace.reader import Trace
+from harness.trace.rounds import Rounds, epochs_of_run
 from harness.trace.schema import NOT_FINITE, SCHEMA_VERSION
 
 PARTS = ("layer_0", "hidden", "other")  # of the bytes: by `comm.layer` 0, above, and -1
@@ -24,20 +26,30 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
     Times are means over the epochs from 1 on: epoch 0 compiles, allocates and fetches what is fetched once (in a run of
     one epoch it is all there is). Wall figures are of each epoch's slowest worker, so that compute + exposed + rest is
     the epoch. Bytes are summed over workers. Accuracies are null where nothing was evaluated.
+
+    The epochs of an asynchronous run are those of the run, P updates each; its means are described at
+    `_warm`.
     """
     trace = run if isinstance(run, Trace) else Trace(run)
     epochs = trace.epochs
     if epochs.empty:
         raise InputError(f"{trace.run_dir} holds no finished epoch; let it run longer")
-    last = int(epochs["epoch"].max())
-    warm = epochs[epochs["epoch"] >= min(1, last)]
-    slowest = warm.loc[warm.groupby("epoch")["train_s"].idxmax()]
+    rounds, run = Rounds.read(trace), epochs_of_run(epochs)
+    last = int(run["epoch"].max())
+    warm = _warm(trace, rounds, last)
+    slowest = warm.epochs.loc[warm.epochs.groupby("epoch")["train_s"].idxmax()]
     sent = trace.comm
-    workers, cores, gpus = int(epochs["worker"].nunique()), int(trace.environment["cores"]), _gpus(trace)
+    workers, cores, gpus = rounds.workers, int(trace.environment["cores"]), _gpus(trace)
     crowded = not gpus and workers > cores
     notes = (
         [f"means over epochs 1 to {last}: epoch 0 compiles, allocates and fetches what is fetched once"] if last else []
     )
+    made = rounds.epochs.groupby("worker").size().tolist() if rounds.asynchronous else None
+    if made:
+        notes.append(
+            f"asynchronous: workers made {', '.join(map(str, made))} rounds, which are {last + 1} epochs of "
+            f"{workers} updates; times per epoch are a worker's whole time over the number of epochs"
+        )
     if crowded:
         notes.append(
             f"{workers} workers outnumber {cores} cores: wall time measures the machine, so figures use CPU seconds"
@@ -62,29 +74,61 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
         "workers": workers,
         "cores": cores,
         "epochs": last + 1,
+        "rounds": made,
         "clock": "cpu" if crowded else "wall",
         "notes": notes,
-        "loss": float(epochs["loss"].iloc[-1]),
+        "loss": float(run["loss"].iloc[-1]),
         "diverged": diverged,
         "score": (score := leading_score(trace)),
         "multilabel": bool(_shards(trace).get("multilabel")),
-        **_scores(epochs, score),
+        **_scores(run, score),
         "majority": _shards(trace).get("majority"),
         "epoch_s": float(slowest["train_s"].mean()),
         "epoch_median_s": float(slowest["train_s"].median()),
         "first_epoch_s": float(epochs.loc[epochs["epoch"] == epochs["epoch"].min(), "train_s"].max()),
-        "train_total_s": float(epochs.groupby("epoch")["train_s"].max().sum()),
+        "train_total_s": rounds.total("train_s"),
         **{column: float(slowest[column].mean()) for column in ("compute_s", "comm_s", "exposed_s", "rest_s")},
-        "cpu_s": float(warm.groupby("epoch")["cpu_s"].sum().mean()),
-        "cpu_slowest": _cpu_of_slowest(warm, trace.spans),
+        "cpu_s": float(warm.epochs.groupby("epoch")["cpu_s"].sum().mean()),
+        "cpu_slowest": _cpu_of_slowest(warm.epochs, warm.spans),
         "core_share": share,
-        "flops_epoch": float(warm.groupby("epoch")["flops"].sum().mean()),
+        "flops_epoch": float(warm.epochs.groupby("epoch")["flops"].sum().mean()),
         "rows_total": int(sent["rows"].sum()),
         "bytes_total": int(sent["bytes"].sum()),
-        **_bytes(sent, last),
+        "bytes_first_epoch": int(sent.loc[sent["epoch"] == 0, "bytes"].sum()),
+        **_bytes(warm),
         "peak_rss_max": int(epochs["peak_rss_bytes"].max()),
         "peak_rss_sum": int(epochs.groupby("worker")["peak_rss_bytes"].max().sum()),
     }
+
+
+@dataclass
+class _Warm:
+    """What means are taken over: rows of the epochs table, one per epoch and worker; of `spans` and `comm`;
+    and how many epochs that is."""
+
+    epochs: pd.DataFrame
+    spans: pd.DataFrame
+    sent: pd.DataFrame
+    count: float
+
+
+def _warm(trace: Trace, rounds: Rounds, last: int) -> _Warm:
+    """The epochs from 1 on, or of an asynchronous run the rounds from 1 on that are in an epoch of the run.
+
+    In no epoch of an asynchronous run do the others wait for a slowest worker. So a worker's rounds are put
+    together, and divided by the number of epochs that all workers' rounds make: one epoch, of mean length,
+    with a row per worker.
+    """
+    first = min(1, last)
+    tables = rounds.epochs, trace.spans, trace.comm
+    epochs, spans, sent = (table[table["epoch"] >= first] for table in tables)
+    if not rounds.asynchronous:
+        return _Warm(epochs, spans, sent, max(last, 1))
+    epochs = epochs[epochs["of_run"].notna()]
+    keys, count = epochs[["epoch", "worker"]], len(epochs) / rounds.workers
+    spans, sent = spans.merge(keys), sent.merge(keys)
+    mean = (epochs.groupby("worker").sum() / count).assign(epoch=first).reset_index()
+    return _Warm(mean, spans.assign(epoch=first, cpu_s=spans["cpu_s"] / count), sent, count)
 
 
 def _core_share(spans: pd.DataFrame, first: int) -> float:
@@ -115,8 +159,10 @@ def _shards(trace: Trace) -> dict[str, Any]:
 
 def diverged_at(trace: Trace) -> int | None:
     """The first epoch whose loss, or whose evaluation's logits, are no finite numbers; None where there is none."""
-    loss, metrics = trace.epochs, trace.metrics
-    epochs = [*loss.loc[~np.isfinite(loss["loss"]), "epoch"], *metrics.loc[metrics["name"] == NOT_FINITE, "epoch"]]
+    run, metrics = epochs_of_run(trace.epochs), trace.metrics
+    # A loss that is not known is null, and no number that is not finite; pandas has one mark for both.
+    broken = run.loc[~np.isfinite(run["loss"]) & ~run["loss"].index.isin(trace.unknown_losses), "epoch"]
+    epochs = [*broken, *metrics.loc[metrics["name"] == NOT_FINITE, "epoch"]]
     return int(min(epochs)) if epochs else None
 
 
@@ -176,15 +222,14 @@ def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]
     }
 
 
-def _bytes(sent: pd.DataFrame, last: int) -> dict[str, Any]:
-    """Bytes an epoch, summed over workers, over the epochs that the times are taken over; epoch 0's apart."""
-    warm = sent[sent["epoch"] >= min(1, last)]
-    count = max(last, 1)
-    part = pd.Series("hidden", index=warm.index).mask(warm["layer"] == 0, "layer_0").mask(warm["layer"] < 0, "other")
-    by_part = warm.groupby(part)["bytes"].sum() / count
-    by_purpose = warm.groupby(["purpose", part])["bytes"].sum().unstack(fill_value=0) / count
+def _bytes(warm: _Warm) -> dict[str, Any]:
+    """Bytes per epoch, summed over workers, over the epochs that the times are taken over."""
+    sent, count = warm.sent, warm.count
+    part = pd.Series("hidden", index=sent.index)
+    part = part.mask(sent["layer"] == 0, "layer_0").mask(sent["layer"] < 0, "other")
+    by_part = sent.groupby(part)["bytes"].sum() / count
+    by_purpose = sent.groupby(["purpose", part])["bytes"].sum().unstack(fill_value=0) / count
     return {
-        "bytes_first_epoch": int(sent.loc[sent["epoch"] == 0, "bytes"].sum()),
         "bytes_epoch": {name: float(by_part.get(name, 0.0)) for name in PARTS},
         "bytes_epoch_by_purpose": {
             str(purpose): {name: float(row.get(name, 0.0)) for name in PARTS} for purpose, row in by_purpose.iterrows()

@@ -17,30 +17,34 @@ import pyarrow.parquet as pq
 from harness.check import InputError
 from harness.comm.recorder import Epoch, Span
 from harness.trace import reader
-from harness.trace.schema import SCHEMA_VERSION, TABLES, VERSION_KEY
+from harness.trace.schema import RUN, SCHEMA_VERSION, TABLES, UPDATE, VERSION_KEY
 
 # The epochs row goes last: an epoch that has one is complete in every table.
 ORDER = ("comm", "spans", "metrics", "epochs")
 
 
 class TraceWriter:
-    """One worker's streams, `stream/<table>-worker<k>-attempt<n>.arrow`.
+    """One worker's streams, `stream/<table>-worker<k>-attempt<n>-from<first>.arrow`.
 
+    worker    its rank; RUN: the epochs of an asynchronous run, `stream/<table>-run-attempt<n>...`
     attempt   how many times the run was started before
+    first     the epoch at which the attempt goes on; None: whichever is the first that is written
 
     Every epoch is flushed as it ends, so a worker that dies takes nothing with it but the epoch it was in.
     """
 
-    def __init__(self, run_dir: Path, worker: int, attempt: int):
+    def __init__(self, run_dir: Path, worker: int, attempt: int, first: int | None = None):
         folder = Path(run_dir) / "stream"
         folder.mkdir(parents=True, exist_ok=True)
         self.worker = worker
-        self.files = {t: open(folder / f"{t}-worker{worker}-attempt{attempt}.arrow", "wb") for t in ORDER}
+        whose = "run" if worker == RUN else f"worker{worker}"
+        since = f"-from{first}" if first else ""
+        self.files = {t: open(folder / f"{t}-{whose}-attempt{attempt}{since}.arrow", "wb") for t in ORDER}
         self.streams = {t: pa.ipc.new_stream(self.files[t], TABLES[t]) for t in ORDER}
         self.in_flight: list[tuple[int, Span]] = []  # (epoch, operation) posted and not yet through
 
     def write(
-        self, epoch: Epoch, *, loss: float, scores: Mapping[str, float] | None, peak_rss_bytes: int
+        self, epoch: Epoch, *, loss: float | None, scores: Mapping[str, float] | None, peak_rss_bytes: int
     ) -> None:
         """Append one finished epoch. loss and scores, by column of `epochs`, are global; None where nothing was evaluated."""
         thread = [s for s in epoch.spans if s.kind != "comm"]
@@ -157,16 +161,42 @@ def _check_complete(tables: reader.Tables, workers: int) -> None:
     have = epochs.select(["epoch", "worker"]).to_pandas()
     if have.empty:
         raise InputError(f"{tables.run_dir} holds no finished epoch to finalise; {reader.AGAIN}")
-    count = have.groupby("epoch")["worker"].nunique().reindex(range(int(have["epoch"].max()) + 1), fill_value=0)
-    if (count != workers).any():
-        gap = int((count != workers).idxmax())
-        raise InputError(
-            f"{tables.run_dir}/stream has epoch {gap} of {count[gap]} workers out of {workers}: "
-            f"a stream is damaged; {reader.AGAIN}"
-        )
+    metrics = tables.table("metrics")
+    made = metrics.filter(pc.equal(metrics["name"], UPDATE))["value"].to_pylist()
+    if made or (have["worker"] == RUN).any():
+        _check_rounds(tables, workers, made)
+    else:
+        count = have.groupby("epoch")["worker"].nunique()
+        count = count.reindex(range(int(have["epoch"].max()) + 1), fill_value=0)
+        if (count != workers).any():
+            gap = int((count != workers).idxmax())
+            raise InputError(
+                f"{tables.run_dir}/stream has epoch {gap} of {count[gap]} workers out of {workers}: "
+                f"a stream is damaged; {reader.AGAIN}"
+            )
     for total, table, part in (("bytes_sent", "comm", "bytes"), ("flops", "spans", "flops")):
         if pc.sum(epochs[total]) != pc.sum(tables.table(table)[part], min_count=0):
             raise InputError(
                 f"{tables.run_dir}/stream: {table} does not add up to epochs.{total}, "
                 f"so a stream is damaged; {reader.AGAIN}"
             )
+
+
+def _check_rounds(tables: reader.Tables, workers: int, made: list[float]) -> None:
+    """Refuse an asynchronous run in which a round, an epoch of the run or an update is missing or doubled.
+
+    made   the numbers of the updates that the rounds made
+    """
+    epochs = tables.table("epochs")
+    damaged = f"a stream is damaged; {reader.AGAIN}"
+    for worker in (*range(workers), RUN):  # the run's epochs last: their number is needed below
+        numbers = epochs.filter(pc.equal(epochs["worker"], worker))["epoch"].to_pylist()
+        if not numbers or sorted(numbers) != list(range(len(numbers))):
+            whose = "the run's epochs" if worker == RUN else f"worker {worker}'s rounds"
+            raise InputError(f"{tables.run_dir}/stream does not have all of {whose}: {damaged}")
+    # A run that diverged is stopped where its workers meet; some have made updates of a later epoch by then.
+    if sorted(update for update in made if update < workers * len(numbers)) != list(range(workers * len(numbers))):
+        raise InputError(
+            f"{tables.run_dir}/stream has {len(made)} updates of the weights, where {len(numbers)} epochs of "
+            f"{workers} have each of {workers * len(numbers)} once: {damaged}"
+        )

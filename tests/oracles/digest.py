@@ -120,7 +120,7 @@ def train(
     schedule: str = "shifted",
     init: str = "exact",
     loss: str = "partition",
-    agg: str = "mean",
+    agg: str = "gradients",
     model: str = "gcn",
     normalisation: str = "symmetric",
     epochs: int,
