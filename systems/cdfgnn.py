@@ -8,22 +8,30 @@ Notation: z_i worker i's part of a vertex's row of Z = A H W (or of delta = dL/d
 master's z~_i), zt the master's sum of them (z~_.); k masters that have mirrors and m mirrors of a worker; eps the threshold.
 
 Decisions
-- eq. (6) moves eps against its own prose: `rule=prose` shrinks it where the training accuracy falls below its mean - mu1 and relaxes
-  it above mean + mu2, which fits Fig. 7; `literal` does as printed. Both clamp eps to [nu2, nu1].
-- xi = 0.01, mu1 = 0.001, mu2 = 0.02, nu1 = 0.3, nu2 = 0.001, lambda1 = 1.05, lambda2 = 0.9, eps starts at 0.01; the mean starts at the
-  first accuracy; compare, then update (7). The accuracy is that of the epoch's own logits, the workers' counts summed (16 bytes each).
-- quantisation: 2^B - 1 in (22) and (23); a row of equal entries is restored exactly; `bits` B = 8. A message is its row's id (4 bytes),
-  B F bits and the two constants.
+- eq. (6) moves eps against its own prose: `rule=prose` shrinks it where the training accuracy falls below its
+  mean - mu1 and relaxes it above mean + mu2, which fits Fig. 7; `literal` does as printed. Both clamp eps to
+  [nu2, nu1].
+- xi = 0.01, mu1 = 0.001, mu2 = 0.02, nu1 = 0.3, nu2 = 0.001, lambda1 = 1.05, lambda2 = 0.9, eps starts at
+  0.01; the mean starts at the first accuracy; compare, then update (7). The accuracy is that of the epoch's
+  own logits, the workers' counts summed (16 bytes each).
+- quantisation: 2^B - 1 in (22) and (23); a row of equal entries is restored exactly; `bits` B = 8. A message
+  is its row's id (4 bytes), B F bits and the two constants.
 - Algorithm 2's product form, strict; caches start at 0, so the first epoch sends every row that is not 0.
-- drift: zt_i becomes zt_i + the dequantised difference, so that zt = sum_i zt_i at every step. A master's own part is not quantised.
-- scatter: the dequantised sum is what all replicas compute with, the master too, which keeps an exact accumulator; `diff` sends the
-  difference to what they have, `fp32` is not quantised.
-- weight gradients are not quantised (section 5). Loss on masters; self-loop at the master; global degrees; (3) and (4) by autograd.
-- `cache=false`: every part, whole, every epoch, without ids; with `quantise=false` too this is the paper's Baseline and exact.
-- bias, and GraphSAGE's root, are applied by every replica after the synchronisation, with its own part of their gradient.
-- features refetch: layer 0 is synchronised like the others; once: A X is synchronised exactly in the first epoch and kept, and
-  layer 0 then needs neither direction.
-Departures: a vertex without mirrors is always fresh (Algorithm 2 would use its cached row too): only remote values may be stale.
+- drift: zt_i becomes zt_i + the dequantised difference, so that zt = sum_i zt_i at every step. A master's own
+  part is not quantised.
+- scatter: the dequantised sum is what all replicas compute with, the master too, which keeps an exact
+  accumulator; `diff` sends the difference to what they have, `fp32` is not quantised.
+- weight gradients are not quantised (section 5). Loss on masters; self-loop at the master; global degrees;
+  (3) and (4) by autograd.
+- `cache=false`: every part, whole, every epoch, without ids; with `quantise=false` too this is the paper's
+  Baseline and exact.
+- bias, and GraphSAGE's root, are applied by every replica after the synchronisation, with its own part of
+  their gradient.
+- layer 0: `features=once`, exact since features are static, synchronises A X in the first epoch and keeps it,
+  and layer 0 then needs neither direction; `refetch` synchronises it like the other layers, as Algorithm 1
+  does.
+Departures: a vertex without mirrors is always fresh (Algorithm 2 would use its cached row
+too): only remote values may be stale.
 """
 
 from __future__ import annotations
@@ -65,7 +73,7 @@ class Cdfgnn(ReplicaSystem):
     lambda1: float = 1.05
     lambda2: float = 0.9
     momentum: float = 0.8
-    features: str = "refetch"
+    features: str = "once"
 
     def __post_init__(self):
         choice("bits", self.bits, linear.BITS)

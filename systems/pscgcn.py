@@ -10,18 +10,24 @@ queue Q holds the tau graphs between. p_ij probability of edge j -> i; eps sampl
     J of the boundary rows of TG(t) is sent to their owners in t and added to their own gradient in t + tau                      (7)
 
 Decisions
-- each edge is drawn by itself, Bernoulli(p_ij), by a counter (seed, graph number, i, j); the self-loop is no neighbour and always kept.
+- each edge is drawn by itself, Bernoulli(p_ij), by a counter (seed, graph number, i, j); the self-loop is no
+  neighbour and always kept.
 - B_i = eps |N_i| is real-valued, and sum_j p_ij = B_i.
-- ||y_ij|| = P_ij sqrt(sum_l ||H_j^(l) W^(l+1)||^2) of the last iteration (`norms=code`: sum over hidden layers of ||H_j^(l)||, as the
-  authors' code); P_ij = r_i c_j, and r_i cancels. Where all of a row are 0, eps. a_j is 1.1 inner, 1 boundary, as sqrt(a_j) ||y||.
+- ||y_ij|| = P_ij sqrt(sum_l ||H_j^(l) W^(l+1)||^2) of the last iteration (`norms=code`: sum over hidden
+  layers of ||H_j^(l)||, as the authors' code); P_ij = r_i c_j, and r_i cancels. Where all of a row are 0,
+  eps. a_j is 1.1 inner, 1 boundary, as sqrt(a_j) ||y||.
 - rescale 1 / p_ij (`selfnorm`: |N_i| / drawn neighbours of i).
-- p and the cache are renewed every `refresh` iterations; before the first time p = eps and the cache goes by degree. What that takes
-  is sent and counted then: a number a boundary vertex for p, a byte a boundary vertex for the cache, and the rows that are new in it.
-- boundary gradients: `tg` sends the rows of TG(t), `sampled` those of SG(t) (Algorithm 1, lines 24-25), zero where TG(t) had none.
+- p and the cache are renewed every `refresh` iterations; before the first time p = eps and the cache goes by
+  degree. What that takes is sent and counted then: 4 bytes per boundary vertex for p, 1 byte for the cache,
+  and the rows that are new in it.
+- boundary gradients: `tg` sends the rows of TG(t), `sampled` those of SG(t) (Algorithm 1, lines 24-25), zero
+  where TG(t) had none.
 - first tau iterations: halo rows and incoming gradients are 0.
-- layer 0: `refetch` asks for sampled boundary features that are not cached, as printed; `once` fetches all, once, unsampled.
-- a request for rows is a bit for every row that could be asked for. SG is drawn and asked for an iteration before its rows are sent,
-  but for the iterations that renew p, so that nobody waits for a request; gradients leave after the weights' all-reduce.
+- layer 0: `features=once`, exact since features are static, fetches all boundary features in the first epoch,
+  unsampled; `refetch` asks for those that are sampled and not cached, as printed.
+- a request for rows takes one bit per row that could be asked for. SG is drawn and asked for an iteration
+  before its rows are sent, but for the iterations that renew p, so that nobody waits for a request; gradients
+  leave after the weights' all-reduce.
 - Adam, as all systems here.
 Departures: SampleGraph runs in the training thread, where it is compiled.
 """
@@ -69,7 +75,7 @@ class Pscgcn(System):
     refresh: int = 100
     cache: float = 0.2
     policy: str = "inclusion"
-    features: str = "refetch"
+    features: str = "once"
 
     def __post_init__(self):
         at_least("tau", self.tau, 0)

@@ -8,19 +8,24 @@ Notation: P(i) worker i; H_j^(l) its block of the input of layer l, Ht_j^(l) the
 others; F(j) its flag, ACTIVE or STALE; Ver the epoch, Ver(j) the version of Ht_j; delta_j its block of dL/dZ.
 
 Decisions
-- norm of ||H - Ht|| > eps_H: Frobenius, divided by the norm of the cached block (`relative`); `max` and `fro` are absolute.
-- one flag a (layer, block); `flags=worker`: a worker ACTIVE in one layer is ACTIVE in all later layers of the epoch.
-- under `variation_gap` peers learn F(j) from an all-gather of one byte a worker and layer, counted; the epoch rules are
-  known to all from the versions and need none.
-- epoch_fixed broadcasts when Ver - Ver(j) > eps_E: every eps_E + 1 epochs. epoch_adaptive staggers the initial versions:
-  block j is first due at epoch j mod (eps_A + 1). Everything is broadcast in epoch 0, when caches are empty; for a block
-  whose turn comes later this does not move its version.
-- own block always fresh. Backward broadcasts delta_j every epoch, clipped locally to th sqrt(P) as printed, th = inf by
-  default; `clip_scale=inverse` for th / sqrt(P). dL/dW = sum_i H_i^T (A^T delta)_i with own, fresh H_i (eq. 5).
-- layer 0 follows the same rule under `features=refetch`; `once` fetches it in the first epoch only.
-- preset `sancus/official` builds what the authors' public code does: layer 0 cached once, layer 1 broadcast every epoch
-  up to epoch 51 and every second one after.
-Departures: as for CAGNET, broadcasts of a layer are posted together and the local product runs meanwhile.
+- norm of ||H - Ht|| > eps_H: Frobenius, divided by the norm of the cached block (`relative`); `max` and `fro`
+  are absolute.
+- one flag a (layer, block); `flags=worker`: a worker ACTIVE in one layer is ACTIVE in all later layers of the
+  epoch.
+- under `variation_gap` peers learn F(j) from an all-gather of one byte a worker and layer, counted; the epoch
+  rules are known to all from the versions and need none.
+- epoch_fixed broadcasts when Ver - Ver(j) > eps_E: every eps_E + 1 epochs. epoch_adaptive staggers the
+  initial versions: block j is first due at epoch j mod (eps_A + 1). Everything is broadcast in epoch 0, when
+  caches are empty; for a block whose turn comes later this does not move its version.
+- own block always fresh. Backward broadcasts delta_j every epoch, clipped locally to th sqrt(P) as printed,
+  th = inf by default; `clip_scale=inverse` for th / sqrt(P). dL/dW = sum_i H_i^T (A^T delta)_i with own,
+  fresh H_i (eq. 5).
+- layer 0: `features=once`, exact since features are static, fetches it in the first epoch only; `refetch`
+  puts it under the rule that holds for the other layers, as Algorithm 3 does.
+- preset `sancus/official` builds what the authors' public code does: layer 0 cached once, layer 1 broadcast
+  every epoch up to epoch 51 and every second one after.
+Departures: as for CAGNET, broadcasts of a layer are posted together and the local product runs
+meanwhile.
 """
 
 from __future__ import annotations
@@ -54,7 +59,7 @@ class Sancus(System):
     bound: float = 1.0
     norm: str = "relative"
     flags: str = "layer"
-    features: str = "refetch"
+    features: str = "once"
     clip: float = math.inf
     clip_scale: str = "sqrt"
     warmup: int = 1

@@ -25,6 +25,7 @@ from tests.oracles import bytes as count
 from tests.oracles import dense
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
+from tests.variants import REFETCH
 
 BASELINE = {"cache": False, "quantise": False}
 
@@ -111,7 +112,7 @@ def caches(comm, block, epochs, shard) -> list[dict]:
 def test_a_masters_sum_is_that_of_all_parts_and_replicas_agree(pool, knobs):
     graph = random_graph(5, vertices=30)
     shards = list(systems.build_replicas(graph, assign_edges(graph, "ebv", 4, 0)))
-    workers = pool.run(caches, 4, systems.block("cdfgnn", **knobs), 6, per_worker=shards)
+    workers = pool.run(caches, 4, systems.block("cdfgnn", **{**REFETCH, **knobs}), 6, per_worker=shards)
     first = 1 if knobs.get("features") == "once" else 0
     for epoch in range(6):
         keys = workers[0][epoch]["rows"].keys()
@@ -151,7 +152,7 @@ def messages(outcome, epoch: int, name: str) -> dict[tuple[int, str], int]:
 def test_without_a_cache_bytes_are_the_closed_form(pool, bits, quantised, scatter):
     graph = random_graph(12, vertices=40)
     settings = Settings(model={"name": "gcn", "layers": 3, "hidden": 7, "dropout": 0.0}, dtype="float32", epochs=2)
-    knobs = {"cache": False, "quantise": quantised, "bits": bits, "scatter": scatter}
+    knobs = {"cache": False, "quantise": quantised, "bits": bits, "scatter": scatter, **REFETCH}
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
     mirrors = sum(statistics(outcome.assignment)["replicas"]) - 40
     for epoch in range(2):
@@ -171,7 +172,7 @@ def test_without_a_cache_bytes_are_the_closed_form(pool, bits, quantised, scatte
 def test_with_a_cache_bytes_follow_the_messages(pool, quantised):
     graph = random_graph(12, vertices=40, directed=False)
     settings = Settings(model={"name": "gcn", "layers": 2, "hidden": 7, "dropout": 0.0}, dtype="float32", epochs=12)
-    knobs = {"quantise": quantised, "bits": 4, "epsilon": 0.1}
+    knobs = {"quantise": quantised, "bits": 4, "epsilon": 0.1, **REFETCH}
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
     mirrors = sum(statistics(outcome.assignment)["replicas"]) - 40
     shares = []
@@ -207,7 +208,7 @@ def test_a_looser_threshold_sends_less_and_a_fixed_one_stays(pool):
     graph = random_graph(12, vertices=40)
     sent = []
     for epsilon in (0.0, 0.05, 0.5):
-        knobs = {"epsilon": epsilon, "nu1": epsilon, "nu2": epsilon, "quantise": False}
+        knobs = {"epsilon": epsilon, "nu1": epsilon, "nu2": epsilon, "quantise": False, **REFETCH}
         outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 3, settings=Settings(epochs=10))
         assert all(worker["metrics"][9][-1, "epsilon"] == epsilon for worker in outcome.workers)
         sent.append(sum(sum(messages(outcome, epoch, "sent").values()) for epoch in range(10)))

@@ -68,8 +68,8 @@ def test_sancus_equals_its_oracle(pool, knobs, seed, parts, directed, layers):
 @pytest.mark.parametrize("rule,bound", [("epoch_fixed", 2), ("epoch_adaptive", 3)])
 def test_sancus_epoch_rules_bound_staleness(pool, rule, bound):
     settings = Settings(epochs=12)
-    outcome = systems.run(pool, random_graph(5, vertices=24), systems.block("sancus", staleness=rule, bound=bound), 4,
-                          settings=settings)
+    block = systems.block("sancus", staleness=rule, bound=bound, features="refetch")
+    outcome = systems.run(pool, random_graph(5, vertices=24), block, 4, settings=settings)
     active = flags_of(outcome, 4, 12, 2)
     for layer in range(2):
         for j in range(4):
@@ -81,7 +81,7 @@ def test_sancus_epoch_rules_bound_staleness(pool, rule, bound):
 
 def test_sancus_bytes_follow_its_flags(pool):
     settings = Settings(dtype="float32", epochs=6)
-    knobs = {"staleness": "variation_gap", "bound": 0.02}
+    knobs = {"staleness": "variation_gap", "bound": 0.02, "features": "refetch"}
     outcome = systems.run(pool, random_graph(6, vertices=32), systems.block("sancus", **knobs), 4, settings=settings)
     active = flags_of(outcome, 4, 6, 2)
     assert not active.all(), "nothing was skipped: the bound tests nothing"

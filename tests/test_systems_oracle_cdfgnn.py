@@ -15,6 +15,7 @@ from tests import jobs, systems
 from tests.oracles import cdfgnn
 from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
+from tests.variants import REFETCH
 
 
 @st.composite
@@ -76,7 +77,8 @@ def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, seed, parts, direc
 @pytest.mark.parametrize("rule", ["prose", "literal"])
 def test_the_share_of_messages_and_the_threshold_over_a_longer_run(pool, rule):
     """Long enough that the cache saves most messages, and that eps went up and down."""
-    graph, knobs = random_graph(8, vertices=40, directed=False), {"epsilon": 0.05, "rule": rule, "mu2": 0.005}
+    graph = random_graph(8, vertices=40, directed=False)
+    knobs = {"epsilon": 0.05, "rule": rule, "mu2": 0.005, **REFETCH}
     settings = Settings(model={"name": "gcn", "layers": 2, "hidden": 6, "dropout": 0.0}, epochs=40)
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
     want = train(graph, outcome, settings, "gcn", knobs)
@@ -111,7 +113,7 @@ def caches(comm, block, model, optimiser, seed, epochs, shard) -> dict:
     ("hep", {"quantise": False, "epsilon": 0.1}), ("dne", {"features": "once", "rule": "literal"}), ("ebv", {"cache": False}),
 ], ids=str)  # fmt: skip
 def test_a_masters_sum_is_that_of_the_cached_parts_and_both_are_the_oracles(pool, method, knobs):
-    graph, settings = random_graph(17, vertices=24), Settings(epochs=10)
+    graph, settings, knobs = random_graph(17, vertices=24), Settings(epochs=10), {**REFETCH, **knobs}
     edges = systems.assign_edges(graph, method, 3, 0)
     workers = pool.run(caches, 3, systems.block("cdfgnn", **knobs), settings.model, settings.optimiser, settings.seed, settings.epochs,
                        per_worker=list(systems.build_replicas(graph, edges)))  # fmt: skip

@@ -137,7 +137,8 @@ def test_boundary_rows_are_never_older_than_tau(pool):
     still = Settings(optimiser={"lr": 1e-30, "weight_decay": 0.0}, epochs=6)
     exact = systems.run(pool, graph, systems.block("vanilla"), 3, settings=still)
     for tau in (1, 2):
-        outcome = systems.run(pool, graph, systems.block("pscgcn", tau=tau, rate=1.0, cache=0.0), 3, settings=still)
+        block = systems.block("pscgcn", tau=tau, rate=1.0, cache=0.0, features="refetch")
+        outcome = systems.run(pool, graph, block, 3, settings=still)
         filled = 2 * tau  # two layers
         np.testing.assert_allclose(outcome.losses[filled:], exact.losses[filled:], rtol=1e-6)
         assert abs(outcome.losses[filled - 1] - exact.losses[filled - 1]) > 1e-4

@@ -11,7 +11,8 @@ GRAPHS = [["twin/reddit dataset.scale=0.02"]]
 
 
 def sweeps(graph: str) -> list[str]:
-    return [f"system=cdfgnn model.dropout=0.5,0 dataset={graph} gpus=4 epochs=150 seed=1 evaluate.every=10"]
+    how = f"dataset={graph} gpus=4 epochs=150 seed=1 evaluate.every=10"
+    return [f"system=cdfgnn system.features=refetch model.dropout=0.5,0 {how}"]
 
 
 def draw(groups):

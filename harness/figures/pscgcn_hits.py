@@ -14,8 +14,9 @@ RENEWED = 10
 
 def sweeps(graph: str) -> list[str]:
     sizes = ",".join(map(str, SIZES))
-    return [f"system=pscgcn system.rate=0.1 system.policy={','.join(POLICIES)} system.cache={sizes} system.refresh={RENEWED} "
-            f"dataset={graph} partition=metis gpus=4 epochs=20 seed=1 evaluate.every=20"]  # fmt: skip
+    caches = f"system.policy={','.join(POLICIES)} system.cache={sizes} system.refresh={RENEWED}"
+    how = f"dataset={graph} partition=metis gpus=4 epochs=20 seed=1 evaluate.every=20"
+    return [f"system=pscgcn system.features=refetch system.rate=0.1 {caches} {how}"]
 
 
 def draw(groups):
