@@ -16,7 +16,8 @@ Decisions
   own logits, the workers' counts summed (16 bytes each).
 - quantisation: 2^B - 1 in (22) and (23); a row of equal entries is restored exactly; `bits` B = 8. A message
   is its row's id (4 bytes), B F bits and the two constants.
-- Algorithm 2's product form, strict; caches start at 0, so the first epoch sends every row that is not 0.
+- Algorithm 2's product form, strict; caches start at 0, so the first epoch sends every row that is not 0. A
+  row with a value that is not a number has changed.
 - drift: zt_i becomes zt_i + the dequantised difference, so that zt = sum_i zt_i at every step. A master's own
   part is not quantised.
 - scatter: the dequantised sum is what all replicas compute with, the master too, which keeps an exact
@@ -166,10 +167,11 @@ class Cdfgnn(ReplicaSystem):
         return combined
 
     def changed(self, z: torch.Tensor, cached: torch.Tensor) -> torch.Tensor:
-        """The rows where ||z - zt||_inf > eps ||zt||_inf; all without a cache."""
+        """The rows where ||z - zt||_inf > eps ||zt||_inf or a value is not a number; all without a cache."""
         if not self.cache:
             return torch.arange(len(z), device=self.device)
-        return ((z - cached).abs_().amax(1) > self.eps * cached.abs().amax(1)).nonzero().squeeze(1)
+        same = (z - cached).abs_().amax(1) <= self.eps * cached.abs().amax(1)
+        return (~same).nonzero().squeeze(1)
 
     def use(self, rows: torch.Tensor, at: torch.Tensor, message: torch.Tensor) -> None:
         rows[at] = rows[at] + message if self.scatter == "diff" else message

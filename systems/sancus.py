@@ -9,7 +9,7 @@ others; F(j) its flag, ACTIVE or STALE; Ver the epoch, Ver(j) the version of Ht_
 
 Decisions
 - norm of ||H - Ht|| > eps_H: Frobenius, divided by the norm of the cached block (`relative`); `max` and `fro`
-  are absolute.
+  are absolute. A norm that is not a number exceeds every bound.
 - one flag a (layer, block); `flags=worker`: a worker ACTIVE in one layer is ACTIVE in all later layers of the
   epoch.
 - under `variation_gap` peers learn F(j) from an all-gather of one byte a worker and layer, counted; the epoch
@@ -106,7 +106,8 @@ class Sancus(System):
     def stale_check(self, layer: int, h: torch.Tensor) -> list[int]:
         """STALE(): the workers that are ACTIVE now, in rank order. Algorithms 4, 5 and 6."""
         if self.staleness == "variation_gap":
-            mine = self.epoch < self.warmup or self.gap(layer, h) > self.bound
+            # A gap that is not a number is within no bound.
+            mine = self.epoch < self.warmup or not self.gap(layer, h) <= self.bound
             if self.flags == "worker":
                 mine = self.worker_active = mine or self.worker_active
             flags = self.comm.all_gather_flag(mine, layer)
@@ -118,15 +119,17 @@ class Sancus(System):
         return self.blocks.everyone if self.epoch < self.warmup else due
 
     def gap(self, layer: int, h: torch.Tensor) -> float:
-        """||H_i - Ht_i|| under the chosen norm."""
+        """||H_i - Ht_i|| under the chosen norm; 0 for a block without rows."""
         cached = self.own[layer]
+        if not len(h):
+            return 0.0
         if self.norm == "max":
             return float((h - cached).abs().max())
         difference = float(torch.linalg.vector_norm(h - cached))
         if self.norm == "fro":
             return difference
         size = float(torch.linalg.vector_norm(cached))
-        return difference / size if size else math.inf if difference else 0.0
+        return difference / size if size else difference * math.inf if difference else 0.0
 
     # -- backward pass, lines 17-22 -------------------------------------------------------------------------------
 

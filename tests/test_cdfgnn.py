@@ -10,6 +10,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from harness import config as configs
 from harness import prepare
@@ -213,6 +214,20 @@ def test_a_looser_threshold_sends_less_and_a_fixed_one_stays(pool):
         assert all(worker["metrics"][9][-1, "epsilon"] == epsilon for worker in outcome.workers)
         sent.append(sum(sum(messages(outcome, epoch, "sent").values()) for epoch in range(10)))
     assert sent[0] > 1.2 * sent[1] > 1.4 * sent[2]
+
+
+ROWS = arrays(np.float32, (5, 3), elements=st.sampled_from([0.0, 1.0, 1.04, 1.2, -2.0, np.nan, np.inf]))
+
+
+@given(z=ROWS, cached=ROWS, epsilon=st.sampled_from([0.0, 0.05, 0.3]))
+def test_a_row_has_changed_where_the_threshold_is_exceeded_or_a_value_is_not_a_number(z, cached, epsilon):
+    system = make_system(systems.block("cdfgnn"))
+    system.eps, system.device = epsilon, torch.device("cpu")
+    with np.errstate(invalid="ignore"):
+        change, size = np.abs(z - cached).max(axis=1), np.float32(epsilon) * np.abs(cached).max(axis=1)
+    want = np.isnan(change) | np.isnan(size) | (change > size)
+    changed = system.changed(torch.from_numpy(z), torch.from_numpy(cached))
+    np.testing.assert_array_equal(changed, np.flatnonzero(want))
 
 
 # The threshold
