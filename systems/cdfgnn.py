@@ -18,6 +18,9 @@ Decisions
   is its row's id (4 bytes), B F bits and the two constants.
 - Algorithm 2's product form, strict; caches start at 0, so the first epoch sends every row that is not 0. A
   row with a value that is not a number has changed.
+- metrics, by layer and direction, in rows of gather and scatter together: `sent`; `saved`, not sent because
+  the change is within eps; `zero`, not sent because the row is 0 and was 0, which is no hit of the cache; and
+  `possible`, the sum of the three. A sum whose parts have gone back to 0 may keep a rounding error: `saved`.
 - drift: zt_i becomes zt_i + the dequantised difference, so that zt = sum_i zt_i at every step. A master's own
   part is not quantised.
 - scatter: the dequantised sum is what all replicas compute with, the master too, which keeps an exact
@@ -127,7 +130,9 @@ class Cdfgnn(ReplicaSystem):
                     each.zero_()
             parts, own = z[self.masters :], z.index_select(0, self.shared)
             # Lines 2-6: mirrors whose part has changed send the difference to their master.
-            sent = self.changed(parts, rows["mirror"])
+            fresh, zero = self.changed(parts, rows["mirror"])
+            sent = fresh.nonzero().squeeze(1)
+            zeros, saved = int(zero.sum()), int((~fresh & ~zero).sum())
             wire = self.pack(parts[sent] - rows["mirror"][sent], self.quantise)
             rows["mirror"][sent] += self.unpack(wire, z, self.quantise)
         # Line 7.
@@ -139,7 +144,8 @@ class Cdfgnn(ReplicaSystem):
             scatter_add_rows(rows["sum"], at, self.unpack(wire, z, self.quantise))
             active[at] = True
             # Lines 11-15: and that of their own part.
-            mine = self.changed(own, rows["master"])
+            fresh, zero = self.changed(own, rows["master"])
+            mine = fresh.nonzero().squeeze(1)
             difference = own[mine] - rows["master"][mine]
             rows["sum"][mine] += difference
             rows["master"][mine] += difference
@@ -156,22 +162,33 @@ class Cdfgnn(ReplicaSystem):
             number[chosen] = torch.arange(len(chosen), device=self.device)
             copies = active[self.place].nonzero().squeeze(1)
             wire = wire[number[self.place[copies]]]
+            # Copies that stay here: of sums that are 0 with their parts, and of those that the cache saves.
+            zero &= ~active & (rows["sum"].abs().amax(1) == 0)
+            zeros += int(zero[self.place].sum())
+            saved += int((~active & ~zero)[self.place].sum())
         arrived, wire = self.scattering.exchange(copies, wire, layer, direction, ids=self.cache)
         with recorder.inside("other", "cache", layer):
             self.use(rows["mirror_used"], arrived, self.unpack(wire, z, coded))
             combined = z.clone(memory_format=torch.contiguous_format)
             combined[self.shared] = rows["master_used"]
             combined[self.masters :] = rows["mirror_used"]
-        recorder.metric(f"sent_{direction}", len(sent) + len(copies), layer)
-        recorder.metric(f"possible_{direction}", len(parts) + len(self.place), layer)
+        possible = len(parts) + len(self.place)
+        counts = {"sent": len(sent) + len(copies), "saved": saved, "zero": zeros, "possible": possible}
+        for name, count in counts.items():
+            recorder.metric(f"{name}_{direction}", count, layer)
         return combined
 
-    def changed(self, z: torch.Tensor, cached: torch.Tensor) -> torch.Tensor:
-        """The rows where ||z - zt||_inf > eps ||zt||_inf or a value is not a number; all without a cache."""
+    def changed(self, z: torch.Tensor, cached: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Which rows of z [k, F] are FRESH, and which are 0 as their cached ones are  [k] bool each.
+
+        FRESH where ||z - zt||_inf > eps ||zt||_inf, and where a value is not a number; without a cache
+        everywhere. A row of the second kind is never FRESH: whatever eps is, there is nothing to send.
+        """
         if not self.cache:
-            return torch.arange(len(z), device=self.device)
-        same = (z - cached).abs_().amax(1) <= self.eps * cached.abs().amax(1)
-        return (~same).nonzero().squeeze(1)
+            fresh = torch.ones(len(z), dtype=torch.bool, device=self.device)
+            return fresh, ~fresh
+        change, size = (z - cached).abs_().amax(1), cached.abs().amax(1)
+        return ~(change <= self.eps * size), (change == 0) & (size == 0)
 
     def use(self, rows: torch.Tensor, at: torch.Tensor, message: torch.Tensor) -> None:
         rows[at] = rows[at] + message if self.scatter == "diff" else message

@@ -18,6 +18,9 @@ from tests.systems import Settings
 from tests.variants import REFETCH
 
 
+COUNTS = ("sent", "saved", "zero", "possible")  # metrics, in rows
+
+
 @st.composite
 def knobs_of(draw) -> dict:
     knobs = {
@@ -38,14 +41,17 @@ def train(graph, outcome, settings, model: str, knobs: dict) -> cdfgnn.CdfgnnHis
 
 
 def assert_as_many_messages(outcome, want: cdfgnn.CdfgnnHistory) -> None:
-    """The same rows are sent in every synchronisation, and the metrics say how many."""
+    """The same rows are sent in every synchronisation; metrics say how many, and why the others are not."""
     for epoch, messages in enumerate(want.messages[: want.certain]):
         sent, metrics = outcome.sent(epoch), [worker["metrics"][epoch] for worker in outcome.workers]
         for (layer, way), expected in messages.items():
             gathered, scattered = (sent.get((layer, way, phase), (0, 0))[0] for phase in ("gather", "scatter"))
             assert expected.gathered[0] <= gathered <= expected.gathered[1], (epoch, layer, way)
             assert expected.scattered[0] <= scattered <= expected.scattered[1], (epoch, layer, way)
-            assert sum(m[layer, f"sent_{way}"] for m in metrics) == gathered + scattered
+            told = {name: sum(m[layer, f"{name}_{way}"] for m in metrics) for name in COUNTS}
+            assert told["sent"] == gathered + scattered and told["possible"] == expected.possible
+            assert expected.zeros[0] <= told["zero"] <= expected.zeros[1], (epoch, layer, way)
+            assert told["sent"] + told["saved"] + told["zero"] == told["possible"]
         assert sum(name == "sent_forward" for _, name in metrics[0]) == sum(way == "forward" for _, way in messages)
 
 
@@ -88,6 +94,8 @@ def test_the_share_of_messages_and_the_threshold_over_a_longer_run(pool, rule):
     assert (steps > 0).any() and (steps < 0).any(), "eps moves one way only: the case tests little"
     counts = [sum(m.gathered[0] + m.scattered[0] for m in messages.values()) for messages in want.messages]
     assert min(counts) < 0.5 * counts[0], "the cache saves little: the case tests little"
+    last = [messages[1, "backward"] for messages in want.messages]
+    assert all(m.zeros[0] == m.zeros[1] > 0.5 * m.possible for m in last), "delta is 0 off training masters"
 
 
 # --- the invariant, and what the caches hold
