@@ -17,9 +17,10 @@ Decisions
   layers of ||H_j^(l)||, as the authors' code); P_ij = r_i c_j, and r_i cancels. Where all of a row are 0,
   eps. a_j is 1.1 inner, 1 boundary, as sqrt(a_j) ||y||.
 - rescale 1 / p_ij (`selfnorm`: |N_i| / drawn neighbours of i).
-- p and the cache are renewed every `refresh` iterations; before the first time p = eps and the cache goes by
-  degree. What that takes is sent and counted then: 4 bytes per boundary vertex for p, 1 byte for the cache,
-  and the rows that are new in it.
+- p and the cache are renewed every R iterations. `refresh=null` makes R a tenth of the run's iterations, at
+  least 1 and at most 100: the paper says "every certain iterations", and 100 would govern half of 200. Before
+  the first time p = eps and the cache goes by degree. What that takes is sent and counted then: 4 bytes per
+  boundary vertex for p, 1 byte for the cache, and the rows that are new in it.
 - boundary gradients: `tg` sends the rows of TG(t), `sampled` those of SG(t) (Algorithm 1, lines 24-25), zero
   where TG(t) had none.
 - first tau iterations: halo rows and incoming gradients are 0.
@@ -58,7 +59,7 @@ class Pscgcn(System):
     rescale   "inverse" 1 / p or "selfnorm"
     gradients "tg" or "sampled"
     inner_factor, boundary_factor   a_j
-    refresh   R, iterations between renewals of p and of the cache
+    refresh   R, iterations between renewals of p and of the cache; None: a tenth of the run's, 1 to 100
     cache     share of the boundary vertices whose features are kept
     policy    "inclusion", "degree" or "random": which
     features  "refetch" or "once"
@@ -72,7 +73,7 @@ class Pscgcn(System):
     gradients: str = "tg"
     inner_factor: float = 1.1
     boundary_factor: float = 1.0
-    refresh: int = 100
+    refresh: int | None = None
     cache: float = 0.2
     policy: str = "inclusion"
     features: str = "once"
@@ -87,7 +88,8 @@ class Pscgcn(System):
         choice("gradients", self.gradients, ("tg", "sampled"))
         more_than("inner_factor", self.inner_factor, 0)
         more_than("boundary_factor", self.boundary_factor, 0)
-        at_least("refresh", self.refresh, 1)
+        if self.refresh is not None:
+            at_least("refresh", self.refresh, 1)
         within("cache", self.cache, 0, 1)
         choice("policy", self.policy, ("inclusion", "degree", "random"))
         check_features(self.features)
@@ -95,6 +97,7 @@ class Pscgcn(System):
     def setup(self, context):
         super().setup(context)
         self.full, self.model = self.adjacency, context.model
+        self.period = self.refresh or max(1, min(100, context.epochs // 10))  # R
         self.edges = Edges.of(self.shard)
         self.p = np.full(len(self.edges.columns), self.rate)
         self.dtype = torch.get_default_dtype()
@@ -141,13 +144,13 @@ class Pscgcn(System):
         with self.recorder.inside("other", "sample"):
             if epoch == 0:
                 self.queue.extend(self.sample_graph(number).settle(self) for number in range(self.tau))  # lines 2-3
-            if epoch and epoch % self.refresh == 0:
+            if epoch and epoch % self.period == 0:
                 self.renew()
-            if self.features == "refetch" and epoch % self.refresh == 0:
+            if self.features == "refetch" and epoch % self.period == 0:
                 self.features_cache.renew(epoch)
             # Lines 6-7. What is asked for in an iteration is sent in the next, so that nobody waits to be asked.
             self.queue.append((self.coming or self.sample_graph(epoch + self.tau)).settle(self))
-            self.coming = self.sample_graph(epoch + 1 + self.tau) if (epoch + 1) % self.refresh else None
+            self.coming = self.sample_graph(epoch + 1 + self.tau) if (epoch + 1) % self.period else None
             self.ahead, self.now = self.queue[-1], self.queue.popleft()  # SG and TG
             self.adjacency = self.now.adjacency
             if self.features == "refetch":
@@ -155,7 +158,7 @@ class Pscgcn(System):
             self.recorder.metric("drawn_edges", float(self.now.mask.mean()) if len(self.now.mask) else 0.0)
             self.recorder.metric("drawn_boundary", len(self.now.boundary) / max(self.shard.num_halo, 1))
         # The last iteration before a renewal keeps what ||y|| is made of.
-        self.recording = self.sampling == "variance" and (epoch + 1) % self.refresh == 0
+        self.recording = self.sampling == "variance" and (epoch + 1) % self.period == 0
         if self.recording:
             self.norm_sums.zero_()
             if self.features == "once":

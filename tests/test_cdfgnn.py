@@ -94,7 +94,7 @@ def caches(comm, block, epochs, shard) -> list[dict]:
     torch.set_default_dtype(torch.float64)
     try:
         trainer = jobs.make_trainer(comm, block, {"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.3},
-                                    {"lr": 0.05, "weight_decay": 0.0}, 3, shard)
+                                    {"lr": 0.05, "weight_decay": 0.0}, 3, epochs, shard)
         system, seen = trainer.system, []
         ids = torch.as_tensor(shard.vertices)
         for epoch in range(epochs):

@@ -105,7 +105,7 @@ def caches(comm, block, model, optimiser, seed, epochs, shard) -> dict:
     """The first weights, and after every epoch each cache with the vertices that its rows belong to."""
     torch.set_default_dtype(torch.float64)
     try:
-        trainer = jobs.make_trainer(comm, block, model, optimiser, seed, shard)
+        trainer = jobs.make_trainer(comm, block, model, optimiser, seed, epochs, shard)
         system, first, seen = trainer.system, jobs.snapshot(trainer), []
         for epoch in range(epochs):
             trainer.train_epoch(epoch)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.partition.build import build_shards
 from systems.sampling import Edges
-from tests import systems
+from tests import jobs, systems
 from tests.oracles import pscgcn as oracle
 from tests.oracles.dense import adjacency
 from tests.oracles.samples import RUNS, random_graph
@@ -128,6 +128,30 @@ def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, p
         size = {(-1, "forward", "norms"): 4, (0, "backward", "cache"): 1, (-1, "forward", "wanted"): 1}  # of a row; of others, 4 a value
         want = {key: (count, count * size.get(key, 4 * widths[key[0]])) for key, count in rows.items() if count}
         assert {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"} == want
+
+
+def test_by_default_p_is_renewed_ten_times_in_a_run(pool):
+    graph, settings = random_graph(4, vertices=24), Settings(epochs=25, dtype="float32")
+    outcome = systems.run(pool, graph, systems.block("pscgcn", rate=0.5), 2, settings=settings)
+    told = [epoch for epoch in range(25) if (-1, "forward", "norms") in outcome.sent(epoch)]
+    assert told == list(range(2, 25, 2))
+
+
+def periods(comm, lengths, refreshes, shard) -> list[int]:
+    """R of runs of that many epochs, by `refresh`."""
+    found, model = [], {"name": "gcn", "layers": 2, "hidden": 4}
+    for epochs, refresh in zip(lengths, refreshes):
+        block = systems.block("pscgcn", refresh=refresh)
+        found.append(jobs.make_trainer(comm, block, model, {"lr": 0.01}, 1, epochs, shard).system.period)
+    return found
+
+
+@given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=4),
+       refresh=st.sampled_from([None, None, 1, 7, 100, 5000]))  # fmt: skip
+def test_the_period_is_a_tenth_of_the_run_from_1_to_100_or_what_is_given(pool, lengths, refresh):
+    (shard,) = build_shards(random_graph(4), np.zeros(14, np.int32), 1)
+    (found,) = pool.run(periods, 1, lengths, [refresh] * len(lengths), per_worker=[shard])
+    assert found == [refresh or (1 if n < 20 else 100 if n >= 1000 else n // 10) for n in lengths]
 
 
 def test_boundary_rows_are_never_older_than_tau(pool):

@@ -60,6 +60,7 @@ class Context:
     """What a system is given once, before the first epoch.
 
     widths   [L + 1]: features, hidden layers, classes; layer l maps widths[l] to widths[l + 1]
+    epochs   of the whole run, whatever a resumed one has behind it
     model    the worker's copy of the model; its parameters may be read and, between steps, written
     gradient gradient(rows, divisor) -> loss: one more forward and backward pass by this system over the given training rows, whose
              summed loss is divided by `divisor`; gradients are left in the parameters. For systems with extra steps;
@@ -80,6 +81,7 @@ class Context:
     model: torch.nn.Module
     optimiser: torch.optim.Optimizer
     train_rows: torch.Tensor  # [t] int64 local rows of this worker's training vertices
+    epochs: int
     gradient: Callable[[torch.Tensor, float], torch.Tensor]
     exact_gradient: Callable[..., torch.Tensor]
     exact_inputs: Callable[[], dict[int, torch.Tensor]]
