@@ -13,9 +13,11 @@ Decisions
 - each edge is drawn by itself, Bernoulli(p_ij), by a counter (seed, graph number, i, j); the self-loop is no
   neighbour and always kept.
 - B_i = eps |N_i| is real-valued, and sum_j p_ij = B_i.
-- ||y_ij|| = P_ij sqrt(sum_l ||H_j^(l) W^(l+1)||^2) of the last iteration (`norms=code`: sum over hidden
-  layers of ||H_j^(l)||, as the authors' code); P_ij = r_i c_j, and r_i cancels. Where all of a row are 0,
-  eps. a_j is 1.1 inner, 1 boundary, as sqrt(a_j) ||y||.
+- ||y_ij|| = P_ij sqrt(sum_l ||H_j^(l) W^(l+1)||^2) of the last iteration; P_ij = r_i c_j, and r_i cancels.
+  Where all of a row are 0, eps. a_j is 1.1 inner, 1 boundary, as sqrt(a_j) ||y||.
+- `norms=code`: sqrt(a_j) ||y_ij|| = sqrt(a_j sum_l ||H_j^(l)||), l = 1..L-1 the inputs of the layers after
+  the first: sqrt(1.1 sum_l ||H_j^(l)||) for an inner vertex, as in the authors' code, which leaves out the
+  last of these layers (and so fails with two).
 - rescale 1 / p_ij (`selfnorm`: |N_i| / drawn neighbours of i).
 - p and the cache are renewed every R iterations. `refresh=null` makes R a tenth of the run's iterations, at
   least 1 and at most 100: the paper says "every certain iterations", and 100 would govern half of 200. Before
@@ -116,7 +118,7 @@ class Pscgcn(System):
         """Lines 4-7: p from the last iteration's norms, told to whoever has the vertex in its halo."""
         if self.sampling == "variance":
             told = self.comm.exchange(self.plan, self.norm_sums[:, None], -1, "norms").wait()[:, 0]
-            y = torch.cat([self.norm_sums, told]).sqrt() if self.norms == "layers" else torch.cat([self.norm_sums, told])
+            y = torch.cat([self.norm_sums, told]).sqrt()
             _, column, halo_column = self.full.scales()
             c = 1.0 if column is None or self.norms == "code" else np.concatenate([column, halo_column])
             a = np.repeat([self.inner_factor, self.boundary_factor], [self.shard.num_inner, self.shard.num_halo])
