@@ -47,7 +47,7 @@ from harness.check import at_least, choice, more_than, within
 from harness.comm.comm import InFlight
 from harness.comm.crossing import Crossing
 from harness.core.propagate import HaloDropout, propagate
-from harness.core.system import System, check_features
+from harness.core.system import System, check_features, without_effect
 from systems.pipeline import Pipe
 from systems.sampling import Edges, SampledAdjacency
 
@@ -95,6 +95,12 @@ class Pscgcn(System):
         within("cache", self.cache, 0, 1)
         choice("policy", self.policy, ("inclusion", "degree", "random"))
         check_features(self.features)
+
+    def ineffective(self):
+        if self.features == "refetch":
+            return []
+        why = "features=once fetches and keeps all boundary features; system.features=refetch caches a share"
+        return without_effect(self, ("cache", "policy"), why)
 
     def setup(self, context):
         super().setup(context)

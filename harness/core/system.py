@@ -13,6 +13,7 @@ A system is a dataclass: its fields are its knobs, the values stand in `conf/sys
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -110,6 +111,11 @@ class System:
             return (f"model=gat has no propagation matrix, and {type(self).__name__.lower()} defines its own product with one; "
                     "give model=gcn or model=sage")
         return None
+
+    def ineffective(self) -> list[str]:
+        """A sentence for each knob that was given and, beside the others, changes nothing: its name, its
+        value and why. They are shown as warnings before workers start."""
+        return []
 
     def needs_devices(self) -> bool:
         """Whether it reads `cluster.devices`: they are then there, one a worker, measured where the run's cluster names none."""
@@ -216,6 +222,13 @@ def check_cut(system: System, cut: str, what: str) -> None:
 
 def _article(cut: str) -> str:
     return f"an {cut}" if cut == "edge" else f"a {cut}"
+
+
+def without_effect(system: System, knobs: Iterable[str], why: str) -> list[str]:
+    """For `ineffective`: a sentence for each of `knobs` whose value is not its default, ending in `why`."""
+    defaults = {field.name: field.default for field in dataclasses.fields(system)}
+    given = {name: getattr(system, name) for name in knobs if getattr(system, name) != defaults[name]}
+    return [f"system.{name}={value} has no effect: {why}" for name, value in given.items()]
 
 
 def check_features(features: str) -> None:
