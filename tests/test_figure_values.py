@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from harness.figures import capgnn_hits, capgnn_rapa, cdfgnn_messages, digest_straggler, pscgcn_hits, sancus_broadcasts
+from harness.figures import runs as figure_runs
 from harness.report import groups
 from tests import traces
 
@@ -55,11 +56,40 @@ def test_pscgcn_hit_rates_are_those_after_the_first_renewal(drawn):
     assert lines(sent)["inclusion"] == [64 / 1e6]  # what tests/traces.py sends in layer 0
 
 
-def test_sancus_shows_who_broadcast_when_in_layer_1(drawn):
-    metrics = [{(1, "active"): float(k % 2), (0, "active"): 1.0} for k in range(4)]
-    (ax,) = drawn(sancus_broadcasts, [({"system__staleness": "epoch_fixed", "system__bound": 1}, metrics)])
-    np.testing.assert_array_equal(ax.images[0].get_array(), [[0, 1, 0, 1]])
-    assert "SCS-E, bound 1: 50% of broadcasts made" in ax.get_title(loc="left")
+def test_sancus_has_a_row_per_method_and_a_dot_per_epoch_that_broadcasts_in_layer_1(drawn):
+    def metrics(period):
+        return [{(1, "active"): float(k % period == 0), (0, "active"): 1.0} for k in range(4)]
+
+    methods = [("variation_gap", 0.02, 1), ("epoch_adaptive", 2, 4), ("epoch_fixed", 3, 4),
+               ("epoch_fixed", 1, 2)]  # fmt: skip
+    (ax,) = drawn(sancus_broadcasts, [({"system__staleness": rule, "system__bound": bound}, metrics(period))
+                                      for rule, bound, period in methods])  # fmt: skip
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "SCS-E1, eps = 1: 50%", "SCS-E3, eps = 3: 25%", "SCS-A2, eps = 2: 25%", "SCS-H2, eps = 0.02: 100%",
+    ]  # fmt: skip
+    dots = [sorted(map(tuple, row.get_offsets().tolist())) for row in ax.collections]
+    assert dots == [[(0, 0), (2, 0)], [(0, 1)], [(0, 2)], [(k, 3) for k in range(4)]]
+    assert ax.get_ylim()[0] > ax.get_ylim()[1], "the first method on top, as printed"
+
+
+def test_sancus_dots_are_as_large_as_the_share_of_workers_that_broadcast(tmp_path):
+    composed = traces.config(gpus=2, epochs=2, system__staleness="epoch_adaptive", system__bound=1)
+    worker_0, worker_1 = ([{(1, "active"): value} for value in values] for values in ((1.0, 0.0), (1.0, 1.0)))
+    folder = traces.measured(tmp_path, worker_0, composed, worker_1)
+    (ax,) = sancus_broadcasts.draw(groups.load([folder])[0]).axes
+    (row,) = ax.collections
+    np.testing.assert_allclose(row.get_sizes(), [sancus_broadcasts.AREA, sancus_broadcasts.AREA / 2])
+    assert "75%" in ax.get_yticklabels()[0].get_text()
+
+
+def test_sancus_methods_are_those_of_fig_24():
+    sweeps = sancus_broadcasts.sweeps("twin/reddit")
+    asked = [dict(override.split("=", 1) for override in run)
+             for sweep in sweeps for run in figure_runs.expand(sweep)]  # fmt: skip
+    assert [(run["system.staleness"], float(run["system.bound"])) for run in asked] == [
+        ("epoch_fixed", 1), ("epoch_fixed", 3), *(("epoch_adaptive", bound) for bound in (1, 2, 3)),
+        *(("variation_gap", bound) for bound in (0.01, 0.02, 0.03)),
+    ]  # fmt: skip
 
 
 def test_digest_is_drawn_over_its_slowest_worker_and_digest_a_over_its_servers_clock(drawn):

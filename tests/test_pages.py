@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests import pages
+from tests import pages, traces
 
 NAMES = sorted(p.stem for p in pages.CONF.glob("*.yaml"))
 
@@ -18,6 +18,24 @@ def test_a_page_is_up_to_date(name):
     assert set(re.findall(r"^## (.*)$", page, re.M)) == {"Knobs", "Decisions", "Picture"}
     for picture in re.findall(r"\]\(([^)]+\.png)\)", page):
         assert (pages.PAGES / picture).exists(), f"{picture} is not there"
+
+
+def recipe(name: str) -> str:
+    """The page's own Python, which reads traces in `results`."""
+    return re.search(r"^```python\n(.*?)^```", (pages.PAGES / f"{name}.md").read_text(), re.M | re.S)[1]
+
+
+def test_the_recipe_of_sancus_prints_shares_of_broadcasts(tmp_path, monkeypatch, capsys):
+    for number, (norm, flags) in enumerate({"relative": (1, 1, 1, 1), "mean": (1, 0, 1, 0)}.items()):
+        target = "systems.sancus.Sancus"
+        composed = traces.config(gpus=1, epochs=4, system__norm=norm, system___target_=target)
+        metrics = [{(1, "active"): float(flag), (0, "active"): 0.0} for flag in flags]
+        traces.measured(tmp_path / "results" / "cora" / f"sancus-{number}", metrics, composed)
+    traces.measured(tmp_path / "results" / "cora" / "vanilla-1", [{}], traces.config(gpus=1, epochs=1))
+    monkeypatch.chdir(tmp_path)
+    exec(recipe("sancus"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["cora: sancus norm=mean: 50%", "cora: sancus norm=relative: 100%"]
 
 
 def test_knobs_are_read_from_a_yaml():

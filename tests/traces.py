@@ -144,15 +144,18 @@ def finished(folder: Path, composed: dict[str, Any] | None = None, *, cores: int
     return folder
 
 
-def measured(folder: Path, metrics: Sequence[dict[tuple[int, str], float]], composed: dict[str, Any]) -> Path:
-    """A whole run folder of one worker with these metrics {(layer, name): value}, an epoch each."""
+def measured(folder: Path, metrics: Sequence[dict[tuple[int, str], float]], composed: dict[str, Any],
+             *others: Sequence[dict[tuple[int, str], float]]) -> Path:  # fmt: skip
+    """A whole run folder: worker 0's metrics {(layer, name): value}, one dictionary per epoch, then those of
+    `others`."""
     prepare(folder, composed)
-    out = writer.TraceWriter(folder, 0, 0)
-    for number, values in enumerate(metrics):
-        made = epoch(number)
-        made.metrics.update(values)
-        out.write(made, loss=0.0, accuracy=(0.5, 0.5, 0.01 * number), peak_rss_bytes=0)
-    out.close()
+    for worker, own in enumerate((metrics, *others)):
+        out = writer.TraceWriter(folder, worker, 0)
+        for number, values in enumerate(own):
+            made = epoch(number, worker=worker)
+            made.metrics.update(values)
+            out.write(made, loss=0.0, accuracy=(0.5, 0.5, 0.01 * number), peak_rss_bytes=0)
+        out.close()
     writer.finalise(folder)
     writer.write_json_atomic(folder / "summary.json", summary.summarise(folder))
     return folder
