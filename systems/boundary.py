@@ -28,7 +28,7 @@ class Request:
 
     @staticmethod
     def of(plan: HaloPlan, asked: torch.Tensor, owner: torch.Tensor) -> Request:
-        """asked [s] bool, of the rows that could be sent; owner [q], the workers whose rows are wanted here."""
+        """asked [s] bool, of the rows that could be sent; owner [q], the workers whose rows are wanted."""
         send = [int(part.sum()) for part in asked.split(plan.send_counts)]
         return Request(plan.send_rows[asked], send, torch.bincount(owner, minlength=len(send)).tolist())
 
