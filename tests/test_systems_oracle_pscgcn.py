@@ -64,6 +64,18 @@ def test_pscgcn_equals_its_oracle(pool, knobs, seed, parts, directed, layers, mo
         assert drawn == pytest.approx(sum(edges[outcome.assignment == n].any() for n in range(parts)))
 
 
+@pytest.mark.parametrize("layers", [2, 3])
+@pytest.mark.parametrize("norms, policy", [("layers", "variance"), ("code", "code")])
+def test_p_follows_the_norms_that_are_asked_for(pool, norms, policy, layers):
+    """Long after the first renewal, so that every later draw hangs on them."""
+    graph, model = random_graph(21, vertices=24), {**Settings().model, "layers": layers}
+    settings, how = Settings(model=model), {"tau": 0, "rate": 0.5, "refresh": 1, "features": "once"}
+    outcome = systems.run(pool, graph, systems.block("pscgcn", norms=norms, **how), 3, settings=settings)
+    want = oracle.train(graph, outcome.assignment, outcome.weights[0], draws(graph, settings.seed), policy=policy,
+                        epochs=settings.epochs, **how, **settings.optimiser)  # fmt: skip
+    systems.assert_trained_alike(outcome, want)
+
+
 @given(seed=SEEDS, rate=st.floats(0.05, 1.0), zeros=st.floats(0, 1), directed=st.booleans())
 def test_probabilities_are_theorem_2s(seed, rate, zeros, directed):
     graph, rng = random_graph(seed, vertices=20, directed=directed), np.random.default_rng(seed)
