@@ -41,12 +41,22 @@ def test_capgnn_hits_are_shares_of_lookups_without_the_first_epoch_and_what_was_
 
 
 def test_cdfgnn_messages_are_shares_of_those_possible(drawn):
-    metrics = [{(0, "sent_forward"): 10.0, (0, "possible_forward"): 40.0, (1, "sent_forward"): 30.0, (1, "possible_forward"): 40.0,
-                (1, "sent_backward"): 2.0, (1, "possible_backward"): 8.0, (-1, "epsilon"): 0.01 * (1 + k),
-                (-1, "train_accuracy"): 0.5} for k in range(2)]  # fmt: skip
-    shares, threshold = drawn(cdfgnn_messages, [({"model__dropout": 0.5}, metrics)])
-    assert lines(shares) == {"forward, layer 0": [25, 25], "forward, layer 1": [75, 75], "backward, layer 1": [25, 25]}
-    assert lines(threshold) == {"epsilon": pytest.approx([1, 2]), "training accuracy": [50, 50]}
+    counts = {(0, "forward"): (10, 0, 40), (1, "forward"): (30, 0, 40), (1, "backward"): (2, 4, 8)}
+    metrics = [{(-1, "epsilon"): 0.01 * (1 + k)} for k in range(3)]
+    for made in metrics:
+        for (layer, way), values in counts.items():
+            names = (f"{name}_{way}" for name in ("sent", "zero", "possible"))
+            made |= {(layer, name): value for name, value in zip(names, values)}
+    metrics[1][0, "sent_forward"] = 1.0
+    runs = [({"model__dropout": 0.0, "system__epsilon": start}, metrics) for start in (0.1, 0.01)]
+    first, second, threshold, _ = drawn(cdfgnn_messages, runs)
+    assert lines(first) == {
+        "sent forward, layer 0": [25, 2.5, 25], "sent forward, layer 1": [75, 75, 75],
+        "sent backward, layer 1": [25, 25, 25], "zero backward, layer 1": [50, 50, 50],
+    }  # fmt: skip
+    assert lines(threshold) == {"epsilon": pytest.approx([0.01, 0.02, 0.03])}, "on an axis of its own"
+    for ax, start in ((first, 0.01), (second, 0.1)):
+        assert ax.get_title(loc="left") == f"dropout 0, epsilon from {start}: 1 epochs under 5%"
 
 
 def test_pscgcn_hit_rates_are_those_after_the_first_renewal(drawn):

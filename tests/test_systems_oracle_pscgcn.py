@@ -71,7 +71,8 @@ def test_p_follows_the_norms_that_are_asked_for(pool, norms, policy, layers):
     graph, model = random_graph(21, vertices=24), {**Settings().model, "layers": layers}
     settings, how = Settings(model=model), {"tau": 0, "rate": 0.5, "refresh": 1, "features": "once"}
     outcome = systems.run(pool, graph, systems.block("pscgcn", norms=norms, **how), 3, settings=settings)
-    want = oracle.train(graph, outcome.assignment, outcome.weights[0], draws(graph, settings.seed), policy=policy,
+    drawn = draws(graph, settings.seed)
+    want = oracle.train(graph, outcome.assignment, outcome.weights[0], drawn, policy=policy,
                         epochs=settings.epochs, **how, **settings.optimiser)  # fmt: skip
     systems.assert_trained_alike(outcome, want)
 
