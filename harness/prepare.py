@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,11 +33,14 @@ LOCK = "running.lock"
 PARTS = ("shards.json.part", "environment.json.part", "config.yaml.part")
 
 def prepare(run: Run) -> Path:
-    """Make the shards (once: they are cached by content) and the run folder; returns the folder.
+    """Make the shards (once: they are cached by content) and the run folder; returns the folder. Warns of
+    knobs that were given and have no effect.
 
     Raises InputError where the data are bad, the system cannot do the run, or the folder's run was begun on other data.
     """
     check_cut(run.system, run.partition.cut, f"partition={run.partition.method} is")
+    for sentence in run.system.ineffective():
+        warnings.warn(sentence, stacklevel=2)
     folder, graph = _in_child(_shards, run)
     stats = files.read_json(folder / "stats.json")
     facts = RunFacts(model=run.model.name, num_workers=run.settings.gpus, symmetric=stats["symmetric"],

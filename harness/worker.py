@@ -83,8 +83,9 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
     recorder = Recorder()
     comm = Comm(rank, size, device, recorder, transport)
     shard = io.load(configs.shard_folder(run_dir), rank)
-    trainer = Trainer(shard, comm, run.system, run.model, run.optimiser, seed=run.settings.seed, kernel=run.settings.kernel,
-                      cluster=cluster_of(run, run_dir, comm), epochs=run.settings.epochs)
+    trainer = Trainer(shard, comm, run.system, run.model, run.optimiser, seed=run.settings.seed,
+                      epochs=run.settings.epochs, kernel=run.settings.kernel,
+                      cluster=cluster_of(run, run_dir, comm))
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm)
     met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
     if rank == 0:

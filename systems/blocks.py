@@ -55,8 +55,10 @@ class Blocks:
         self.scratch: dict[int, list[torch.Tensor]] = {}  # by width; overwritten before it is read, layers take turns
 
     def empty(self, width: int) -> list[torch.Tensor]:
-        """A cache: one uninitialised block [n_j, width] a worker, (P-1)/P N F floats; an empty one for the worker itself."""
-        return [torch.empty(0 if j == self.comm.rank else int(size), width, device=self.device) for j, size in enumerate(self.shard.sizes)]
+        """A cache: one uninitialised block [n_j, width] per worker, (P-1)/P N F floats; an empty one for the
+        worker itself."""
+        rows = [0 if j == self.comm.rank else int(size) for j, size in enumerate(self.shard.sizes)]
+        return [torch.empty(count, width, device=self.device) for count in rows]
 
     def embeddings(self, layer: int, h: torch.Tensor, cache=None, active=None, purpose: str = "blocks") -> PendingBlocks:
         """The halo's rows of h [n, F]."""

@@ -8,22 +8,34 @@ Notation: z_i worker i's part of a vertex's row of Z = A H W (or of delta = dL/d
 master's z~_i), zt the master's sum of them (z~_.); k masters that have mirrors and m mirrors of a worker; eps the threshold.
 
 Decisions
-- eq. (6) moves eps against its own prose: `rule=prose` shrinks it where the training accuracy falls below its mean - mu1 and relaxes
-  it above mean + mu2, which fits Fig. 7; `literal` does as printed. Both clamp eps to [nu2, nu1].
-- xi = 0.01, mu1 = 0.001, mu2 = 0.02, nu1 = 0.3, nu2 = 0.001, lambda1 = 1.05, lambda2 = 0.9, eps starts at 0.01; the mean starts at the
-  first accuracy; compare, then update (7). The accuracy is that of the epoch's own logits, the workers' counts summed (16 bytes each).
-- quantisation: 2^B - 1 in (22) and (23); a row of equal entries is restored exactly; `bits` B = 8. A message is its row's id (4 bytes),
-  B F bits and the two constants.
-- Algorithm 2's product form, strict; caches start at 0, so the first epoch sends every row that is not 0.
-- drift: zt_i becomes zt_i + the dequantised difference, so that zt = sum_i zt_i at every step. A master's own part is not quantised.
-- scatter: the dequantised sum is what all replicas compute with, the master too, which keeps an exact accumulator; `diff` sends the
-  difference to what they have, `fp32` is not quantised.
-- weight gradients are not quantised (section 5). Loss on masters; self-loop at the master; global degrees; (3) and (4) by autograd.
-- `cache=false`: every part, whole, every epoch, without ids; with `quantise=false` too this is the paper's Baseline and exact.
-- bias, and GraphSAGE's root, are applied by every replica after the synchronisation, with its own part of their gradient.
-- features refetch: layer 0 is synchronised like the others; once: A X is synchronised exactly in the first epoch and kept, and
-  layer 0 then needs neither direction.
-Departures: a vertex without mirrors is always fresh (Algorithm 2 would use its cached row too): only remote values may be stale.
+- eq. (6) moves eps against its own prose: `rule=prose` shrinks it where the training accuracy falls below its
+  mean - mu1 and relaxes it above mean + mu2, which fits Fig. 7; `literal` does as printed. Both clamp eps to
+  [nu2, nu1].
+- xi = 0.01, mu1 = 0.001, mu2 = 0.02, nu1 = 0.3, nu2 = 0.001, lambda1 = 1.05, lambda2 = 0.9, eps starts at
+  0.01; the mean starts at the first accuracy; compare, then update (7). The accuracy is that of the epoch's
+  own logits, the workers' counts summed (16 bytes each).
+- quantisation: 2^B - 1 in (22) and (23); a row of equal entries is restored exactly; `bits` B = 8. A message
+  is its row's id (4 bytes), B F bits and the two constants.
+- Algorithm 2's product form, strict; caches start at 0, so the first epoch sends every row that is not 0. A
+  row with a value that is not a number has changed.
+- metrics, by layer and direction, in rows of gather and scatter together: `sent`; `saved`, not sent because
+  the change is within eps; `zero`, not sent because the row is 0 and was 0, which is no hit of the cache; and
+  `possible`, the sum of the three. A sum whose parts have gone back to 0 may keep a rounding error: `saved`.
+- drift: zt_i becomes zt_i + the dequantised difference, so that zt = sum_i zt_i at every step. A master's own
+  part is not quantised.
+- scatter: the dequantised sum is what all replicas compute with, the master too, which keeps an exact
+  accumulator; `diff` sends the difference to what they have, `fp32` is not quantised.
+- weight gradients are not quantised (section 5). Loss on masters; self-loop at the master; global degrees;
+  (3) and (4) by autograd.
+- `cache=false`: every part, whole, every epoch, without ids; with `quantise=false` too this is the paper's
+  Baseline and exact.
+- bias, and GraphSAGE's root, are applied by every replica after the synchronisation, with its own part of
+  their gradient.
+- layer 0: `features=once`, exact since features are static, synchronises A X in the first epoch and keeps it,
+  and layer 0 then needs neither direction; `refetch` synchronises it like the other layers, as Algorithm 1
+  does.
+Departures: a vertex without mirrors is always fresh (Algorithm 2 would use its cached row
+too): only remote values may be stale.
 """
 
 from __future__ import annotations
@@ -65,7 +77,7 @@ class Cdfgnn(ReplicaSystem):
     lambda1: float = 1.05
     lambda2: float = 0.9
     momentum: float = 0.8
-    features: str = "refetch"
+    features: str = "once"
 
     def __post_init__(self):
         choice("bits", self.bits, linear.BITS)
@@ -118,7 +130,9 @@ class Cdfgnn(ReplicaSystem):
                     each.zero_()
             parts, own = z[self.masters :], z.index_select(0, self.shared)
             # Lines 2-6: mirrors whose part has changed send the difference to their master.
-            sent = self.changed(parts, rows["mirror"])
+            fresh, zero = self.changed(parts, rows["mirror"])
+            sent = fresh.nonzero().squeeze(1)
+            zeros, saved = int(zero.sum()), int((~fresh & ~zero).sum())
             wire = self.pack(parts[sent] - rows["mirror"][sent], self.quantise)
             rows["mirror"][sent] += self.unpack(wire, z, self.quantise)
         # Line 7.
@@ -130,7 +144,8 @@ class Cdfgnn(ReplicaSystem):
             scatter_add_rows(rows["sum"], at, self.unpack(wire, z, self.quantise))
             active[at] = True
             # Lines 11-15: and that of their own part.
-            mine = self.changed(own, rows["master"])
+            fresh, zero = self.changed(own, rows["master"])
+            mine = fresh.nonzero().squeeze(1)
             difference = own[mine] - rows["master"][mine]
             rows["sum"][mine] += difference
             rows["master"][mine] += difference
@@ -147,21 +162,33 @@ class Cdfgnn(ReplicaSystem):
             number[chosen] = torch.arange(len(chosen), device=self.device)
             copies = active[self.place].nonzero().squeeze(1)
             wire = wire[number[self.place[copies]]]
+            # Copies that stay here: of sums that are 0 with their parts, and of those that the cache saves.
+            zero &= ~active & (rows["sum"].abs().amax(1) == 0)
+            zeros += int(zero[self.place].sum())
+            saved += int((~active & ~zero)[self.place].sum())
         arrived, wire = self.scattering.exchange(copies, wire, layer, direction, ids=self.cache)
         with recorder.inside("other", "cache", layer):
             self.use(rows["mirror_used"], arrived, self.unpack(wire, z, coded))
             combined = z.clone(memory_format=torch.contiguous_format)
             combined[self.shared] = rows["master_used"]
             combined[self.masters :] = rows["mirror_used"]
-        recorder.metric(f"sent_{direction}", len(sent) + len(copies), layer)
-        recorder.metric(f"possible_{direction}", len(parts) + len(self.place), layer)
+        possible = len(parts) + len(self.place)
+        counts = {"sent": len(sent) + len(copies), "saved": saved, "zero": zeros, "possible": possible}
+        for name, count in counts.items():
+            recorder.metric(f"{name}_{direction}", count, layer)
         return combined
 
-    def changed(self, z: torch.Tensor, cached: torch.Tensor) -> torch.Tensor:
-        """The rows where ||z - zt||_inf > eps ||zt||_inf; all without a cache."""
+    def changed(self, z: torch.Tensor, cached: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Which rows of z [k, F] are FRESH, and which are 0 as their cached ones are  [k] bool each.
+
+        FRESH where ||z - zt||_inf > eps ||zt||_inf, and where a value is not a number; without a cache
+        everywhere. A row of the second kind is never FRESH: whatever eps is, there is nothing to send.
+        """
         if not self.cache:
-            return torch.arange(len(z), device=self.device)
-        return ((z - cached).abs_().amax(1) > self.eps * cached.abs().amax(1)).nonzero().squeeze(1)
+            fresh = torch.ones(len(z), dtype=torch.bool, device=self.device)
+            return fresh, ~fresh
+        change, size = (z - cached).abs_().amax(1), cached.abs().amax(1)
+        return ~(change <= self.eps * size), (change == 0) & (size == 0)
 
     def use(self, rows: torch.Tensor, at: torch.Tensor, message: torch.Tensor) -> None:
         rows[at] = rows[at] + message if self.scatter == "diff" else message

@@ -10,18 +10,27 @@ queue Q holds the tau graphs between. p_ij probability of edge j -> i; eps sampl
     J of the boundary rows of TG(t) is sent to their owners in t and added to their own gradient in t + tau                      (7)
 
 Decisions
-- each edge is drawn by itself, Bernoulli(p_ij), by a counter (seed, graph number, i, j); the self-loop is no neighbour and always kept.
+- each edge is drawn by itself, Bernoulli(p_ij), by a counter (seed, graph number, i, j); the self-loop is no
+  neighbour and always kept.
 - B_i = eps |N_i| is real-valued, and sum_j p_ij = B_i.
-- ||y_ij|| = P_ij sqrt(sum_l ||H_j^(l) W^(l+1)||^2) of the last iteration (`norms=code`: sum over hidden layers of ||H_j^(l)||, as the
-  authors' code); P_ij = r_i c_j, and r_i cancels. Where all of a row are 0, eps. a_j is 1.1 inner, 1 boundary, as sqrt(a_j) ||y||.
+- ||y_ij|| = P_ij sqrt(sum_l ||H_j^(l) W^(l+1)||^2) of the last iteration; P_ij = r_i c_j, and r_i cancels.
+  Where all of a row are 0, eps. a_j is 1.1 inner, 1 boundary, as sqrt(a_j) ||y||.
+- `norms=code`: sqrt(a_j) ||y_ij|| = sqrt(a_j sum_l ||H_j^(l)||), l = 1..L-1 the inputs of the layers after
+  the first: sqrt(1.1 sum_l ||H_j^(l)||) for an inner vertex, as in the authors' code, which leaves out the
+  last of these layers (and so fails with two).
 - rescale 1 / p_ij (`selfnorm`: |N_i| / drawn neighbours of i).
-- p and the cache are renewed every `refresh` iterations; before the first time p = eps and the cache goes by degree. What that takes
-  is sent and counted then: a number a boundary vertex for p, a byte a boundary vertex for the cache, and the rows that are new in it.
-- boundary gradients: `tg` sends the rows of TG(t), `sampled` those of SG(t) (Algorithm 1, lines 24-25), zero where TG(t) had none.
+- p and the cache are renewed every R iterations. `refresh=null` makes R a tenth of the run's iterations, at
+  least 1 and at most 100: the paper says "every certain iterations", and 100 would govern half of 200. Before
+  the first time p = eps and the cache goes by degree. What that takes is sent and counted then: 4 bytes per
+  boundary vertex for p, 1 byte for the cache, and the rows that are new in it.
+- boundary gradients: `tg` sends the rows of TG(t), `sampled` those of SG(t) (Algorithm 1, lines 24-25), zero
+  where TG(t) had none.
 - first tau iterations: halo rows and incoming gradients are 0.
-- layer 0: `refetch` asks for sampled boundary features that are not cached, as printed; `once` fetches all, once, unsampled.
-- a request for rows is a bit for every row that could be asked for. SG is drawn and asked for an iteration before its rows are sent,
-  but for the iterations that renew p, so that nobody waits for a request; gradients leave after the weights' all-reduce.
+- layer 0: `features=once`, exact since features are static, fetches all boundary features in the first epoch,
+  unsampled; `refetch` asks for those that are sampled and not cached, as printed.
+- a request for rows takes one bit per row that could be asked for. SG is drawn and asked for an iteration
+  before its rows are sent, but for the iterations that renew p, so that nobody waits for a request; gradients
+  leave after the weights' all-reduce.
 - Adam, as all systems here.
 Departures: SampleGraph runs in the training thread, where it is compiled.
 """
@@ -35,12 +44,12 @@ import numpy as np
 import torch
 
 from harness.check import at_least, choice, more_than, within
-from harness.comm.comm import InFlight
 from harness.comm.crossing import Crossing
 from harness.core.propagate import HaloDropout, propagate
-from harness.core.system import System, check_features
+from harness.core.system import System, check_features, without_effect
+from systems.boundary import Drawn, FeatureCache
 from systems.pipeline import Pipe
-from systems.sampling import Edges, SampledAdjacency
+from systems.sampling import Edges
 
 
 @dataclass
@@ -52,7 +61,7 @@ class Pscgcn(System):
     rescale   "inverse" 1 / p or "selfnorm"
     gradients "tg" or "sampled"
     inner_factor, boundary_factor   a_j
-    refresh   R, iterations between renewals of p and of the cache
+    refresh   R, iterations between renewals of p and of the cache; None: a tenth of the run's, 1 to 100
     cache     share of the boundary vertices whose features are kept
     policy    "inclusion", "degree" or "random": which
     features  "refetch" or "once"
@@ -66,10 +75,10 @@ class Pscgcn(System):
     gradients: str = "tg"
     inner_factor: float = 1.1
     boundary_factor: float = 1.0
-    refresh: int = 100
+    refresh: int | None = None
     cache: float = 0.2
     policy: str = "inclusion"
-    features: str = "refetch"
+    features: str = "once"
 
     def __post_init__(self):
         at_least("tau", self.tau, 0)
@@ -81,14 +90,22 @@ class Pscgcn(System):
         choice("gradients", self.gradients, ("tg", "sampled"))
         more_than("inner_factor", self.inner_factor, 0)
         more_than("boundary_factor", self.boundary_factor, 0)
-        at_least("refresh", self.refresh, 1)
+        if self.refresh is not None:
+            at_least("refresh", self.refresh, 1)
         within("cache", self.cache, 0, 1)
         choice("policy", self.policy, ("inclusion", "degree", "random"))
         check_features(self.features)
 
+    def ineffective(self):
+        if self.features == "refetch":
+            return []
+        why = "features=once fetches and keeps all boundary features; system.features=refetch caches a share"
+        return without_effect(self, ("cache", "policy"), why)
+
     def setup(self, context):
         super().setup(context)
         self.full, self.model = self.adjacency, context.model
+        self.period = self.refresh or max(1, min(100, context.epochs // 10))  # R
         self.edges = Edges.of(self.shard)
         self.p = np.full(len(self.edges.columns), self.rate)
         self.dtype = torch.get_default_dtype()
@@ -107,7 +124,7 @@ class Pscgcn(System):
         """Lines 4-7: p from the last iteration's norms, told to whoever has the vertex in its halo."""
         if self.sampling == "variance":
             told = self.comm.exchange(self.plan, self.norm_sums[:, None], -1, "norms").wait()[:, 0]
-            y = torch.cat([self.norm_sums, told]).sqrt() if self.norms == "layers" else torch.cat([self.norm_sums, told])
+            y = torch.cat([self.norm_sums, told]).sqrt()
             _, column, halo_column = self.full.scales()
             c = 1.0 if column is None or self.norms == "code" else np.concatenate([column, halo_column])
             a = np.repeat([self.inner_factor, self.boundary_factor], [self.shard.num_inner, self.shard.num_halo])
@@ -135,13 +152,13 @@ class Pscgcn(System):
         with self.recorder.inside("other", "sample"):
             if epoch == 0:
                 self.queue.extend(self.sample_graph(number).settle(self) for number in range(self.tau))  # lines 2-3
-            if epoch and epoch % self.refresh == 0:
+            if epoch and epoch % self.period == 0:
                 self.renew()
-            if self.features == "refetch" and epoch % self.refresh == 0:
+            if self.features == "refetch" and epoch % self.period == 0:
                 self.features_cache.renew(epoch)
             # Lines 6-7. What is asked for in an iteration is sent in the next, so that nobody waits to be asked.
             self.queue.append((self.coming or self.sample_graph(epoch + self.tau)).settle(self))
-            self.coming = self.sample_graph(epoch + 1 + self.tau) if (epoch + 1) % self.refresh else None
+            self.coming = self.sample_graph(epoch + 1 + self.tau) if (epoch + 1) % self.period else None
             self.ahead, self.now = self.queue[-1], self.queue.popleft()  # SG and TG
             self.adjacency = self.now.adjacency
             if self.features == "refetch":
@@ -149,7 +166,7 @@ class Pscgcn(System):
             self.recorder.metric("drawn_edges", float(self.now.mask.mean()) if len(self.now.mask) else 0.0)
             self.recorder.metric("drawn_boundary", len(self.now.boundary) / max(self.shard.num_halo, 1))
         # The last iteration before a renewal keeps what ||y|| is made of.
-        self.recording = self.sampling == "variance" and (epoch + 1) % self.refresh == 0
+        self.recording = self.sampling == "variance" and (epoch + 1) % self.period == 0
         if self.recording:
             self.norm_sums.zero_()
             if self.features == "once":
@@ -212,147 +229,6 @@ class Pscgcn(System):
         self.features_cache.load_state_dict(state["cache"])
         self.queue = deque(Drawn.restore(self, saved) for saved in state["queue"])
         self.coming = state["coming"] and Drawn.restore(self, state["coming"])
-
-
-@dataclass
-class Request:
-    """rows     [q] own rows that peers asked for, by peer; send, receive: counts to and from each worker"""
-
-    rows: torch.Tensor
-    send: list[int]
-    receive: list[int]
-
-
-class Drawn:
-    """A sampled graph: its operators, its boundary vertices (halo places, ascending) and who was asked for them."""
-
-    def __init__(self, system: Pscgcn, mask: np.ndarray, factor: np.ndarray):
-        self.mask, self.factor = mask, factor
-        self.adjacency = SampledAdjacency(system.full, system.edges, mask, factor)
-        self.boundary = self.adjacency.boundary.to(system.device)
-        cache = system.features_cache
-        self.hit = cache.kept[self.boundary]  # [k] whose features need no asking
-        self.slots = cache.place[self.boundary[self.hit]]
-        self.rows = cache.rows
-        self.request: Request | None = None
-        self.missing: Request | None = None
-        self.asking: tuple[InFlight, torch.Tensor, torch.Tensor] | None = None
-
-    def ask(self, system: Pscgcn) -> None:
-        """Tell every owner which of the rows it could send are wanted: a bit for each."""
-        plan = system.plan
-        wanted = torch.zeros(system.shard.num_halo, dtype=torch.bool, device=system.device)
-        wanted[self.boundary] = True
-        bits = _pack_bits(wanted, plan.receive_counts)
-        into, out = ([-(-count // 8) for count in counts] for counts in (plan.send_counts, plan.receive_counts))
-        self.asking = (*system.comm.start_exchange(bits, out, into, -1, "forward", "wanted"), bits)
-
-    def settle(self, system: Pscgcn) -> Drawn:
-        """Wait until everybody knows what it will send."""
-        if self.asking is not None:
-            flight, asked, _ = self.asking
-            flight.wait()
-            self.asking, plan = None, system.plan
-            send = _unpack_bits(asked, plan.send_counts)
-            owner = system.owner[self.boundary]
-            self.request = Request(plan.send_rows[send], [int(part.sum()) for part in send.split(plan.send_counts)],
-                                   torch.bincount(owner, minlength=system.comm.size).tolist())
-            if system.features == "refetch":
-                send = send & ~system.features_cache.told
-                self.missing = Request(plan.send_rows[send], [int(part.sum()) for part in send.split(plan.send_counts)],
-                                       torch.bincount(owner[~self.hit], minlength=system.comm.size).tolist())
-        return self
-
-    def state_dict(self):
-        return {"mask": torch.from_numpy(self.mask), "factor": torch.from_numpy(self.factor), "hit": self.hit, "slots": self.slots,
-                "cached": self.rows, "requests": [None if r is None else [r.rows, r.send, r.receive] for r in (self.request, self.missing)]}
-
-    @staticmethod
-    def restore(system: Pscgcn, state) -> Drawn:
-        drawn = Drawn(system, state["mask"].cpu().numpy(), state["factor"].cpu().numpy())
-        drawn.request, drawn.missing = (None if r is None else Request(*r) for r in state["requests"])
-        drawn.hit, drawn.slots, drawn.rows = state["hit"], state["slots"], state["cached"]
-        return drawn
-
-
-def _pack_bits(mask: torch.Tensor, counts: list[int]) -> torch.Tensor:
-    """Bytes [sum of ceil(count / 8), 1] of mask [sum of counts], each part begun on a byte."""
-    parts = [np.packbits(part) for part in np.split(mask.cpu().numpy(), np.cumsum(counts)[:-1])]
-    return torch.from_numpy(np.concatenate(parts)).to(mask.device)[:, None]
-
-
-def _unpack_bits(packed: torch.Tensor, counts: list[int]) -> torch.Tensor:
-    sizes = [-(-count // 8) for count in counts]
-    parts = np.split(packed[:, 0].cpu().numpy(), np.cumsum(sizes)[:-1])
-    bits = np.concatenate([np.unpackbits(part, count=count) for part, count in zip(parts, counts)])
-    return torch.from_numpy(bits).bool().to(packed.device)
-
-
-class FeatureCache:
-    """Features of the boundary vertices most worth keeping (section V); the owners know which, so a hit costs nothing.
-
-    kept   [m] bool; place [m] row of `rows` where kept; told [s] bool, whether the peer that row would be sent to has it
-    """
-
-    def __init__(self, system: Pscgcn):
-        self.system, shard, device = system, system.shard, system.device
-        self.size = round(system.cache * shard.num_halo) if system.features == "refetch" else 0
-        self.kept = torch.zeros(shard.num_halo, dtype=torch.bool, device=device)
-        self.place = torch.zeros(shard.num_halo, dtype=torch.int64, device=device)
-        self.told = torch.zeros(len(system.plan.send_rows), dtype=torch.bool, device=device)
-        self.rows = torch.zeros(0, shard.features.shape[1], dtype=system.dtype, device=device)
-
-    def priority(self, epoch: int) -> np.ndarray:
-        """[m], the larger the better."""
-        shard, system = self.system.shard, self.system
-        if system.policy == "random":
-            return np.random.default_rng((system.seed, 0)).permutation(shard.num_vertices)[shard.halo].astype(np.float64)
-        if system.policy == "degree" or epoch == 0:
-            return shard.halo_degrees.astype(np.float64)
-        return system.edges.inclusion(system.p)
-
-    def renew(self, epoch: int) -> None:
-        """Choose again, tell the owners, and fetch what is new."""
-        system, device = self.system, self.system.device
-        best = np.lexsort((system.shard.halo, -self.priority(epoch)))[: self.size]  # ties to the lowest id
-        kept = torch.zeros_like(self.kept)
-        kept[torch.from_numpy(best).to(device)] = True
-        fresh = kept & ~self.kept
-        old_rows, old_place, was_kept = self.rows, self.place, self.kept
-        places = kept.nonzero().squeeze(1)
-        # One byte a boundary vertex: 1 where it is kept from now on, 2 where its row is wanted too.
-        states = kept.to(torch.uint8) + fresh.to(torch.uint8)
-        plan, comm = system.plan, system.comm
-        flight, told = comm.start_exchange(states[:, None], plan.receive_counts, plan.send_counts, 0, "backward", "cache")
-        flight.wait()
-        told = told[:, 0]
-        self.told = told > 0
-        wanted = told == 2
-        x = torch.as_tensor(system.shard.features).to(device, system.dtype)
-        send = [int(part.sum()) for part in wanted.split(plan.send_counts)]
-        receive = [int(part.sum()) for part in fresh.split(plan.receive_counts)]
-        flight, rows = comm.start_exchange(x[plan.send_rows[wanted]], send, receive, 0, "forward", "cache")
-        flight.wait()
-        self.kept = kept
-        self.place = torch.zeros_like(old_place)
-        self.place[places] = torch.arange(len(places), device=device)
-        self.rows = old_rows.new_empty(len(places), old_rows.shape[1])
-        stays = kept & was_kept
-        self.rows[self.place[stays]] = old_rows[old_place[stays]]
-        self.rows[self.place[fresh]] = rows
-
-    def complete(self, drawn: Drawn, arrived: torch.Tensor) -> torch.Tensor:
-        """Layer 0's boundary rows [k, f0]: those kept when the graph was drawn, and those that arrived."""
-        rows = arrived.new_empty(len(drawn.boundary), arrived.shape[1])
-        rows[drawn.hit] = drawn.rows[drawn.slots]
-        rows[~drawn.hit] = arrived
-        return rows
-
-    def state_dict(self):
-        return {"kept": self.kept, "place": self.place, "told": self.told, "rows": self.rows}
-
-    def load_state_dict(self, state):
-        self.kept, self.place, self.told, self.rows = state["kept"], state["place"], state["told"], state["rows"]
 
 
 class StaleRows(Crossing):

@@ -8,19 +8,31 @@ Notation: P(i) worker i; H_j^(l) its block of the input of layer l, Ht_j^(l) the
 others; F(j) its flag, ACTIVE or STALE; Ver the epoch, Ver(j) the version of Ht_j; delta_j its block of dL/dZ.
 
 Decisions
-- norm of ||H - Ht|| > eps_H: Frobenius, divided by the norm of the cached block (`relative`); `max` and `fro` are absolute.
-- one flag a (layer, block); `flags=worker`: a worker ACTIVE in one layer is ACTIVE in all later layers of the epoch.
-- under `variation_gap` peers learn F(j) from an all-gather of one byte a worker and layer, counted; the epoch rules are
-  known to all from the versions and need none.
-- epoch_fixed broadcasts when Ver - Ver(j) > eps_E: every eps_E + 1 epochs. epoch_adaptive staggers the initial versions:
-  block j is first due at epoch j mod (eps_A + 1). Everything is broadcast in epoch 0, when caches are empty; for a block
-  whose turn comes later this does not move its version.
-- own block always fresh. Backward broadcasts delta_j every epoch, clipped locally to th sqrt(P) as printed, th = inf by
-  default; `clip_scale=inverse` for th / sqrt(P). dL/dW = sum_i H_i^T (A^T delta)_i with own, fresh H_i (eq. 5).
-- layer 0 follows the same rule under `features=refetch`; `once` fetches it in the first epoch only.
-- preset `sancus/official` builds what the authors' public code does: layer 0 cached once, layer 1 broadcast every epoch
-  up to epoch 51 and every second one after.
-Departures: as for CAGNET, broadcasts of a layer are posted together and the local product runs meanwhile.
+- norm of ||H - Ht|| > eps_H, which the paper leaves open: Frobenius, divided by the norm of the cached block
+  (`relative`). Absolute: `max`, the largest |entry|; `fro`, Frobenius; `mean`, the mean of |H - Ht| over the
+  block's entries. A norm that is not a number exceeds every bound.
+- one flag per layer and block (`flags=layer`).
+- under `variation_gap` peers learn F(j) from an all-gather of one byte per worker and layer, counted; the
+  epoch rules are known to all from the versions and need none.
+- epoch_fixed broadcasts when Ver - Ver(j) > eps_E: every eps_E + 1 epochs. epoch_adaptive does so by block.
+  Everything is broadcast in epoch 0, when caches are empty; for a block whose turn comes later this does not
+  move its version.
+- the backward pass broadcasts delta_j every epoch, clipped locally to th sqrt(P) as printed, th = inf by
+  default; `clip_scale=inverse` for th / sqrt(P). dL/dW = sum_i H_i^T (A^T delta)_i with own, fresh H_i (eq.
+  5).
+- layer 0: `features=once`, exact since features are static, fetches it in the first epoch only; `refetch`
+  puts it under the rule that holds for the other layers, as Algorithm 3 does.
+- preset `sancus/official` builds what the authors' public code does: layer 0 cached once, layer 1 broadcast
+  every epoch up to epoch 51 and every second one after.
+- metric `cache_bytes`: what a worker's cache of the remote blocks of one layer holds, 4 (N - n_i) F bytes,
+  which for equal blocks is (P - 1) / P N F 4. Table 6 prints this for two layers of the input's width.
+Departures: the own block is always fresh; Algorithm 3, as printed, uses the cached copy of
+every block whose flag is STALE, a worker's own among them. Phase of SCS-A: from equal versions Algorithm 5
+would broadcast all blocks in the same epochs, as SCS-E does, so block j is first due at epoch j mod (eps_A +
+1); and a block that is due is broadcast in that epoch, where in the example of Figure 14(b) a block found too
+stale in epoch 9 is broadcast in epoch 10. `flags=worker`: a worker ACTIVE in one layer stays ACTIVE in all
+later layers of the epoch, where Algorithm 3 sets its flag anew after every layer. As for CAGNET, the
+broadcasts of a layer are posted together, and the local product runs meanwhile.
 """
 
 from __future__ import annotations
@@ -42,8 +54,8 @@ class Sancus(System):
 
     staleness   "epoch_fixed", "epoch_adaptive" or "variation_gap"
     bound       eps_E or eps_A in epochs (0: broadcast every epoch), eps_H under `norm` (0: whenever anything changed)
-    norm        of the variation gap: "relative", "max" or "fro"
-    flags       "layer": one flag a (layer, block); "worker": one a block
+    norm        of the variation gap: "relative", "max", "fro" or "mean"
+    flags       "layer": one flag per layer and block; "worker": one per block
     features    "refetch" or "once"
     clip        th, the threshold of the gradient's L2 norm
     clip_scale  "sqrt": th sqrt(P) at each worker; "inverse": th / sqrt(P)
@@ -54,7 +66,7 @@ class Sancus(System):
     bound: float = 1.0
     norm: str = "relative"
     flags: str = "layer"
-    features: str = "refetch"
+    features: str = "once"
     clip: float = math.inf
     clip_scale: str = "sqrt"
     warmup: int = 1
@@ -64,7 +76,7 @@ class Sancus(System):
         at_least("bound", self.bound, 0)
         if self.staleness != "variation_gap" and self.bound % 1 != 0:  # of infinity too
             raise InputError(f"bound={self.bound} counts epochs under staleness={self.staleness}: give a whole number")
-        choice("norm", self.norm, ("relative", "max", "fro"))
+        choice("norm", self.norm, ("relative", "max", "fro", "mean"))
         choice("flags", self.flags, ("layer", "worker"))
         check_features(self.features)
         more_than("clip", self.clip, 0)
@@ -94,6 +106,7 @@ class Sancus(System):
     def halo(self, layer, h):
         active = self.stale_check(layer, h.detach())
         self.recorder.metric("active", self.comm.rank in active, layer)
+        self.recorder.metric("cache_bytes", sum(block.nbytes for block in self.cache[layer]), layer)
         if self.comm.rank in active and layer in self.own:
             self.own[layer] = h.detach().clone()
         return self.blocks.embeddings(layer, h, self.cache[layer], active)
@@ -101,7 +114,8 @@ class Sancus(System):
     def stale_check(self, layer: int, h: torch.Tensor) -> list[int]:
         """STALE(): the workers that are ACTIVE now, in rank order. Algorithms 4, 5 and 6."""
         if self.staleness == "variation_gap":
-            mine = self.epoch < self.warmup or self.gap(layer, h) > self.bound
+            # A gap that is not a number is within no bound.
+            mine = self.epoch < self.warmup or not self.gap(layer, h) <= self.bound
             if self.flags == "worker":
                 mine = self.worker_active = mine or self.worker_active
             flags = self.comm.all_gather_flag(mine, layer)
@@ -113,15 +127,18 @@ class Sancus(System):
         return self.blocks.everyone if self.epoch < self.warmup else due
 
     def gap(self, layer: int, h: torch.Tensor) -> float:
-        """||H_i - Ht_i|| under the chosen norm."""
+        """||H_i - Ht_i|| under the chosen norm; 0 for a block without rows."""
         cached = self.own[layer]
-        if self.norm == "max":
-            return float((h - cached).abs().max())
+        if not len(h):
+            return 0.0
+        if self.norm in ("max", "mean"):
+            entries = (h - cached).abs()
+            return float(entries.max() if self.norm == "max" else entries.mean())
         difference = float(torch.linalg.vector_norm(h - cached))
         if self.norm == "fro":
             return difference
         size = float(torch.linalg.vector_norm(cached))
-        return difference / size if size else math.inf if difference else 0.0
+        return difference / size if size else difference * math.inf if difference else 0.0
 
     # -- backward pass, lines 17-22 -------------------------------------------------------------------------------
 

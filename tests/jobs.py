@@ -25,9 +25,9 @@ from systems.digest_a import DigestA
 from tests.memory import shared_memory
 
 
-def make_trainer(comm, block, model, optimiser, seed, shard, cluster=None) -> Trainer:
+def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=None) -> Trainer:
     return Trainer(shard, comm, make_system(block), typed(ModelConfig, model, "model"),
-                   typed(OptimiserConfig, optimiser, "optimiser"), seed=seed, kernel="numba",
+                   typed(OptimiserConfig, optimiser, "optimiser"), seed=seed, epochs=epochs, kernel="numba",
                    cluster=typed(Cluster, cluster, "cluster") if cluster else None)
 
 
@@ -35,14 +35,14 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, c
     """Train and report what happened, epoch by epoch; with `stop_at`, through a state dict and a new trainer."""
     torch.set_default_dtype(getattr(torch, dtype))
     try:
-        trainer = make_trainer(comm, block, model, optimiser, seed, shard, cluster)
+        trainer = make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster)
         losses, weights, sent, metrics, spans, scores = [], [snapshot(trainer)], [], [], [], []
         for epoch in range(epochs):
             if epoch == stop_at:
                 state = trainer.state_dict()
                 comm.barrier()  # a server may end with worker 0, and others still be asking it for their state
                 trainer.system.close()
-                trainer = make_trainer(comm, block, model, optimiser, seed, shard, cluster)
+                trainer = make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster)
                 trainer.load_state_dict(state)
             local = trainer.train_epoch(epoch)
             record = comm.recorder.epoch

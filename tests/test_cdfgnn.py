@@ -10,6 +10,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from harness import config as configs
 from harness import prepare
@@ -25,6 +26,7 @@ from tests.oracles import bytes as count
 from tests.oracles import dense
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
+from tests.variants import REFETCH
 
 BASELINE = {"cache": False, "quantise": False}
 
@@ -92,7 +94,7 @@ def caches(comm, block, epochs, shard) -> list[dict]:
     torch.set_default_dtype(torch.float64)
     try:
         trainer = jobs.make_trainer(comm, block, {"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.3},
-                                    {"lr": 0.05, "weight_decay": 0.0}, 3, shard)
+                                    {"lr": 0.05, "weight_decay": 0.0}, 3, epochs, shard)
         system, seen = trainer.system, []
         ids = torch.as_tensor(shard.vertices)
         for epoch in range(epochs):
@@ -111,7 +113,7 @@ def caches(comm, block, epochs, shard) -> list[dict]:
 def test_a_masters_sum_is_that_of_all_parts_and_replicas_agree(pool, knobs):
     graph = random_graph(5, vertices=30)
     shards = list(systems.build_replicas(graph, assign_edges(graph, "ebv", 4, 0)))
-    workers = pool.run(caches, 4, systems.block("cdfgnn", **knobs), 6, per_worker=shards)
+    workers = pool.run(caches, 4, systems.block("cdfgnn", **{**REFETCH, **knobs}), 6, per_worker=shards)
     first = 1 if knobs.get("features") == "once" else 0
     for epoch in range(6):
         keys = workers[0][epoch]["rows"].keys()
@@ -151,7 +153,7 @@ def messages(outcome, epoch: int, name: str) -> dict[tuple[int, str], int]:
 def test_without_a_cache_bytes_are_the_closed_form(pool, bits, quantised, scatter):
     graph = random_graph(12, vertices=40)
     settings = Settings(model={"name": "gcn", "layers": 3, "hidden": 7, "dropout": 0.0}, dtype="float32", epochs=2)
-    knobs = {"cache": False, "quantise": quantised, "bits": bits, "scatter": scatter}
+    knobs = {"cache": False, "quantise": quantised, "bits": bits, "scatter": scatter, **REFETCH}
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
     mirrors = sum(statistics(outcome.assignment)["replicas"]) - 40
     for epoch in range(2):
@@ -171,7 +173,7 @@ def test_without_a_cache_bytes_are_the_closed_form(pool, bits, quantised, scatte
 def test_with_a_cache_bytes_follow_the_messages(pool, quantised):
     graph = random_graph(12, vertices=40, directed=False)
     settings = Settings(model={"name": "gcn", "layers": 2, "hidden": 7, "dropout": 0.0}, dtype="float32", epochs=12)
-    knobs = {"quantise": quantised, "bits": 4, "epsilon": 0.1}
+    knobs = {"quantise": quantised, "bits": 4, "epsilon": 0.1, **REFETCH}
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
     mirrors = sum(statistics(outcome.assignment)["replicas"]) - 40
     shares = []
@@ -207,11 +209,26 @@ def test_a_looser_threshold_sends_less_and_a_fixed_one_stays(pool):
     graph = random_graph(12, vertices=40)
     sent = []
     for epsilon in (0.0, 0.05, 0.5):
-        knobs = {"epsilon": epsilon, "nu1": epsilon, "nu2": epsilon, "quantise": False}
+        knobs = {"epsilon": epsilon, "nu1": epsilon, "nu2": epsilon, "quantise": False, **REFETCH}
         outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 3, settings=Settings(epochs=10))
         assert all(worker["metrics"][9][-1, "epsilon"] == epsilon for worker in outcome.workers)
         sent.append(sum(sum(messages(outcome, epoch, "sent").values()) for epoch in range(10)))
     assert sent[0] > 1.2 * sent[1] > 1.4 * sent[2]
+
+
+ROWS = arrays(np.float32, (5, 3), elements=st.sampled_from([0.0, 1.0, 1.04, 1.2, -2.0, np.nan, np.inf]))
+
+
+@given(z=ROWS, cached=ROWS, epsilon=st.sampled_from([0.0, 0.05, 0.3]))
+def test_a_row_has_changed_where_the_threshold_is_exceeded_or_a_value_is_not_a_number(z, cached, epsilon):
+    system = make_system(systems.block("cdfgnn"))
+    system.eps, system.device = epsilon, torch.device("cpu")
+    with np.errstate(invalid="ignore"):
+        change, size = np.abs(z - cached).max(axis=1), np.float32(epsilon) * np.abs(cached).max(axis=1)
+    want = np.isnan(change) | np.isnan(size) | (change > size)
+    fresh, zero = system.changed(torch.from_numpy(z), torch.from_numpy(cached))
+    np.testing.assert_array_equal(fresh, want)
+    np.testing.assert_array_equal(zero, (z == 0).all(axis=1) & (cached == 0).all(axis=1))
 
 
 # The threshold

@@ -45,6 +45,27 @@ def test_refused_in_one_sentence(arguments, parts):
     assert "\n" not in sentence and all(part in sentence for part in parts), sentence
 
 
+WHY = ("has no effect: features=once fetches and keeps all boundary features; "
+       "system.features=refetch caches a share")  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments, expected", [
+    ([], []),
+    (["system.cache=0.2", "system.policy=inclusion"], []),  # their defaults
+    (["system.cache=0.5"], [f"system.cache=0.5 {WHY}"]),
+    (["system.cache=0", "system.policy=degree"], [f"system.cache=0.0 {WHY}", f"system.policy=degree {WHY}"]),
+    (["system.cache=0.5", "system.policy=degree", "system.features=refetch"], []),
+], ids=str)
+def test_knobs_without_effect_are_told(arguments, expected):
+    assert accept("system=pscgcn", *arguments).system.ineffective() == expected
+
+
+def test_what_has_no_effect_is_a_warning_before_workers_start(place):
+    ended = place.run("system=pscgcn", "system.cache=0.5", "launch=prepare")
+    assert ended.code == 0 and ended.err == f"warning: system.cache=0.5 {WHY}\n"
+    assert place.run("system=pscgcn", "launch=prepare").err == ""
+
+
 def test_sweeps_are_recognised_and_checked():
     assert overrides.check(["system=vanilla,sancus", "seed=1,2", "-m"], CONF) is True
     with pytest.raises(InputError, match="sancuss"):

@@ -16,6 +16,7 @@ from harness.figures import (
     sancus_broadcasts,
     staleness_stability,
 )
+from harness.figures import runs as figure_runs
 from harness.graph.twin_specs import SPECS
 from harness.report import groups
 from tests import traces
@@ -74,7 +75,7 @@ def test_capgnn_bytes_are_shares_of_vanillas_without_weights_and_the_first_epoch
         for name in ("flickr", "friendster"):
             composed = traces.config(gpus=1, epochs=3, system___target_=f"systems.{system}.{system.title()}",
                                      dataset__name=name, dataset__source="twin")
-            traces.measured(tmp_path / system / name, metrics, composed, sent)
+            traces.measured(tmp_path / system / name, metrics, composed, sent=sent)
     compared, _ = groups.load([tmp_path])
     rows = [row.replace(" ", "").split("|")[1:-1] for row in capgnn_table8.table(compared).splitlines()]
     published = 100 * 9.55 / 36.91
@@ -107,12 +108,22 @@ def test_the_page_shows_the_bytes_that_follow_from_the_widths_alone():
 
 
 def test_cdfgnn_messages_are_shares_of_those_possible(drawn):
-    metrics = [{(0, "sent_forward"): 10.0, (0, "possible_forward"): 40.0, (1, "sent_forward"): 30.0, (1, "possible_forward"): 40.0,
-                (1, "sent_backward"): 2.0, (1, "possible_backward"): 8.0, (-1, "epsilon"): 0.01 * (1 + k),
-                (-1, "train_accuracy"): 0.5} for k in range(2)]  # fmt: skip
-    shares, threshold = drawn(cdfgnn_messages, [({"model__dropout": 0.5}, metrics)])
-    assert lines(shares) == {"forward, layer 0": [25, 25], "forward, layer 1": [75, 75], "backward, layer 1": [25, 25]}
-    assert lines(threshold) == {"epsilon": pytest.approx([1, 2]), "training accuracy": [50, 50]}
+    counts = {(0, "forward"): (10, 0, 40), (1, "forward"): (30, 0, 40), (1, "backward"): (2, 4, 8)}
+    metrics = [{(-1, "epsilon"): 0.01 * (1 + k)} for k in range(3)]
+    for made in metrics:
+        for (layer, way), values in counts.items():
+            names = (f"{name}_{way}" for name in ("sent", "zero", "possible"))
+            made |= {(layer, name): value for name, value in zip(names, values)}
+    metrics[1][0, "sent_forward"] = 1.0
+    runs = [({"model__dropout": 0.0, "system__epsilon": start}, metrics) for start in (0.1, 0.01)]
+    first, second, threshold, _ = drawn(cdfgnn_messages, runs)
+    assert lines(first) == {
+        "sent forward, layer 0": [25, 2.5, 25], "sent forward, layer 1": [75, 75, 75],
+        "sent backward, layer 1": [25, 25, 25], "zero backward, layer 1": [50, 50, 50],
+    }  # fmt: skip
+    assert lines(threshold) == {"epsilon": pytest.approx([0.01, 0.02, 0.03])}, "on an axis of its own"
+    for ax, start in ((first, 0.01), (second, 0.1)):
+        assert ax.get_title(loc="left") == f"dropout 0, epsilon from {start}: 1 epochs under 5%"
 
 
 def test_pscgcn_hit_rates_are_those_after_the_first_renewal(drawn):
@@ -122,11 +133,40 @@ def test_pscgcn_hit_rates_are_those_after_the_first_renewal(drawn):
     assert lines(sent)["inclusion"] == [64 / 1e6]  # what tests/traces.py sends in layer 0
 
 
-def test_sancus_shows_who_broadcast_when_in_layer_1(drawn):
-    metrics = [{(1, "active"): float(k % 2), (0, "active"): 1.0} for k in range(4)]
-    (ax,) = drawn(sancus_broadcasts, [({"system__staleness": "epoch_fixed", "system__bound": 1}, metrics)])
-    np.testing.assert_array_equal(ax.images[0].get_array(), [[0, 1, 0, 1]])
-    assert "SCS-E, bound 1: 50% of broadcasts made" in ax.get_title(loc="left")
+def test_sancus_has_a_row_per_method_and_a_dot_per_epoch_that_broadcasts_in_layer_1(drawn):
+    def metrics(period):
+        return [{(1, "active"): float(k % period == 0), (0, "active"): 1.0} for k in range(4)]
+
+    methods = [("variation_gap", 0.02, 1), ("epoch_adaptive", 2, 4), ("epoch_fixed", 3, 4),
+               ("epoch_fixed", 1, 2)]  # fmt: skip
+    (ax,) = drawn(sancus_broadcasts, [({"system__staleness": rule, "system__bound": bound}, metrics(period))
+                                      for rule, bound, period in methods])  # fmt: skip
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "SCS-E1, eps = 1: 50%", "SCS-E3, eps = 3: 25%", "SCS-A2, eps = 2: 25%", "SCS-H2, eps = 0.02: 100%",
+    ]  # fmt: skip
+    dots = [sorted(map(tuple, row.get_offsets().tolist())) for row in ax.collections]
+    assert dots == [[(0, 0), (2, 0)], [(0, 1)], [(0, 2)], [(k, 3) for k in range(4)]]
+    assert ax.get_ylim()[0] > ax.get_ylim()[1], "the first method on top, as printed"
+
+
+def test_sancus_dots_are_as_large_as_the_share_of_workers_that_broadcast(tmp_path):
+    composed = traces.config(gpus=2, epochs=2, system__staleness="epoch_adaptive", system__bound=1)
+    worker_0, worker_1 = ([{(1, "active"): value} for value in values] for values in ((1.0, 0.0), (1.0, 1.0)))
+    folder = traces.measured(tmp_path, worker_0, composed, worker_1)
+    (ax,) = sancus_broadcasts.draw(groups.load([folder])[0]).axes
+    (row,) = ax.collections
+    np.testing.assert_allclose(row.get_sizes(), [sancus_broadcasts.AREA, sancus_broadcasts.AREA / 2])
+    assert "75%" in ax.get_yticklabels()[0].get_text()
+
+
+def test_sancus_methods_are_those_of_fig_24():
+    sweeps = sancus_broadcasts.sweeps("twin/reddit")
+    asked = [dict(override.split("=", 1) for override in run)
+             for sweep in sweeps for run in figure_runs.expand(sweep)]  # fmt: skip
+    assert [(run["system.staleness"], float(run["system.bound"])) for run in asked] == [
+        ("epoch_fixed", 1), ("epoch_fixed", 3), *(("epoch_adaptive", bound) for bound in (1, 2, 3)),
+        *(("variation_gap", bound) for bound in (0.01, 0.02, 0.03)),
+    ]  # fmt: skip
 
 
 def test_intervals_are_drawn_with_rows_as_they_are_and_of_length_1_beside_what_is_published(drawn):

@@ -89,8 +89,11 @@ def test_scores_by_hand():
     matrix = np.array([[0.5, 0.25], [2.0, 0.5]])
     got = pscgcn.scores_of(matrix, np.array([0, 1]), h, weights, "variance", 4.0, 1.0)
     np.testing.assert_allclose(got, [[2 * 0.5 * 13, 0.25 * 1], [2 * 13, 2 * 0.5 * 1]])  # √(25 + 144) = 13
+    h = [h[0], np.array([[3.0, 4.0], [0.0, 0.0]]), np.array([[11.0], [0.0]])]
     got = pscgcn.scores_of(matrix, np.array([0, 0]), h, weights, "code", 4.0, 1.0)
-    np.testing.assert_allclose(got, [[4, 0], [4, 0]])
+    np.testing.assert_allclose(got, [[8, 0], [8, 0]])  # √(4 (5 + 11)); the features have no part in it
+    got = pscgcn.scores_of(matrix, np.array([0, 1]), h, weights, "code", 1.1, 1.0)
+    np.testing.assert_allclose(got, [[(1.1 * 16) ** 0.5, 0], [4, 0]])
 
 
 # --- the estimate -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,10 @@ from tests.graphs import random_graph as larger_graph
 from tests.oracles.samples import random_graph
 from tests.systems import Settings
 
-CASES = [("pipegcn", {}, 1), ("pscgcn", {"tau": 1, "rate": 0.5}, 1), ("pscgcn", {"tau": 2, "rate": 0.5, "features": "once"}, 2)]
+CASES = [
+    ("pipegcn", {}, 1), ("pscgcn", {"tau": 1, "rate": 0.5, "refresh": 100, "features": "refetch"}, 1),
+    ("pscgcn", {"tau": 2, "rate": 0.5, "refresh": 100}, 2),
+]
 
 
 @pytest.mark.parametrize("name,knobs,tau", CASES, ids=lambda value: str(value))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from harness.config import make_system
 from tests import systems
 from tests.oracles import bytes as count
 from tests.oracles import dense, gat
@@ -169,6 +170,15 @@ def test_vanilla_bytes_are_the_closed_form(pool, features, model):
                     size[layer] += b
             np.testing.assert_array_equal(rows, want["rows"][direction])
             np.testing.assert_array_equal(size, want["bytes"][direction])
+
+
+@pytest.mark.parametrize("name", ["sancus", "cdfgnn", "pscgcn"])
+def test_by_default_layer_0_is_fetched_in_the_first_epoch_only(pool, name):
+    system, settings = systems.block(name), Settings(dtype="float32", epochs=4)
+    outcome = systems.run(pool, random_graph(12, vertices=30), system, 3, settings=settings)
+    layer_0 = [any(layer == 0 for layer, *_ in outcome.sent(epoch)) for epoch in range(4)]
+    assert layer_0 == [True, False, False, False]
+    assert type(make_system(system)).features == "once", "the class agrees with its yaml"
 
 
 @pytest.mark.parametrize("features", ["refetch", "once"])

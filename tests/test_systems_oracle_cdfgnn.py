@@ -15,6 +15,10 @@ from tests import jobs, systems
 from tests.oracles import cdfgnn
 from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
+from tests.variants import REFETCH
+
+
+COUNTS = ("sent", "saved", "zero", "possible")  # metrics, in rows
 
 
 @st.composite
@@ -37,14 +41,17 @@ def train(graph, outcome, settings, model: str, knobs: dict) -> cdfgnn.CdfgnnHis
 
 
 def assert_as_many_messages(outcome, want: cdfgnn.CdfgnnHistory) -> None:
-    """The same rows are sent in every synchronisation, and the metrics say how many."""
+    """The same rows are sent in every synchronisation; metrics say how many, and why the others are not."""
     for epoch, messages in enumerate(want.messages[: want.certain]):
         sent, metrics = outcome.sent(epoch), [worker["metrics"][epoch] for worker in outcome.workers]
         for (layer, way), expected in messages.items():
             gathered, scattered = (sent.get((layer, way, phase), (0, 0))[0] for phase in ("gather", "scatter"))
             assert expected.gathered[0] <= gathered <= expected.gathered[1], (epoch, layer, way)
             assert expected.scattered[0] <= scattered <= expected.scattered[1], (epoch, layer, way)
-            assert sum(m[layer, f"sent_{way}"] for m in metrics) == gathered + scattered
+            told = {name: sum(m[layer, f"{name}_{way}"] for m in metrics) for name in COUNTS}
+            assert told["sent"] == gathered + scattered and told["possible"] == expected.possible
+            assert expected.zeros[0] <= told["zero"] <= expected.zeros[1], (epoch, layer, way)
+            assert told["sent"] + told["saved"] + told["zero"] == told["possible"]
         assert sum(name == "sent_forward" for _, name in metrics[0]) == sum(way == "forward" for _, way in messages)
 
 
@@ -76,7 +83,8 @@ def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, seed, parts, direc
 @pytest.mark.parametrize("rule", ["prose", "literal"])
 def test_the_share_of_messages_and_the_threshold_over_a_longer_run(pool, rule):
     """Long enough that the cache saves most messages, and that eps went up and down."""
-    graph, knobs = random_graph(8, vertices=40, directed=False), {"epsilon": 0.05, "rule": rule, "mu2": 0.005}
+    graph = random_graph(8, vertices=40, directed=False)
+    knobs = {"epsilon": 0.05, "rule": rule, "mu2": 0.005, **REFETCH}
     settings = Settings(model={"name": "gcn", "layers": 2, "hidden": 6, "dropout": 0.0}, epochs=40)
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
     want = train(graph, outcome, settings, "gcn", knobs)
@@ -86,6 +94,8 @@ def test_the_share_of_messages_and_the_threshold_over_a_longer_run(pool, rule):
     assert (steps > 0).any() and (steps < 0).any(), "eps moves one way only: the case tests little"
     counts = [sum(m.gathered[0] + m.scattered[0] for m in messages.values()) for messages in want.messages]
     assert min(counts) < 0.5 * counts[0], "the cache saves little: the case tests little"
+    last = [messages[1, "backward"] for messages in want.messages]
+    assert all(m.zeros[0] == m.zeros[1] > 0.5 * m.possible for m in last), "delta is 0 off training masters"
 
 
 # --- the invariant, and what the caches hold
@@ -95,7 +105,7 @@ def caches(comm, block, model, optimiser, seed, epochs, shard) -> dict:
     """The first weights, and after every epoch each cache with the vertices that its rows belong to."""
     torch.set_default_dtype(torch.float64)
     try:
-        trainer = jobs.make_trainer(comm, block, model, optimiser, seed, shard)
+        trainer = jobs.make_trainer(comm, block, model, optimiser, seed, epochs, shard)
         system, first, seen = trainer.system, jobs.snapshot(trainer), []
         for epoch in range(epochs):
             trainer.train_epoch(epoch)
@@ -111,7 +121,7 @@ def caches(comm, block, model, optimiser, seed, epochs, shard) -> dict:
     ("hep", {"quantise": False, "epsilon": 0.1}), ("dne", {"features": "once", "rule": "literal"}), ("ebv", {"cache": False}),
 ], ids=str)  # fmt: skip
 def test_a_masters_sum_is_that_of_the_cached_parts_and_both_are_the_oracles(pool, method, knobs):
-    graph, settings = random_graph(17, vertices=24), Settings(epochs=10)
+    graph, settings, knobs = random_graph(17, vertices=24), Settings(epochs=10), {**REFETCH, **knobs}
     edges = systems.assign_edges(graph, method, 3, 0)
     workers = pool.run(caches, 3, systems.block("cdfgnn", **knobs), settings.model, settings.optimiser, settings.seed, settings.epochs,
                        per_worker=list(systems.build_replicas(graph, edges)))  # fmt: skip

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.partition.build import build_shards
 from systems.sampling import Edges
-from tests import systems
+from tests import jobs, systems
 from tests.oracles import pscgcn as oracle
 from tests.oracles.dense import adjacency
 from tests.oracles.samples import RUNS, random_graph
@@ -62,6 +62,19 @@ def test_pscgcn_equals_its_oracle(pool, knobs, seed, parts, directed, layers, mo
     drawn = sum(worker["metrics"][-1][-1, "drawn_edges"] for worker in outcome.workers)
     if history.masks[-1].all() or knobs["rate"] == 1.0:
         assert drawn == pytest.approx(sum(edges[outcome.assignment == n].any() for n in range(parts)))
+
+
+@pytest.mark.parametrize("layers", [2, 3])
+@pytest.mark.parametrize("norms, policy", [("layers", "variance"), ("code", "code")])
+def test_p_follows_the_norms_that_are_asked_for(pool, norms, policy, layers):
+    """Long after the first renewal, so that every later draw hangs on them."""
+    graph, model = random_graph(21, vertices=24), {**Settings().model, "layers": layers}
+    settings, how = Settings(model=model), {"tau": 0, "rate": 0.5, "refresh": 1, "features": "once"}
+    outcome = systems.run(pool, graph, systems.block("pscgcn", norms=norms, **how), 3, settings=settings)
+    drawn = draws(graph, settings.seed)
+    want = oracle.train(graph, outcome.assignment, outcome.weights[0], drawn, policy=policy,
+                        epochs=settings.epochs, **how, **settings.optimiser)  # fmt: skip
+    systems.assert_trained_alike(outcome, want)
 
 
 @given(seed=SEEDS, rate=st.floats(0.05, 1.0), zeros=st.floats(0, 1), directed=st.booleans())
@@ -130,6 +143,30 @@ def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, p
         assert {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"} == want
 
 
+def test_by_default_p_is_renewed_ten_times_in_a_run(pool):
+    graph, settings = random_graph(4, vertices=24), Settings(epochs=25, dtype="float32")
+    outcome = systems.run(pool, graph, systems.block("pscgcn", rate=0.5), 2, settings=settings)
+    told = [epoch for epoch in range(25) if (-1, "forward", "norms") in outcome.sent(epoch)]
+    assert told == list(range(2, 25, 2))
+
+
+def periods(comm, lengths, refreshes, shard) -> list[int]:
+    """R of runs of that many epochs, by `refresh`."""
+    found, model = [], {"name": "gcn", "layers": 2, "hidden": 4}
+    for epochs, refresh in zip(lengths, refreshes):
+        block = systems.block("pscgcn", refresh=refresh)
+        found.append(jobs.make_trainer(comm, block, model, {"lr": 0.01}, 1, epochs, shard).system.period)
+    return found
+
+
+@given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=4),
+       refresh=st.sampled_from([None, None, 1, 7, 100, 5000]))  # fmt: skip
+def test_the_period_is_a_tenth_of_the_run_from_1_to_100_or_what_is_given(pool, lengths, refresh):
+    (shard,) = build_shards(random_graph(4), np.zeros(14, np.int32), 1)
+    (found,) = pool.run(periods, 1, lengths, [refresh] * len(lengths), per_worker=[shard])
+    assert found == [refresh or (1 if n < 20 else 100 if n >= 1000 else n // 10) for n in lengths]
+
+
 def test_boundary_rows_are_never_older_than_tau(pool):
     """With frozen weights every layer's halo rows are exact once the zeros of the start have left the pipeline, which takes tau
     epochs a layer, and no later."""
@@ -137,7 +174,8 @@ def test_boundary_rows_are_never_older_than_tau(pool):
     still = Settings(optimiser={"lr": 1e-30, "weight_decay": 0.0}, epochs=6)
     exact = systems.run(pool, graph, systems.block("vanilla"), 3, settings=still)
     for tau in (1, 2):
-        outcome = systems.run(pool, graph, systems.block("pscgcn", tau=tau, rate=1.0, cache=0.0), 3, settings=still)
+        block = systems.block("pscgcn", tau=tau, rate=1.0, cache=0.0, features="refetch")
+        outcome = systems.run(pool, graph, block, 3, settings=still)
         filled = 2 * tau  # two layers
         np.testing.assert_allclose(outcome.losses[filled:], exact.losses[filled:], rtol=1e-6)
         assert abs(outcome.losses[filled - 1] - exact.losses[filled - 1]) > 1e-4

@@ -80,7 +80,7 @@ def test_the_tables_say_that_a_run_is_asynchronous_and_how_many_rounds_its_worke
     (said,) = [note for note in table.sections(compared)[0].notes() if "asynchronous" in note]
     assert "a worker's whole time over the number of epochs" in said
     plain, _ = groups.load([traces.finished(tmp_path / "plain")])
-    assert not any("asynchronous" in note for note in table.notes("wall", plain))
+    assert not any("asynchronous" in note for note in table.sections(plain)[0].notes())
 
 
 @given(order=st.lists(st.integers(0, 2), min_size=3, max_size=27))

@@ -163,16 +163,17 @@ def finished(folder: Path, composed: dict[str, Any] | None = None, *, cores: int
 
 
 def measured(folder: Path, metrics: Sequence[dict[tuple[int, str], float]], composed: dict[str, Any],
-             sent: Sequence[dict] | None = None) -> Path:
-    """A whole run folder of one worker with these metrics {(layer, name): value}, one dict per epoch, and
-    with these rows and bytes {(layer, direction, purpose, peer): (rows, bytes)}."""
+             *others: Sequence[dict[tuple[int, str], float]], sent: Sequence[dict] | None = None) -> Path:
+    """A whole run folder: worker 0's metrics {(layer, name): value}, one dict per epoch, then those of `others`;
+    each sends these rows and bytes {(layer, direction, purpose, peer): (rows, bytes)}."""
     prepare(folder, composed)
-    out = writer.TraceWriter(folder, 0, 0)
-    for number, values in enumerate(metrics):
-        made = epoch(number, sent=sent[number] if sent else None)
-        made.metrics.update(values)
-        out.write(made, loss=0.0, scores=scored(0.5, 0.5, 0.01 * number), peak_rss_bytes=0)
-    out.close()
+    for worker, own in enumerate((metrics, *others)):
+        out = writer.TraceWriter(folder, worker, 0)
+        for number, values in enumerate(own):
+            made = epoch(number, worker=worker, sent=sent[number] if sent else None)
+            made.metrics.update(values)
+            out.write(made, loss=0.0, scores=scored(0.5, 0.5, 0.01 * number), peak_rss_bytes=0)
+        out.close()
     writer.finalise(folder)
     files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
     return folder

@@ -47,7 +47,8 @@ class Ours:
     def __init__(self, shard: Shard, model: ModelConfig, optimiser: OptimiserConfig, features: str):
         comm = Comm(0, 1, torch.device("cpu"), Recorder())
         system = make_system({"_target_": EXACT, "features": features})
-        self.trainer = Trainer(shard, comm, system, model, optimiser, seed=1)
+        # The exact system does not read the number of epochs.
+        self.trainer = Trainer(shard, comm, system, model, optimiser, seed=1, epochs=1)
         self.losses: list[float] = []
 
     def __call__(self) -> None:

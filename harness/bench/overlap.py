@@ -41,7 +41,7 @@ SHARE, TARGET = 0.5, 0.2
 CASES = {
     "vanilla": {"features": "once"},
     "pipegcn": {},
-    "pscgcn": {"tau": 1, "features": "once"},
+    "pscgcn": {"tau": 1, "features": "once", "refresh": 100},
 }
 HELD = ("pipegcn", "pscgcn")
 
@@ -132,7 +132,8 @@ def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelCon
 
         def passed(rate: float) -> tuple[dict[str, list], Comm]:
             comm = SlowLink(rank, len(shards), torch.device("cpu"), Recorder(), transport, rate=rate)
-            return _train(Trainer(shards[rank], comm, make_system(block), model, OptimiserConfig(), seed=1)), comm
+            system, optimiser = make_system(block), OptimiserConfig()
+            return _train(Trainer(shards[rank], comm, system, model, optimiser, seed=1, epochs=EPOCHS)), comm
 
         fast, comm = passed(float("inf"))
         compute, sent = (comm.total(fast[name][WARM_UP:]) for name in ("compute", "bytes"))

@@ -13,6 +13,7 @@ A system is a dataclass: its fields are its knobs, the values stand in `conf/sys
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -60,6 +61,7 @@ class Context:
     """What a system is given once, before the first epoch.
 
     widths   [L + 1]: features, hidden layers, classes; layer l maps widths[l] to widths[l + 1]
+    epochs   of the whole run, whatever a resumed one has behind it
     model    the worker's copy of the model; its parameters may be read and, between steps, written
     gradient gradient(rows, divisor) -> loss: one more forward and backward pass by this system over the given training rows, whose
              summed loss is divided by `divisor`; gradients are left in the parameters. For systems with extra steps;
@@ -67,7 +69,6 @@ class Context:
              with the dropout masks of the epoch's forward pass number `masks` where given
     exact_inputs   exact_inputs() -> {layer: H [n, F]}: what hidden layers 1.. would take in an exact forward pass with the current
              weights and no dropout; outside the train clock only
-    epochs   of the run; None where it has no end that is known
     """
 
     shard: Shard | ReplicaShard
@@ -81,10 +82,10 @@ class Context:
     model: torch.nn.Module
     optimiser: torch.optim.Optimizer
     train_rows: torch.Tensor  # [t] int64 local rows of this worker's training vertices
+    epochs: int
     gradient: Callable[[torch.Tensor, float], torch.Tensor]
     exact_gradient: Callable[..., torch.Tensor]
     exact_inputs: Callable[[], dict[int, torch.Tensor]]
-    epochs: int | None = None
 
     @property
     def num_layers(self) -> int:
@@ -126,6 +127,11 @@ class System:
             return (f"model=gat has no propagation matrix, and {type(self).__name__.lower()} defines its own product with one; "
                     "give model=gcn or model=sage")
         return None
+
+    def ineffective(self) -> list[str]:
+        """A sentence for each knob that was given and, beside the others, changes nothing: its name, its
+        value and why. They are shown as warnings before workers start."""
+        return []
 
     def needs_devices(self) -> bool:
         """Whether it reads `cluster.devices`: they are then there, one a worker, measured where the run's cluster names none."""
@@ -258,6 +264,13 @@ def check_cut(system: System, cut: str, what: str) -> None:
 
 def _article(cut: str) -> str:
     return f"an {cut}" if cut == "edge" else f"a {cut}"
+
+
+def without_effect(system: System, knobs: Iterable[str], why: str) -> list[str]:
+    """For `ineffective`: a sentence for each of `knobs` whose value is not its default, ending in `why`."""
+    defaults = {field.name: field.default for field in dataclasses.fields(system)}
+    given = {name: getattr(system, name) for name in knobs if getattr(system, name) != defaults[name]}
+    return [f"system.{name}={value} has no effect: {why}" for name, value in given.items()]
 
 
 def check_features(features: str) -> None:

@@ -26,13 +26,13 @@ from harness.partition.shard import ReplicaShard, Shard
 class Trainer:
     """One worker's training run: shard, model, optimiser and system, epoch by epoch.
 
+    epochs   of the whole run: for systems whose knobs follow it
     kernel   name of the sparse kernel, see `harness.core.kernels.make_kernel`
     cluster  what the workers run on, one device per worker; None: alike, of which nothing is known
-    epochs   of the run, where it has an end that is known
     """
 
     def __init__(self, shard: Shard | ReplicaShard, comm: Comm, system: System, model: ModelConfig, optimiser: OptimiserConfig, *,
-                 seed: int, kernel: str = "auto", cluster: Cluster | None = None, epochs: int | None = None):
+                 seed: int, epochs: int, kernel: str = "auto", cluster: Cluster | None = None):
         device = comm.device
         system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
         self.shard, self.comm, self.system, self.seed, self.config = shard, comm, system, seed, model
@@ -51,8 +51,8 @@ class Trainer:
         self.static: StaticInput | StaticSums | None = None
         self.exact_static: StaticInput | StaticSums | None = None  # of a system's extra, exact steps
         system.setup(Context(cut.shard, comm, cut.plan, cut.adjacency, widths, self.recorder, device, seed, self.model,
-                             self.optimiser, self.train_rows, self.gradient, self.exact_gradient,
-                             self.exact_inputs, epochs))
+                             self.optimiser, self.train_rows, epochs, self.gradient, self.exact_gradient,
+                             self.exact_inputs))
         exact = cut.exact_forward("evaluate")
         self.evaluator = Evaluator(exact, comm, lambda: cut.exact_input(exact, self.static), masks,
                                    self.labels, model.layers)

@@ -54,7 +54,8 @@ def panels(groups: list[Group], what: str, columns: int, rows: int = 1, height: 
 def line(ax: Axes, x, y, label: str, index: int, **style) -> None:
     """A line in the palette's colour of `index`; past the palette's end with another stroke."""
     style.setdefault("linestyle", STROKES[index // len(COLOURS) % len(STROKES)])
-    ax.plot(x, y, color=COLOURS[index % len(COLOURS)], label=label, linewidth=1.7, **style)
+    style.setdefault("linewidth", 1.7)
+    ax.plot(x, y, color=COLOURS[index % len(COLOURS)], label=label, **style)
 
 
 def accuracy_panels(groups: list[Group], what: str, columns: tuple[str, ...], name: Callable[[Group], str],

@@ -54,10 +54,12 @@ from tests.oracles.dense import Adam, History, Weights, adjacency, loss_and_delt
 
 @dataclass
 class Messages:
-    """Rows sent in one synchronisation, at least and at most (the difference hangs on rounding)."""
+    """Rows of one synchronisation, at least and at most (the difference hangs on rounding)."""
 
-    gathered: tuple[int, int]  # parts, from mirrors to masters
-    scattered: tuple[int, int]  # sums, from masters to each of their mirrors
+    gathered: tuple[int, int]  # parts sent, from mirrors to masters
+    scattered: tuple[int, int]  # sums sent, from masters to each of their mirrors
+    zeros: tuple[int, int]  # of both kinds: not sent, since the row is 0 and so is what was sent last
+    possible: int  # of both kinds
 
 
 @dataclass
@@ -99,7 +101,7 @@ class Synchronised:
     def __init__(self, is_master, is_mirror, width: int, dequantised, cache: bool, scatter: str):
         self.is_master, self.is_mirror = is_master, is_mirror
         self.dequantised, self.cache, self.scatter = dequantised, cache, scatter
-        self.width, self.been_fresh, self.certain = width, np.zeros_like(is_master), True
+        self.width, self.been_fresh, self.certain, self.scale = width, np.zeros_like(is_master), True, 0.0
         self.empty()
 
     def empty(self) -> None:
@@ -138,10 +140,25 @@ class Synchronised:
         self.used = np.where(active[:, None], new, self.used)
         self.used = np.where((mirrors == 0)[:, None], z.sum(axis=0), self.used)
 
-        return self.used, Messages(*[
-            tuple(int(count(rows)) for rows in (surely, perhaps))
-            for count in (lambda rows: (rows & self.is_mirror).sum(), lambda rows: mirrors[(rows & replica).any(axis=0)].sum())
-        ])  # fmt: skip
+        def gathered(rows) -> int:
+            return int((rows & self.is_mirror).sum())
+
+        def scattered(rows) -> int:
+            return int(mirrors[(rows & replica).any(axis=0)].sum())
+
+        def zeros(own, sums) -> int:
+            unsent = (own & self.is_master).any(axis=0) & sums
+            return gathered(own) + int(mirrors[unsent].sum()) if self.cache else 0
+
+        # A part that is 0 and has never been sent is 0 in any arithmetic, and so is a sum of such parts. One
+        # that has been sent may have come back to 0, or to within rounding of it.
+        self.scale = max(self.scale, np.abs(z).max())
+        still, tiny = (z == 0).all(axis=2) & replica & ~surely, 1e-12 * self.scale
+        never = zeros(still & ~self.been_fresh, ~(self.been_fresh & replica).any(axis=0))
+        back = zeros(still & (np.abs(self.cached).max(axis=2) <= tiny),
+                     (np.abs(self.total).max(axis=1) <= tiny) & ~(surely & replica).any(axis=0))  # fmt: skip
+        sent = [(count(surely), count(perhaps)) for count in (gathered, scattered)]
+        return self.used, Messages(*sent, (never, back), gathered(replica) + int(mirrors.sum()))
 
 
 def next_epsilon(epsilon, acc, mean, rule, xi, mu1, mu2, nu1, nu2, lambda1, lambda2) -> float:

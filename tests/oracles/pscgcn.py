@@ -6,7 +6,8 @@ edges were sampled is given, never drawn here. Epochs t and layers l count from 
 Sampling. Edge j -> i is kept with probability p_ij, Σ_j p_ij = B_i = ε |N_i|, a real number. From the scores
 s_ij = √a_j ‖y_ij‖, a_j = `a_inner` where i and j share a part and `a_boundary` elsewhere:
     policy = "variance"  ‖y_ij‖ = P_ij √(Σ_l ‖H_j[l] W[l]‖²), l = 0..L-1, all at j's owner in the last epoch (16)
-    policy = "code"      ‖y_ij‖ = Σ_l ‖H_j[l]‖ over the hidden layers l = 1..L-1, without P_ij
+    policy = "code"      ‖y_ij‖ = √(Σ_l ‖H_j[l]‖) over the hidden inputs l = 1..L-1, without P_ij; so that
+                         s_ij = √(1.1 Σ_l ‖H_j[l]‖) where i and j share a part
     policy = "uniform"   p_ij = ε always
 Where all scores of i are 0, p_ij = ε; where only some are and B_i is more than the others can take, these get 1 and the
 zeros share the rest evenly (Theorem 2 divides by 0 there); where the others can take it all, the zeros get p_ij = 0.
@@ -78,7 +79,7 @@ def scores_of(matrix, assignment, h: list, weights: Weights, policy: str, a_inne
     """s_ij [V, V] from the layer inputs h [L] and the weights of one epoch."""
     a = np.where(assignment[:, None] == assignment[None, :], a_inner, a_boundary)
     if policy == "code":
-        return np.sqrt(a) * sum((np.linalg.norm(rows, axis=1) for rows in h[1:]), np.zeros(len(matrix)))
+        return np.sqrt(a * sum((np.linalg.norm(rows, axis=1) for rows in h[1:]), np.zeros(len(matrix))))
     assert policy == "variance", policy
     squares = sum(((rows @ weights[f"layers.{l}.weight"]) ** 2).sum(axis=1) for l, rows in enumerate(h))
     return np.sqrt(a) * matrix * np.sqrt(squares)

@@ -24,7 +24,8 @@ epoch_adaptive (Algorithm 5)  when e - Ver(j) > ε_A, where Ver(j) = (j mod (ε_
                               epoch 0 all broadcast, but that stamps only the blocks due then (d_j = 0): the others are
                               due at d_j all the same.
 variation_gap (Algorithm 6)   when ‖H_j - H̃_j‖ > ε_H, strictly. norm = "relative": ‖H_j - H̃_j‖_F > ε_H ‖H̃_j‖_F (so
-                              after a cache of zeros any change is sent); "fro": ‖.‖_F; "max": the largest |entry|.
+                              after a cache of zeros any change is sent); "fro": ‖.‖_F; "max": the largest
+                              |entry|; "mean": the mean of all |entries|.
 a function                    (epoch, layer, block) -> bool, for a schedule fixed beforehand.
 
 flags = "layer": each (layer, block) by itself. "worker": one flag a worker. The epoch rules are then the same. Under
@@ -79,8 +80,9 @@ def exceeds(h: np.ndarray, cached: np.ndarray, bound: float, norm: str) -> bool:
         return bool(np.linalg.norm(h - cached) > bound * np.linalg.norm(cached))
     if norm == "fro":
         return bool(np.linalg.norm(h - cached) > bound)
-    assert norm == "max", norm
-    return bool(np.abs(h - cached).max() > bound)
+    assert norm in ("max", "mean"), norm
+    entries = np.abs(h - cached)
+    return bool((entries.max() if norm == "max" else entries.sum() / entries.size) > bound)
 
 
 def clipped(delta: np.ndarray, threshold: float) -> np.ndarray:

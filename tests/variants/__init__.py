@@ -6,3 +6,5 @@ STALE     (name, knobs) with the knobs on: same seed same bits, stop and resume,
 CONTROL   (name, knobs) that must beat the zero-halo control on a planted graph
 MODELS    models the system supports (default gcn and sage); METHODS partitions it trains on (default metis, random, block)
 """
+
+REFETCH = {"features": "refetch"}  # for what concerns layer 0

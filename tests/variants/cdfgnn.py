@@ -1,9 +1,16 @@
+from tests.variants import REFETCH
+
 BASELINE = {"cache": False, "quantise": False}
-EXACT = {"cdfgnn": [BASELINE, {**BASELINE, "features": "once"}, {"quantise": False, "epsilon": 0.0, "nu1": 0.0, "nu2": 0.0}]}
+EXACT = {
+    "cdfgnn": [
+        BASELINE, {**BASELINE, **REFETCH},
+        {"quantise": False, "epsilon": 0.0, "nu1": 0.0, "nu2": 0.0, **REFETCH},
+    ]
+}
 STALE = [
-    ("cdfgnn", {}), ("cdfgnn", {"quantise": False, "features": "once"}), ("cdfgnn", {"cache": False, "bits": 4}),
-    ("cdfgnn", {"scatter": "diff", "bits": 2, "epsilon": 0.1}),
+    ("cdfgnn", REFETCH), ("cdfgnn", {"quantise": False}), ("cdfgnn", {"cache": False, "bits": 4, **REFETCH}),
+    ("cdfgnn", {"scatter": "diff", "bits": 2, "epsilon": 0.1, **REFETCH}),
 ]
-CONTROL = [("cdfgnn", {}), ("cdfgnn", {"features": "once", "epsilon": 0.1})]
+CONTROL = [("cdfgnn", REFETCH), ("cdfgnn", {"epsilon": 0.1})]
 MODELS = ["gcn", "sage"]
 METHODS = ["ebv", "hep", "dne"]

@@ -1,14 +1,17 @@
+from tests.variants import REFETCH
+
 EXACT = {
     "pscgcn": [
-        {"tau": 0, "rate": 1.0, "cache": 0.3},
-        {"tau": 0, "rate": 1.0, "features": "once", "gradients": "sampled"},
-        {"tau": 0, "rate": 1.0, "rescale": "selfnorm", "sampling": "uniform", "cache": 0.0},
+        {"tau": 0, "rate": 1.0, "cache": 0.3, **REFETCH},
+        {"tau": 0, "rate": 1.0, "gradients": "sampled"},
+        {"tau": 0, "rate": 1.0, "rescale": "selfnorm", "sampling": "uniform", "cache": 0.0, **REFETCH},
     ]
 }
 STALE = [
-    ("pscgcn", {"rate": 0.5, "refresh": 3}),
-    ("pscgcn", {"tau": 2, "rate": 0.5, "refresh": 2, "gradients": "sampled", "features": "once"}),
-    ("pscgcn", {"tau": 0, "rate": 0.3, "sampling": "uniform", "policy": "random", "rescale": "selfnorm"}),
+    ("pscgcn", {"rate": 0.5, "refresh": 3, **REFETCH}),
+    ("pscgcn", {"tau": 2, "rate": 0.5, "refresh": 2, "gradients": "sampled"}),
+    ("pscgcn", {"tau": 0, "rate": 0.3, "sampling": "uniform", "policy": "random", "rescale": "selfnorm",
+                **REFETCH}),
 ]
-CONTROL = [("pscgcn", {"rate": 0.5, "refresh": 20})]
+CONTROL = [("pscgcn", {"rate": 0.5, "refresh": 20, **REFETCH})]
 MODELS = ["gcn", "sage"]

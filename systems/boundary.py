@@ -1,0 +1,173 @@
+"""What a worker of PSC-GCN asks of boundary vertices: drawn graphs and the rows they need; the feature cache.
+
+Both know the system they belong to (`systems.pscgcn.Pscgcn`): its shard, halo plan, sampled edges and knobs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from harness.comm.comm import HaloPlan, InFlight
+from systems.sampling import SampledAdjacency
+
+if TYPE_CHECKING:
+    from systems.pscgcn import Pscgcn
+
+
+@dataclass
+class Request:
+    """rows     [q] own rows that peers asked for, by peer; send, receive: counts to and from each worker"""
+
+    rows: torch.Tensor
+    send: list[int]
+    receive: list[int]
+
+    @staticmethod
+    def of(plan: HaloPlan, asked: torch.Tensor, owner: torch.Tensor) -> Request:
+        """asked [s] bool, of the rows that could be sent; owner [q], the workers whose rows are wanted."""
+        send = [int(part.sum()) for part in asked.split(plan.send_counts)]
+        return Request(plan.send_rows[asked], send, torch.bincount(owner, minlength=len(send)).tolist())
+
+
+class Drawn:
+    """A sampled graph: its operators, its boundary vertices (halo places, ascending) and who was asked for
+    them."""
+
+    def __init__(self, system: Pscgcn, mask: np.ndarray, factor: np.ndarray):
+        self.mask, self.factor = mask, factor
+        self.adjacency = SampledAdjacency(system.full, system.edges, mask, factor)
+        self.boundary = self.adjacency.boundary.to(system.device)
+        cache = system.features_cache
+        self.hit = cache.kept[self.boundary]  # [k] whose features need no asking
+        self.slots = cache.place[self.boundary[self.hit]]
+        self.rows = cache.rows
+        self.request: Request | None = None
+        self.missing: Request | None = None
+        self.asking: tuple[InFlight, torch.Tensor, torch.Tensor] | None = None
+
+    def ask(self, system: Pscgcn) -> None:
+        """Tell every owner which of the rows it could send are wanted: a bit for each."""
+        plan = system.plan
+        wanted = torch.zeros(system.shard.num_halo, dtype=torch.bool, device=system.device)
+        wanted[self.boundary] = True
+        bits = _pack_bits(wanted, plan.receive_counts)
+        into, out = (list(map(_bytes_of, counts)) for counts in (plan.send_counts, plan.receive_counts))
+        self.asking = (*system.comm.start_exchange(bits, out, into, -1, "forward", "wanted"), bits)
+
+    def settle(self, system: Pscgcn) -> Drawn:
+        """Wait until everybody knows what it will send."""
+        if self.asking is not None:
+            flight, asked, _ = self.asking
+            flight.wait()
+            self.asking, plan = None, system.plan
+            send = _unpack_bits(asked, plan.send_counts)
+            owner = system.owner[self.boundary]
+            self.request = Request.of(plan, send, owner)
+            if system.features == "refetch":
+                self.missing = Request.of(plan, send & ~system.features_cache.told, owner[~self.hit])
+        return self
+
+    def state_dict(self):
+        requests = [None if r is None else [r.rows, r.send, r.receive] for r in (self.request, self.missing)]
+        return {"mask": torch.from_numpy(self.mask), "factor": torch.from_numpy(self.factor), "hit": self.hit,
+                "slots": self.slots, "cached": self.rows, "requests": requests}
+
+    @staticmethod
+    def restore(system: Pscgcn, state) -> Drawn:
+        drawn = Drawn(system, state["mask"].cpu().numpy(), state["factor"].cpu().numpy())
+        drawn.request, drawn.missing = (None if r is None else Request(*r) for r in state["requests"])
+        drawn.hit, drawn.slots, drawn.rows = state["hit"], state["slots"], state["cached"]
+        return drawn
+
+
+def _bytes_of(bits: int) -> int:
+    return -(-bits // 8)
+
+
+def _pack_bits(mask: torch.Tensor, counts: list[int]) -> torch.Tensor:
+    """Bytes [sum of ceil(count / 8), 1] of mask [sum of counts], each part begun on a byte."""
+    parts = [np.packbits(part) for part in np.split(mask.cpu().numpy(), np.cumsum(counts)[:-1])]
+    return torch.from_numpy(np.concatenate(parts)).to(mask.device)[:, None]
+
+
+def _unpack_bits(packed: torch.Tensor, counts: list[int]) -> torch.Tensor:
+    sizes = list(map(_bytes_of, counts))
+    parts = np.split(packed[:, 0].cpu().numpy(), np.cumsum(sizes)[:-1])
+    bits = np.concatenate([np.unpackbits(part, count=count) for part, count in zip(parts, counts)])
+    return torch.from_numpy(bits).bool().to(packed.device)
+
+
+class FeatureCache:
+    """Features of the boundary vertices most worth keeping (section V); the owners know which, so a hit costs
+    nothing.
+
+    kept   [m] bool; place [m] row of `rows` where kept
+    told   [s] bool, whether the peer that row would be sent to has it
+    """
+
+    def __init__(self, system: Pscgcn):
+        self.system, shard, device = system, system.shard, system.device
+        self.size = round(system.cache * shard.num_halo) if system.features == "refetch" else 0
+        self.kept = torch.zeros(shard.num_halo, dtype=torch.bool, device=device)
+        self.place = torch.zeros(shard.num_halo, dtype=torch.int64, device=device)
+        self.told = torch.zeros(len(system.plan.send_rows), dtype=torch.bool, device=device)
+        self.rows = torch.zeros(0, shard.features.shape[1], dtype=system.dtype, device=device)
+
+    def priority(self, epoch: int) -> np.ndarray:
+        """[m], the larger the better."""
+        shard, system = self.system.shard, self.system
+        if system.policy == "random":
+            order = np.random.default_rng((system.seed, 0)).permutation(shard.num_vertices)
+            return order[shard.halo].astype(np.float64)
+        if system.policy == "degree" or epoch == 0:
+            return shard.halo_degrees.astype(np.float64)
+        return system.edges.inclusion(system.p)
+
+    def renew(self, epoch: int) -> None:
+        """Choose again, tell the owners, and fetch what is new."""
+        system, device = self.system, self.system.device
+        best = np.lexsort((system.shard.halo, -self.priority(epoch)))[: self.size]  # ties to the lowest id
+        kept = torch.zeros_like(self.kept)
+        kept[torch.from_numpy(best).to(device)] = True
+        fresh = kept & ~self.kept
+        old_rows, old_place, was_kept = self.rows, self.place, self.kept
+        places = kept.nonzero().squeeze(1)
+        # One byte per boundary vertex: 1 where it is kept from now on, 2 where its row is wanted too.
+        states = kept.to(torch.uint8) + fresh.to(torch.uint8)
+        plan, comm = system.plan, system.comm
+        counts = plan.receive_counts, plan.send_counts
+        flight, told = comm.start_exchange(states[:, None], *counts, 0, "backward", "cache")
+        flight.wait()
+        told = told[:, 0]
+        self.told = told > 0
+        wanted = told == 2
+        x = torch.as_tensor(system.shard.features).to(device, system.dtype)
+        send = [int(part.sum()) for part in wanted.split(plan.send_counts)]
+        receive = [int(part.sum()) for part in fresh.split(plan.receive_counts)]
+        flight, rows = comm.start_exchange(x[plan.send_rows[wanted]], send, receive, 0, "forward", "cache")
+        flight.wait()
+        self.kept = kept
+        self.place = torch.zeros_like(old_place)
+        self.place[places] = torch.arange(len(places), device=device)
+        self.rows = old_rows.new_empty(len(places), old_rows.shape[1])
+        stays = kept & was_kept
+        self.rows[self.place[stays]] = old_rows[old_place[stays]]
+        self.rows[self.place[fresh]] = rows
+
+    def complete(self, drawn: Drawn, arrived: torch.Tensor) -> torch.Tensor:
+        """Layer 0's boundary rows [k, f0]: those kept when the graph was drawn, and those that arrived."""
+        rows = arrived.new_empty(len(drawn.boundary), arrived.shape[1])
+        rows[drawn.hit] = drawn.rows[drawn.slots]
+        rows[~drawn.hit] = arrived
+        return rows
+
+    def state_dict(self):
+        return {"kept": self.kept, "place": self.place, "told": self.told, "rows": self.rows}
+
+    def load_state_dict(self, state):
+        self.kept, self.place = state["kept"], state["place"]
+        self.told, self.rows = state["told"], state["rows"]
