@@ -29,6 +29,8 @@ Decisions
   (3) and (4) by autograd.
 - `cache=false`: every part, whole, every epoch, without ids; with `quantise=false` too this is the paper's
   Baseline and exact.
+- which replica is a vertex's master is the partition's (`partition.masters=host`, on the host with most of
+  them): the paper does not say, and its Table 3 fits it (docs/partition.md).
 - bias, and GraphSAGE's root, are applied by every replica after the synchronisation, with its own part of
   their gradient.
 - layer 0: `features=once`, exact since features are static, synchronises A X in the first epoch and keeps it,

@@ -16,9 +16,9 @@ from tests.conftest import ROOT
 from tests.launching import Started
 
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))
-DRAWN_BY = re.compile(r"Drawn by\s+`python -m harness\.figures ([^`]*)`")
+DRAWN_BY = re.compile(r"Drawn by `python -m harness\.figures ([^`]*)`")
 # page, the command's arguments
-COMMANDS = [(page, command) for page in PAGES for command in DRAWN_BY.findall(page.read_text())]
+COMMANDS = [(page, command) for page in PAGES for command in DRAWN_BY.findall(" ".join(page.read_text().split()))]
 NAMES = [f"{page.stem}-{command.split()[0]}" for page, command in COMMANDS]
 TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
 # Of sweeps over many numbers, which only make a line longer, one is drawn here.
@@ -28,7 +28,7 @@ ONE = ("system.capacity", "system.cache", "optimiser.lr")
 def shown(page: Path, name: str) -> list[Path]:
     """The pictures of figure `name` on a page."""
     found = re.findall(r"!\[[^\]]*\]\(([^)]+\.png)\)", page.read_text())
-    return [(page.parent / path).resolve() for path in found if Path(path).name.startswith(f"{name}-")]
+    return [(page.parent / path).resolve() for path in found if Path(path).stem.split("-")[0] == name]
 
 
 def data_of(picture: Path) -> pd.DataFrame:
@@ -44,7 +44,7 @@ def outline(data: pd.DataFrame) -> set[tuple]:
 def test_every_picture_on_a_page_has_its_command_and_its_data():
     pictures = {(page, path) for page in PAGES for path in re.findall(r"!\[[^\]]*\]\(([^)]+\.png)\)", page.read_text())}
     drawn = {(page, path) for page, path in pictures for other, command in COMMANDS
-             if page == other and Path(path).name.startswith(f"{command.split()[0]}-")}  # fmt: skip
+             if page == other and Path(path).stem.split("-")[0] == command.split()[0]}
     assert pictures == drawn, "a picture without the command that draws it"
     for page, path in pictures:
         assert (page.parent / path).with_suffix(".csv").is_file(), f"{path} lacks its data"
@@ -69,10 +69,8 @@ def test_a_pages_command_draws_what_the_page_shows(page, command, place, monkeyp
     # A graph's own name stands in titles and files only.
     given = [*shlex.split(command), "--graph", TINY, "--out", str(tmp_path), "--results", str(tmp_path / "results")]
     assert figures.main([*given, "--cache", str(place.folder / "cache")]) == 0
-    drawn = sorted(tmp_path.glob(f"{name}-*.csv"))
-    pictures = shown(page, name)
-    assert len(drawn) == len(pictures)
-    for mine, theirs in zip(drawn, sorted(pictures)):
+    (mine,) = tmp_path.glob(f"{name}*.csv")
+    for theirs in shown(page, name):
         assert outline(data_of(mine)) == outline(data_of(theirs))
 
 
@@ -104,4 +102,4 @@ def test_a_pages_command_draws_the_pages_data(page, command, real_data, tmp_path
                     continue  # seconds are the machine's
                 values = pd.to_numeric(whole[axis], errors="coerce").dropna()
                 apart = pd.to_numeric(mine[axis], errors="coerce").to_numpy() - pd.to_numeric(other[axis], errors="coerce").to_numpy()
-                assert np.nanmean(np.abs(apart), initial=0) <= 0.1 * np.ptp(values), (key, axis)
+                assert not len(values) or np.nanmean(np.abs(apart)) <= 0.1 * np.ptp(values), (key, axis)

@@ -140,6 +140,15 @@ def test_differences_are_paired_over_seeds(tmp_path):
     assert (found.mean, found.n) == (pytest.approx(10), 3) and found.half == pytest.approx(0, abs=1e-9)
 
 
+def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
+    control_runs(tmp_path, {1: 0.81, 2: 0.70, 3: 0.80}, {1: 0.80, 2: 0.72, 3: 0.79})
+    shown = {row["system"]: row["less exact"] for row in rows(run_markdown(capsys, tmp_path))}
+    half = stats.t.ppf(0.975, 2) * np.std([-1, 2, -1], ddof=1) / np.sqrt(3)
+    assert shown == {"control": f"+0.00 ± {half:.2f}", "reference": ""} or shown["control"] == f"-0.00 ± {half:.2f}"
+    control_runs(tmp_path, {}, {1: 0.5, 2: 0.5, 3: 0.5}, partition__method="random")
+    assert [row["less exact"] for row in rows(run_markdown(capsys, tmp_path)) if row["partition"] == "random"] == [""]
+
+
 def test_values_by_seed_stand_beside_their_mean(tmp_path, capsys):
     for seed, value in {10: 0.114, 2: 0.5, 1: 0.9}.items():
         scored_run(tmp_path / str(seed), [traces.scored(0.5, 0.5, value)], traces.config(gpus=1, epochs=1, seed=seed))

@@ -15,13 +15,18 @@ def paired(a: Group, b: Group, value: Callable[[dict[str, Any]], float | None]) 
     return estimate(ours[seed].mean - theirs[seed].mean for seed in ours if seed in theirs)
 
 
+def reference_of(group: Group, groups: list[Group]) -> Group | None:
+    """Exact training under the group's own setting; None where it is not there."""
+    return next((g for g in groups if g.first.role == "reference" and g.finished and setting(g) == setting(group)), None)
+
+
 def cannot_tell(groups: list[Group], score: Column) -> list[str]:
     """One sentence for each setting in which a system without remote rows (`role` "control") scores as well as exact training
     ("reference"): the interval of the difference, paired over seeds, reaches 0, so the score cannot tell whether a system
     uses remote rows."""
     said = []
     for control in (g for g in groups if g.first.role == "control" and g.finished):
-        reference = next((g for g in groups if g.first.role == "reference" and g.finished and setting(g) == setting(control)), None)
+        reference = reference_of(control, groups)
         if reference is None:
             continue
         ahead = paired(reference, control, score.value)

@@ -35,7 +35,7 @@ class Estimate:
     def __format__(self, spec: str) -> str:
         if np.isnan(self.mean):
             return "-"
-        return format(self.mean, spec) + (f" ± {self.half:{spec}}" if self.half else "")
+        return format(self.mean, spec) + (f" ± {self.half:{spec.removeprefix('+')}}" if self.half else "")
 
 
 def estimate(values: Iterable[float]) -> Estimate:

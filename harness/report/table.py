@@ -16,7 +16,7 @@ from rich.text import Text
 
 from harness.report import columns
 from harness.report.columns import Column
-from harness.report.compare import cannot_tell
+from harness.report.compare import cannot_tell, paired, reference_of
 from harness.report.groups import Estimate, Group, estimate
 
 CLOCKS = {
@@ -56,6 +56,18 @@ class Section:
         values = group.by_seed(columns.LEADING[self.score][0].value)
         return " ".join("diverged" if seed in group.diverged else f"{value:.1f}" for seed, value in values.items())
 
+    def less_exact(self, group: Group) -> str:
+        """The leading score less that of exact training under the same setting, in points, paired over seeds; empty where it is
+        not there."""
+        ahead = self.ahead(group)
+        return f"{ahead:+.2f}" if ahead.n else ""
+
+    def ahead(self, group: Group) -> Estimate:
+        exact = reference_of(group, self.groups)
+        if exact is None or exact is group or group.diverged or exact.diverged:
+            return estimate([])
+        return paired(group, exact, columns.LEADING[self.score][0].value)
+
     def notes(self) -> list[str]:
         name = {"acc": "accuracy", "auc": "AUC"}[self.score]
         said = [
@@ -68,7 +80,8 @@ class Section:
             said.append("An epoch of an asynchronous run is as many updates as there are workers: its times are a worker's whole "
                         "time over the number of epochs.")  # fmt: skip
         if any(len(group.seeds) > 1 for group in self.groups):
-            said.append("± is half a 95 % interval over seeds (Student's t).")
+            said.append("± is half a 95 % interval over seeds (Student's t); less exact is the leading score less that of exact training "
+                        "under the same setting, paired over seeds.")  # fmt: skip
         for group in self.groups:
             if group.diverged:
                 when = ", ".join(f"seed {seed} in epoch {epoch}" for seed, epoch in group.diverged.items())
@@ -88,8 +101,8 @@ class Section:
         return said
 
     def cells(self) -> tuple[list[str], list[list[str]], list[list[int]]]:
-        """Headings, rows as text, and the places of each block's columns. Values by seed stand after the leading score, where
-        a row has several seeds."""
+        """Headings, rows as text, and the places of each block's columns. Values by seed, and their difference to exact
+        training, stand after the leading score where a row has several seeds."""
         several = any(len(group.seeds) > 1 for group in self.groups)
         headings, rows, places = list(KEYS), [_key_cells(group) for group in self.groups], []
         for number, block in enumerate(self.blocks):
@@ -99,9 +112,9 @@ class Section:
                 for group, row in zip(self.groups, rows):
                     row.append(format(estimate_of(group, column), column.digits))
                 if several and number == 0 and at == 1:
-                    headings.append("by seed")
+                    headings += ["by seed", "less exact"]
                     for group, row in zip(self.groups, rows):
-                        row.append(self.by_seed(group) if len(group.seeds) > 1 else "")
+                        row += [self.by_seed(group) if len(group.seeds) > 1 else "", self.less_exact(group)]
             places.append(list(range(first, len(headings))))
         return headings, rows, places
 
@@ -191,15 +204,21 @@ def write_csv(groups: list[Group], path: Path | str) -> None:
     shown = {id(group): section for section in sections(groups) for group in section.groups}
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
-    out.writerow(["dataset", "twin", *KEYS[:4], "finished", "diverged", "seeds", "runs", "clock", "machine", "score", "by_seed",
+    out.writerow(["dataset", "twin", *KEYS[:4], "finished", "diverged", "seeds", "runs", "clock", "machine", "score", "by_seed", "less_exact", "less_exact_half95",
                   *(f"{key}{end}" for key in columns.ALL for end in ("", "_half95"))])  # fmt: skip
     for g in groups:
         section = shown[id(g)]
         own = {column.key for block in section.blocks for column in block}
         row = [g.dataset, g.first.summary["twin"], g.label, g.workers, g.partition, g.first.summary["epochs"], g.finished,
-               len(g.diverged), len(g.seeds), len(g.runs), g.clock, g.first.machine, section.score, section.by_seed(g)]  # fmt: skip
+               len(g.diverged), len(g.seeds), len(g.runs), g.clock, g.first.machine, section.score, section.by_seed(g),
+               *_exactly(section.ahead(g))]  # fmt: skip
         for key, column in columns.ALL.items():
             e = estimate_of(g, column) if key in own else None
-            row += ["", ""] if e is None or not e.n else [repr(e.mean), "" if e.half is None else repr(e.half)]
+            row += ["", ""] if e is None else _exactly(e)
         out.writerow(row)
     Path(path).write_text(text.getvalue())
+
+
+def _exactly(e: Estimate) -> list[str]:
+    """Mean and half interval in full; empty where there is none."""
+    return [repr(e.mean), "" if e.half is None else repr(e.half)] if e.n else ["", ""]
