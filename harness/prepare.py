@@ -21,12 +21,13 @@ from omegaconf import OmegaConf
 
 from harness import config as configs
 from harness.check import InputError
+from harness.code import code_of
 from harness.config import Run
 from harness.core.system import RunFacts, check_cut
 from harness.graph import sources
 from harness.partition.cache import Cache, shards_for
 from harness.process import RunFailed, be_child, forking
-from harness.trace import files, identity, resolved
+from harness.trace import files, resolved
 from harness.trace.environment import environment
 
 LOCK = "running.lock"
@@ -60,7 +61,7 @@ def prepare(run: Run) -> Path:
 
 def code_of_run(run: Run) -> str:
     """A hash of the code that this program would compute the run with."""
-    return identity.code_of("harness.worker", type(run.system).__module__)
+    return code_of("harness.worker", type(run.system).__module__)
 
 
 def other_code(run: Run) -> str | None:
@@ -71,9 +72,11 @@ def other_code(run: Run) -> str | None:
     attempts = [each.get("code") or "unknown" for each in found["attempts"]] if found else ["unknown"]
     now = code_of_run(run)
     others = [code for code in dict.fromkeys(attempts) if code != now]
-    if not others:
-        return None
-    return f"computed by {' and '.join('unknown code' if code == 'unknown' else f'code {code}' for code in others)}; this is code {now}"
+    said = " and ".join("unknown code" if code == "unknown" else f"code {code}" for code in others)
+    said = f"computed by {said}; this is code {now}" if others else ""
+    if run.dataset.source == "twin" and _begun_on(run.directory) not in (None, _graph(run)):
+        said = f"{said or 'computed'}, on a twin that another version of the generator made"
+    return said or None
 
 
 def is_finished(run: Run) -> bool:
@@ -82,8 +85,8 @@ def is_finished(run: Run) -> bool:
     _check_folder(run)
     if not (run_dir / "summary.json").exists():
         return False
-    # Raw files of a named data set do not change, and may be elsewhere by now.
-    if run.dataset.source != "real" and _begun_on(run_dir) not in (None, _graph(run, or_else=_begun_on(run_dir))):
+    # Raw files of a named data set do not change, and may be elsewhere by now; of a twin that is another by now `other_code` tells.
+    if run.dataset.source == "npz" and _begun_on(run_dir) not in (None, _graph(run, or_else=_begun_on(run_dir))):
         raise _changed(run_dir)
     return True
 

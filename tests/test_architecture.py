@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FLOORS = ("harness.splitmix", "harness.check", "harness.cluster", "harness.graph", "harness.partition", "harness.comm", "harness.core",
+FLOORS = ("harness.splitmix", "harness.code", "harness.check", "harness.cluster", "harness.graph", "harness.partition", "harness.comm", "harness.core",
           "systems", "harness.trace", "harness.report")
 ENTRY = len(FLOORS)  # every other module of harness/: entry points and what they share
 FILES = sorted([*ROOT.glob("harness/**/*.py"), *ROOT.glob("systems/**/*.py")])

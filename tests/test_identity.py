@@ -16,8 +16,9 @@ from omegaconf import OmegaConf
 from harness import config, prepare
 from harness.__main__ import CONF
 from harness.check import InputError
+from harness.code import code_of
 from harness.core.system import Ready, System
-from harness.trace import identity, resolved
+from harness.trace import files, resolved
 from harness.trace.reader import Trace
 from harness.worker import held
 from tests import traces
@@ -77,6 +78,9 @@ def test_a_folder_of_version_0_1_is_found_under_its_old_name(tmp_path, overrides
     again = run_of(*overrides, f"results={tmp_path}", "gpus=2")
     assert again.directory == folder != run.directory and prepare.is_finished(again)
     assert prepare.other_code(again).startswith("computed by unknown code; this is code ")
+    files.write_json_atomic(folder / "shards.json", {"folder": "", "stats": {}, "graph": {"files": {"twin.py": "of then"}}})
+    assert prepare.is_finished(again), "a twin that the generator would make otherwise now is told, and no hindrance"
+    assert prepare.other_code(again).endswith("on a twin that another version of the generator made")
     # Another run of the same system, number of workers and seed is not taken for it, nor one over another transport.
     for other in ("model.hidden=8", "transport=memory"):
         assert run_of(*overrides, other, f"results={tmp_path}", "gpus=2").directory != folder
@@ -105,7 +109,7 @@ def test_code_is_what_is_imported_and_neither_comments_nor_layout(tmp_path, monk
     monkeypatch.syspath_prepend(tmp_path)
     package(tmp_path, idea_a='"""An idea."""\nimport math\nimport torch\nfrom idea_b import step\n\n\ndef f(x):\n    return step(x)\n',
             idea_b="def step(x):\n    from idea_c import more\n    return more(x)\n", idea_c="more = abs\n", idea_d="more = 1\n")  # fmt: skip
-    first = identity.code_of("idea_a")
+    first = code_of("idea_a")
 
     def changed(**modules: str) -> bool:
         package(tmp_path, **modules)
@@ -113,7 +117,7 @@ def test_code_is_what_is_imported_and_neither_comments_nor_layout(tmp_path, monk
             path = tmp_path / f"{name}.py"
             stamp = path.stat().st_mtime_ns + 1_000_000
             os.utime(path, ns=(stamp, stamp))
-        return identity.code_of("idea_a") != first
+        return code_of("idea_a") != first
 
     assert not changed(idea_a='"""Said otherwise."""\nimport math  # why\nimport torch\nfrom idea_b import step\ndef f(x):\n  return (step(x))\n')
     assert not changed(idea_d="more = 2\n")
@@ -122,15 +126,15 @@ def test_code_is_what_is_imported_and_neither_comments_nor_layout(tmp_path, monk
 
 
 def test_code_of_a_run_holds_its_system_and_the_workers_harness():
-    ours = {name: identity.code_of("harness.worker", f"systems.{name}") for name in ("vanilla", "sancus")}
+    ours = {name: code_of("harness.worker", f"systems.{name}") for name in ("vanilla", "sancus")}
     assert len(set(ours.values())) == 2 and all(len(code) == 12 for code in ours.values())
-    assert identity.code_of("harness.worker") not in ours.values()
+    assert code_of("harness.worker") not in ours.values()
 
 
 def test_code_imports_nothing_to_find_out(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     package(tmp_path, explosive="raise SystemExit(3)\n")
-    assert identity.code_of("explosive") != identity.code_of("not_there_at_all")
+    assert code_of("explosive") != code_of("not_there_at_all")
 
 
 def test_a_finished_run_that_other_code_computed_says_so_and_is_computed_again_where_asked(place):

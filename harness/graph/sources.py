@@ -63,8 +63,11 @@ def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, A
     found: dict[str, Any] = {"format": FORMAT, **{key: getattr(config, key) for key in sorted(read)}}
     own_split = True
     if config.source == "twin":
-        # The generator is the data: its calibration and code are known by their content.
-        files = sorted(Path(__file__).parent.glob("twin*.py"))
+        from harness.graph import twin
+
+        # The generator is the data: it is known by its code and this twin's calibration.
+        found["generator"] = twin.identity(config.name)
+        files = []
     elif config.source == "npz":
         files = [Path(config.path).expanduser()]
         own_split = npz.has_split(files[0])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numba
 import numpy as np
 import psutil
 
 from harness.check import InputError, at_least, choice, more_than, within
+from harness.code import code_in
 from harness.graph.graph import Graph, validate
 from harness.graph.twin_edges import Layout, draw, relabel
 from harness.graph.twin_specs import SPECS, Spec
@@ -19,6 +22,16 @@ CHUNK = 8192  # rows of features drawn from one stream
 
 def names() -> list[str]:
     return list(SPECS)
+
+
+def identity(name: str) -> dict[str, object]:
+    """What a twin is made by, as plain values: the generator's code, and the knobs of its own calibration that are not the
+    defaults. InputError for an unknown name."""
+    choice("twin", name, SPECS)
+    spec = SPECS[name]
+    knobs = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec) if f.name != "published" and getattr(spec, f.name) != f.default}
+    generator = [path for path in Path(__file__).parent.glob("twin*.py") if path.stem != "twin_specs"]
+    return {"code": code_in(generator), "spec": repr(knobs)}
 
 
 def generate(name: str, *, scale: float = 1.0, seed: int = 0) -> Graph:
