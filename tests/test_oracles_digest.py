@@ -168,7 +168,7 @@ def test_arrivals_in_lockstep_scaled_by_one_over_m_are_digest(seed, parts, inter
     how = dict(interval=interval, init=init, loss=loss, model=model, lr=0.02, weight_decay=0.01)
     order = np.random.default_rng(seed)
     arrivals = [(int(m), r * parts) for r in range(5) for m in order.permutation(parts)]
-    run = digest.train_async(graph, blocks, weights, arrivals, scale=1 / parts, **how)
+    run = digest.train_async(graph, blocks, weights, arrivals, update="delta", scale=1 / parts, **how)
     rounds = digest.train(graph, blocks, weights, epochs=5, agg="mean", **how)
     for r in range(5):
         for name in weights:
@@ -180,7 +180,7 @@ def test_arrivals_in_lockstep_scaled_by_one_over_m_are_digest(seed, parts, inter
 
 def test_the_server_adds_each_delta_to_what_it_has_then():
     graph, weights = random_graph(10), random_weights(11)
-    blocks, how = random_blocks(12, graph.num_vertices, 2), dict(interval=2, lr=0.02)
+    blocks, how = random_blocks(12, graph.num_vertices, 2), dict(interval=2, lr=0.02, update="delta")
     late = digest.train_async(graph, blocks, weights, [(0, 0), (0, 1), (1, 0)], **how)
     alone = digest.train_async(graph, blocks, weights, [(1, 0)], **how)
     for name, w in weights.items():  # worker 1 started from the initial weights, as if there had been no worker 0
@@ -200,8 +200,52 @@ def test_a_pull_sees_the_pushes_that_arrived_before_its_download_or_those_it_is_
     # worker 1 arrives third in each; what it read of worker 0: 2 pushes, 1, or none
     losses = {base: digest.train_async(graph, blocks, weights, [(0, 0), (0, 1), (1, base)], **how).losses[2]
               for base in (0, 1, 2)}  # fmt: skip
-    told = {seen: digest.train_async(graph, blocks, weights, [(0, 0), (0, 1), (1, 2, [seen, 0])], **how).losses[2]
-            for seen in (0, 1, 2)}  # fmt: skip
+    told = {}
+    for seen in (0, 1, 2):
+        arrivals = [(0, 0), (0, 1), (1, 2, {1: [seen, 0]})]
+        told[seen] = digest.train_async(graph, blocks, weights, arrivals, **how).losses[2]
     assert told[2] == losses[2] and len(set(told.values())) == 3 and len(set(losses.values())) == 3
     blind = digest.train(graph, blocks, weights, interval=1, init="zeros", epochs=1, lr=0.02)
     assert losses[0] == pytest.approx(blind.local_losses[0][1], rel=1e-12)
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10**6), parts=st.integers(1, 4), scale=st.sampled_from([1.0, 0.25]),
+       loss=st.sampled_from(["partition", "global"]), model=st.sampled_from(["gcn", "sage"]))  # fmt: skip
+def test_torchs_adam_steps_on_gradients_in_the_order_of_their_arrival(seed, parts, scale, loss, model):
+    """Without hidden layers nothing is stale but the weights at which a gradient was computed."""
+    graph, weights = random_graph(seed), random_weights(seed, model, widths=[5, 3])
+    blocks, rng = random_blocks(seed, graph.num_vertices, parts), np.random.default_rng(seed)
+    arrivals = [(int(rng.integers(parts)), int(rng.integers(number + 1))) for number in range(9)]
+    how = dict(interval=1, scale=scale, loss=loss, model=model, lr=0.02, weight_decay=0.01)
+    run = digest.train_async(graph, blocks, weights, arrivals, **how)
+    parameters = {name: torch.tensor(w, requires_grad=True) for name, w in weights.items()}
+    adam = torch.optim.Adam(parameters.values(), lr=0.02, weight_decay=0.01)
+    served, operator = [weights], dense.operator_of(dense.adjacency(graph), model, "symmetric")
+    for m, base in arrivals:
+        mine = graph.train & (blocks == m)
+        count = max(int(mine.sum()), 1) if loss == "partition" else int(graph.train.sum())
+        x = graph.features.astype(np.float64)
+        gradients = dense.loss_and_gradients(operator, x, graph.labels, mine, count, served[base], model)[1]
+        for name, parameter in parameters.items():
+            parameter.grad = torch.tensor(scale * gradients[name])
+        adam.step()
+        served.append({name: value.detach().numpy().copy() for name, value in parameters.items()})
+    for ours, theirs in zip(run.weights_after, served[1:], strict=True):
+        for name in weights:
+            np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-9, atol=1e-12)
+    assert run.delays == [number - base for number, (_, base) in enumerate(arrivals)]
+
+
+@pytest.mark.parametrize("update", ["gradient", "delta"])
+def test_a_round_that_came_too_late_changes_nothing_but_what_others_read_of_it(update):
+    graph, weights = random_graph(16), random_weights(17)
+    blocks = random_blocks(18, graph.num_vertices, 2)
+    how = dict(interval=1, init="zeros", lr=0.02, update=update)
+    arrivals, late = [(0, 0), (1, 0, {1: [1, 0]}), (0, 2)], [(1, 2, {1: [0, 0]})]
+    alone = digest.train_async(graph, blocks, weights, arrivals, **how)
+    assert_same_run(digest.train_async(graph, blocks, weights, arrivals, late=late, **how), alone)
+    # The last arrival has read what part 1 pushed in its second round, which the server did not take in.
+    read = [*arrivals[:2], (0, 2, {1: [0, 2]})]
+    run = digest.train_async(graph, blocks, weights, read, late=late, **how)
+    assert run.read[2] == {1: [0, 2]} and run.losses[:2] == alone.losses[:2] and differs(run, alone)

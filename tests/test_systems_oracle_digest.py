@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import systems
+from tests.oracles import bytes as count
 from tests.oracles import digest
 from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
@@ -21,6 +22,10 @@ SYNCHRONOUS = KNOBS | {
     "schedule": st.sampled_from(["after", "literal"]),
     "aggregate": st.sampled_from(["weights", "gradients"]),
     "weighting": st.sampled_from(["uniform", "train"]),
+}
+ASYNCHRONOUS = {
+    "update": st.sampled_from(["gradient", "gradient", "delta"]),
+    "scale": st.sampled_from(["1", "1/M"]),
 }
 CASES = {**RUNS, "model": st.sampled_from(["gcn", "sage"])}
 AGG = {("weights", "uniform"): "mean", ("weights", "train"): "weighted",
@@ -48,24 +53,34 @@ def rotation(parts: int, epochs: int) -> list[tuple[int, int]]:
     return [(m, 0 if e == 0 else (e - 1) * parts + m + 1) for e in range(epochs) for m in range(parts)]
 
 
-@settings(max_examples=12)
-@given(knobs=st.fixed_dictionaries(KNOBS), scale=st.sampled_from(["1", "1/M"]), run=st.fixed_dictionaries(CASES))
-def test_digest_a_in_rotation_equals_its_oracle(pool, knobs, scale, run):
-    epochs, parts = 7, run["parts"]
-    in_turn = {**knobs, "update": "delta", "scale": scale, "order": "rotation"}
-    graph, how, outcome = trained(pool, "digest_a", in_turn, **run, epochs=epochs)
+@settings(max_examples=20)
+@given(knobs=st.fixed_dictionaries(KNOBS | ASYNCHRONOUS), run=st.fixed_dictionaries(CASES))
+def test_digest_a_in_rotation_equals_its_oracle(pool, knobs, run):
+    epochs, parts, interval = 7, run["parts"], knobs["interval"]
+    graph, how, outcome = trained(pool, "digest_a", {**knobs, "order": "rotation"}, **run, epochs=epochs)
     history = digest.train_async(
-        graph, outcome.assignment, outcome.weights[0], rotation(parts, epochs), interval=knobs["interval"],
-        scale=1.0 if scale == "1" else 1 / parts, init=knobs["start"], loss=knobs["loss"], model=run["model"], **how.optimiser)
-    # An epoch is one round of every worker: the server's weights after M more arrivals, and the mean loss of the M rounds.
-    counts = [int((graph.train & (outcome.assignment == m)).sum()) if knobs["loss"] == "partition" else int(graph.train.sum())
-              for m in range(parts)]
-    shares = np.array(counts) / graph.train.sum()
+        graph, outcome.assignment, outcome.weights[0], rotation(parts, epochs), interval=interval,
+        update=knobs["update"], scale=1.0 if knobs["scale"] == "1" else 1 / parts, init=knobs["start"],
+        loss=knobs["loss"], model=run["model"], **how.optimiser)  # fmt: skip
+    delays = [worker["metrics"][e][-1, "delay"] for e in range(epochs) for worker in outcome.workers]
+    assert delays == history.delays
+    # Ages of the rows used, in rounds; those of the start were computed with the weights of round 1.
+    halo = count.halo_rows(graph, outcome.assignment)
+    for at, read in enumerate(history.read):
+        epoch, m = divmod(at, parts)
+        for layer, made in read.items():
+            ages = [epoch + 1 - max(made[j], 1) for j in range(parts) if halo[j, m]]
+            told = outcome.workers[m]["metrics"][epoch]
+            assert told.get((layer, "staleness")) == max(ages, default=None)
+            assert not ages or told[layer, "staleness_mean"] == np.mean(ages)
+    # An epoch is one round of every worker: the server's weights after M more arrivals, and the mean loss of
+    # the M rounds.
+    total = int(graph.train.sum())
+    counts = [int((graph.train & (outcome.assignment == m)).sum()) for m in range(parts)]
+    shares = np.array(counts) / total if knobs["loss"] == "partition" else np.ones(parts)
     history.losses = [float(shares @ history.losses[e * parts : (e + 1) * parts]) for e in range(epochs)]
     history.weights_after = history.weights_after[parts - 1 :: parts]
     systems.assert_trained_alike(outcome, history)
-    delays = [worker["metrics"][e][-1, "delay"] for e in range(epochs) for worker in outcome.workers]
-    assert delays == history.delays
 
 
 def test_the_servers_clock_goes_on_where_a_run_is_resumed(pool):

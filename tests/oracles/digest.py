@@ -24,13 +24,19 @@ agg = "mean": every part takes one Adam step from W^(r) with moments of its own,
     step with the mean of the parts' gradients, or, where the loss is global, with their sum. "weighted gradients": the
     same, the mean weighted by the parts' training vertices.
 
-DIGEST-A (`train_async`): a worker downloads the server's weights, takes the step above from them and uploads delta = its
-weights after minus before; the server adds scale * delta when it arrives. The order of arrivals determines the rest.
+DIGEST-A (`train_async`): a worker downloads the server's weights W^(b), computes its loss and gradient g at
+them, and uploads. The server takes what arrives as its update t > b, whatever came between:
+
+    update = "gradient"  W^(t) = a step of the server's one Adam from W^(t-1) with scale * g, for the plain
+                         step in Theorem 3's proof. Weight decay is of W^(t-1), the weights that are changed.
+    update = "delta"     W^(t) = W^(t-1) + scale * (w - W^(b)), w = a step from W^(b) of the worker's own Adam
+                         with g.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -57,9 +63,14 @@ class DigestHistory(History):
 
 @dataclass
 class AsyncHistory(History):
-    """By arrival: the part's loss and gradients, the server's weights_after, and `delays`, arrivals since the download."""
+    """By arrival: the part's loss and gradients, the server's weights_after, and
+
+    delays  arrivals since the download
+    read    {layer: [M]} by owner the owner's own round whose rows the part's copy held; 0: the initial store
+    """
 
     delays: list[int] = field(default_factory=list)
+    read: list[dict[int, list[int]]] = field(default_factory=list)
 
 
 class Parts:
@@ -160,7 +171,9 @@ def train_async(
     weights: Weights,
     arrivals: list[tuple],
     *,
+    late: list[tuple] = (),
     interval: int,
+    update: str = "gradient",
     scale: float = 1.0,
     init: str = "exact",
     loss: str = "partition",
@@ -169,35 +182,52 @@ def train_async(
     lr: float,
     weight_decay: float = 0.0,
 ) -> AsyncHistory:
-    """DIGEST-A. `arrivals`, in order: (worker, base), base the number of arrivals that the server had taken in when the
-    worker downloaded the weights from which this delta was computed.
+    """DIGEST-A. `arrivals`, in order: (worker, base), base the number of arrivals that the server had taken
+    in when the worker downloaded the weights at which it computed.
 
-    A worker's own rounds k count from 1: it pulls in rounds k with (k - 1) % N == 0, right after the download, and pushes
-    in rounds k with k % N == 0, before the upload. So a pull sees exactly the pushes of arrivals 1..base. Where the
-    store was read otherwise, (worker, base, seen) says how many pushes of every part [M] that arrival's pull saw.
+    A worker's own rounds k count from 1. It pulls in rounds k with (k - 1) % N == 0, right after the
+    download, and pushes in rounds k with k % N == 0, before the upload. A pull sees exactly the pushes of
+    arrivals 1..base. Where the store was read otherwise, (worker, base, read) says what the copy holds:
+    {layer: [M]}, by owner the owner's own round, 0 the initial store. `late` are rounds like these that came
+    after the last arrival: the server took in none, but other parts may have read what they pushed.
     """
+    assert update in ("gradient", "delta")
     parts, history = Parts(graph, assignment, model, normalisation, loss), AsyncHistory()
-    served = [dense.as_float64(weights)]  # the server's weights after 0, 1, ... arrivals
-    initial = parts.initial_store(init, served[0])
-    adams = [Adam(lr, weight_decay) for _ in range(parts.number)]
-    rounds, copies = [0] * parts.number, [None] * parts.number
-    pushes = [[(0, initial)] for _ in range(parts.number)]  # of every part: (number of the arrival, H)
-    for number, (m, base, *seen) in enumerate(arrivals, start=1):
+    first, layers = dense.as_float64(weights), num_layers(weights)
+    initial = parts.initial_store(init, first)
+    common, own = Adam(lr, weight_decay), [Adam(lr, weight_decay) for _ in range(parts.number)]
+    rounds = [[each for each in [*arrivals, *late] if each[0] == m] for m in range(parts.number)]
+
+    def read_by(m: int, k: int) -> dict[int, list[int]]:
+        """What part m's copy holds in its round k, by layer and owner: the owner's round."""
+        _, base, *told = rounds[m][(k - 1) // interval * interval]
+        done = [sum(worker == j for worker, *_ in arrivals[:base]) for j in range(parts.number)]
+        return told[0] if told else {l: [k // interval * interval for k in done] for l in range(1, layers)}
+
+    @cache
+    def computed(m: int, k: int) -> tuple[float, Weights, list]:
+        copy = [np.copy(rows) for rows in initial]
+        for l, owners in read_by(m, k).items():
+            for j in set(range(parts.number)) - {m}:
+                rows = computed(j, owners[j])[2] if owners[j] else initial
+                copy[l][assignment == j] = rows[l][assignment == j]
+        return parts.step(m, served[rounds[m][k - 1][1]], copy)
+
+    served = [first]  # the server's weights after 0, 1, ... arrivals
+    made = [0] * parts.number  # rounds, by part
+    for number, (m, base, *_) in enumerate(arrivals, start=1):
         assert 0 <= base < number, "a worker cannot start from weights that are not there yet"
-        rounds[m] += 1
-        if (rounds[m] - 1) % interval == 0:
-            copies[m] = [np.zeros_like(rows) for rows in initial]
-            for j in range(parts.number):
-                last = seen[0][j] if seen else sum(at <= base for at, _ in pushes[j]) - 1
-                for l, rows in enumerate(pushes[j][last][1]):
-                    copies[m][l][assignment == j] = rows[assignment == j]
-        local, gradients, h = parts.step(m, served[base], copies[m])
-        after = adams[m].step(served[base], gradients)
-        if rounds[m] % interval == 0:
-            pushes[m].append((number, h))
-        served.append({name: w + scale * (after[name] - served[base][name]) for name, w in served[-1].items()})
+        made[m] += 1
+        local, gradients, _ = computed(m, made[m])
+        if update == "gradient":
+            after = common.step(served[-1], {name: scale * g for name, g in gradients.items()})
+        else:
+            stepped = own[m].step(served[base], gradients)
+            after = {name: w + scale * (stepped[name] - served[base][name]) for name, w in served[-1].items()}
+        served.append(after)
         history.losses.append(local)
         history.gradients.append(gradients)
         history.delays.append(number - 1 - base)
+        history.read.append(read_by(m, made[m]))
     history.weights_after = served[1:]
     return dense.run(graph, served[-1], None, None, 0, model, normalisation, history)
