@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pytest
 import yaml
 
 from harness.config import make_system
@@ -38,7 +39,9 @@ EXACT: dict[str, list[dict] | dict | None] = {name: knobs for _, table in _colle
 EXACT_VARIANTS = [(name, knobs) for name, settings in EXACT.items() if isinstance(settings, list) for knobs in settings]
 SINGLE_VARIANTS = [(name, knobs or {}) for name, knobs in EXACT.items() if not isinstance(knobs, list)]
 STALE_VARIANTS = [variant for _, table in _collect("STALE") for variant in table]
-CONTROL_VARIANTS = [variant for _, table in _collect("CONTROL") for variant in table]
+# The first of a system's variants in every run of the suite, the others at night.
+CONTROL_VARIANTS = [pytest.param(variant, marks=pytest.mark.nightly(20)) if number else variant
+                    for _, table in _collect("CONTROL") for number, variant in enumerate(table)]  # fmt: skip
 PARTITIONS = [(1, "block"), (2, "metis"), (3, "random"), (4, "block")]
 
 

@@ -100,6 +100,7 @@ def forked(place, monkeypatch):
     monkeypatch.setattr(runs.subprocess, "run", run)
 
 
+@pytest.mark.nightly(40)
 def test_cpu_lines_of_real_runs(folders, forked):
     tiny = dict(dataset__scale=0.009, epochs=3, model__hidden=8)
     cases = {name: runs.CPU_CASES[name] for name in ("one worker, once", "4 workers, once, metis")}
@@ -108,6 +109,7 @@ def test_cpu_lines_of_real_runs(folders, forked):
     assert line.target == runs.CPU_TARGET and line.ours > 0 and line.peer > 0 and np.isfinite(line.ratio)
 
 
+@pytest.mark.nightly(50)
 def test_start_lines_of_real_runs(folders):
     whole, *stages = runs.start_lines(folders, rounds=1, workers=2, dataset__scale=0.009, model__hidden=8)
     assert whole.target == runs.START_TARGET_S and whole.ours == pytest.approx(sum(s.ours for s in stages))
@@ -131,6 +133,7 @@ def test_every_configured_system_is_benched():
     assert {"vanilla", "sancus", "cdfgnn"} <= set(systems.configured())
 
 
+@pytest.mark.nightly(60)
 def test_partition_lines_are_of_every_edge_method():
     found = partition.partition_lines(random_graph(300, 12, num_features=2, num_classes=2, seed=1))
     assert [line.name.split(":")[0] for line in found] == list(partition.EDGE_METHODS) and all(line.met for line in found)
