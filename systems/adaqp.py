@@ -14,7 +14,7 @@ a mean of `bits` bits a row, with w_k = sum_v alpha_vk^2 over the rows that use 
 Notation: s rows sent by and m halo rows received by a worker; alpha the propagation matrix.
 
 Decisions
-- the quantiser is linear a row (systems/quantise.py); its two constants travel with the row and are counted.
+- the quantiser is linear a row (systems/parts/quantise.py); its two constants travel with the row and are counted.
 - adaptive: the sender decides from the rows it is about to send and tells the receiver in one byte a row, counted. The paper weighs
   variance against time with a solver; here time is fixed by the budget and the best rows are upgraded first, which is optimal but for
   the last upgrade that does not fit.
@@ -30,11 +30,11 @@ import numba
 import numpy as np
 import torch
 
+from harness.base.splitmix import GOLDEN, mix, mix_int
 from harness.check import InputError, at_least, choice
 from harness.comm.crossing import Crossing
 from harness.core.system import System, check_features
-from harness.splitmix import GOLDEN, mix, mix_int
-from systems.quantise import dequantise, quantise
+from systems.parts.quantise import dequantise, quantise
 
 LEVELS = (2, 4, 8)
 

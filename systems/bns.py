@@ -24,10 +24,10 @@ from dataclasses import dataclass
 
 import torch
 
+from harness.base.splitmix import mix_int
 from harness.check import more_than, within
 from harness.comm.comm import HaloPlan
 from harness.core.system import System, check_features
-from harness.splitmix import mix_int
 
 
 @dataclass

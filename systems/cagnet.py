@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
-from systems.blocks import Blocks
+from systems.parts.blocks import Blocks
 
 
 @dataclass

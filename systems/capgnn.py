@@ -1,8 +1,8 @@
 """CaPGNN: Song, Zhang, Li, Wang et al., "CaPGNN: Optimizing Parallel Graph Neural Network Training with
 Joint Caching and Resource-Aware Graph Partitioning"; cited from the papers' folder.
 
-Implements JACA (section 4.2: two tiers, overlap ratio eq. 2, Algorithm 1; systems/jaca.py,
-systems/tier_rows.py), RAPA (section 4.3: eqs. 13-16, Algorithms 2 and 3; systems/rapa.py) and the pipeline
+Implements JACA (section 4.2: two tiers, overlap ratio eq. 2, Algorithm 1; systems/parts/jaca.py,
+systems/parts/tier_rows.py), RAPA (section 4.3: eqs. 13-16, Algorithms 2 and 3; systems/parts/rapa.py) and the pipeline
 of section 4.2. Each can be switched off (Table 8).
 
 Notation: m halo vertices of a worker; R(v) the overlap ratio, in how many workers' halos v is; T =
@@ -70,10 +70,19 @@ from harness.check import InputError, at_least, choice, within
 from harness.comm.comm import InFlight
 from harness.comm.crossing import Crossing
 from harness.core.system import System, check_features
-from systems.halo_request import Request
-from systems.jaca import POLICIES, TIERS, Fetch, Halos, Part, Tiers, capacities, direct_fetch
-from systems.rapa import Step, restrict
-from systems.tier_rows import TierRows
+from systems.parts.halo_request import Request
+from systems.parts.jaca import (
+    POLICIES,
+    TIERS,
+    Fetch,
+    Halos,
+    Part,
+    Tiers,
+    capacities,
+    direct_fetch,
+)
+from systems.parts.rapa import Step, restrict
+from systems.parts.tier_rows import TierRows
 
 
 @dataclass

@@ -50,7 +50,7 @@ from harness.check import InputError, at_least, choice, within
 from harness.comm.rows import scatter_add_rows
 from harness.core.scores import score_counts
 from harness.core.system import ReplicaSystem, check_features
-from systems import quantise as linear
+from systems.parts import quantise as linear
 
 
 @dataclass

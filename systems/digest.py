@@ -51,8 +51,8 @@ import torch
 
 from harness.check import InputError, at_least, choice
 from harness.core.system import System, check_features
-from systems.representations import Representations, check_store
-from systems.straggler import Straggler
+from systems.parts.representations import Representations, check_store
+from systems.parts.straggler import Straggler
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Digest(System):
     features    "once" or "refetch"
     form        only "sum"
     gradient_error   report the distance to the exact gradient (Figure 10), untimed and uncounted
-    straggler, delay, delay_spread, slowdown   see systems/straggler.py
+    straggler, delay, delay_spread, slowdown   see systems/parts/straggler.py
     """
 
     interval: int = 10

@@ -55,8 +55,8 @@ import torch
 from harness.check import at_least, choice
 from harness.comm.parameters import Parameters
 from harness.core.system import System, check_features
-from systems.representations import Representations, check_store
-from systems.straggler import Straggler
+from systems.parts.representations import Representations, check_store
+from systems.parts.straggler import Straggler
 
 
 @dataclass
@@ -71,7 +71,7 @@ class DigestA(System):
     scale     of an update: "1" or "1/M"
     order     in which the server applies updates: "arrival" or "rotation"
     features  "once" or "refetch"
-    straggler, delay, delay_spread, slowdown   see systems/straggler.py
+    straggler, delay, delay_spread, slowdown   see systems/parts/straggler.py
     """
 
     interval: int = 10

@@ -28,7 +28,7 @@ import torch
 from harness.check import within
 from harness.comm.crossing import Crossing
 from harness.core.system import System, check_features
-from systems.pipeline import Pipe
+from systems.parts.pipeline import Pipe
 
 
 @dataclass

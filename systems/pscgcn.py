@@ -47,9 +47,9 @@ from harness.check import at_least, choice, more_than, within
 from harness.comm.crossing import Crossing
 from harness.core.propagate import HaloDropout, propagate
 from harness.core.system import System, check_features, without_effect
-from systems.boundary import Drawn, FeatureCache
-from systems.pipeline import Pipe
-from systems.sampling import Edges
+from systems.parts.boundary import Drawn, FeatureCache
+from systems.parts.pipeline import Pipe
+from systems.parts.sampling import Edges
 
 
 @dataclass

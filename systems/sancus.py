@@ -45,7 +45,7 @@ import torch
 from harness.check import InputError, at_least, choice, more_than
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
-from systems.blocks import Blocks
+from systems.parts.blocks import Blocks
 
 
 @dataclass

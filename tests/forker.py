@@ -9,9 +9,8 @@ import signal
 import sys
 import traceback
 
-from harness import __main__ as command
-from harness import preload  # noqa: F401
 from harness.report import table  # noqa: F401
+from harness.run import command, preload  # noqa: F401
 
 
 def child(arguments: list[str], out: str, err: str) -> None:
@@ -21,10 +20,9 @@ def child(arguments: list[str], out: str, err: str) -> None:
     for path, number in ((out, 1), (err, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    sys.argv = ["harness", *arguments]
     code = 1
     try:
-        code = command.main()
+        code = command.run(arguments)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:

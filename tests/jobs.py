@@ -16,11 +16,11 @@ from harness.cluster.config import Cluster
 from harness.comm.comm import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.comm.store import Store
-from harness.config import make_system
 from harness.core.config import ModelConfig, OptimiserConfig
 from harness.core.cuts import halo_plan
 from harness.core.scores import Scorer
 from harness.core.trainer import Trainer
+from harness.run.config import make_system
 from systems.digest_a import DigestA
 from tests.memory import shared_memory
 
@@ -67,7 +67,7 @@ def train_over_slow_link(comm, rate, *given) -> dict:
 
 def devices(comm, run, run_dir) -> Cluster | None:
     """What a run's workers take their devices to be."""
-    from harness.devices import cluster_of  # pyarrow: only here
+    from harness.run.devices import cluster_of  # pyarrow: only here
 
     return cluster_of(run, run_dir, comm)
 
@@ -90,7 +90,7 @@ def snapshot(trainer) -> dict[str, np.ndarray]:
 
 def work(comm, run_dir) -> None:
     """A worker's whole run, from a prepared run folder."""
-    from harness import config, worker  # what only a run of its own needs
+    from harness.run import config, worker  # what only a run of its own needs
 
     worker.train(config.load(run_dir), run_dir, comm.rank, comm.size, comm.device, comm.transport)
 

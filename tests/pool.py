@@ -24,7 +24,7 @@ class WorkerPool:
     def __init__(self, size: int = SIZE):
         # Forked from a process that has imported everything and done nothing: the test process has run threads of its own.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tests.jobs", "harness.comm.group", "harness.preload"])
+        context.set_forkserver_preload(["tests.jobs", "harness.comm.group", "harness.run.preload"])
         self.pipes, self.processes = [], []
         for _ in range(size):
             ours, theirs = context.Pipe()

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import yaml
 
-from harness.config import make_system
 from harness.graph.csr import from_edges
 from harness.graph.graph import Graph, validate
 from harness.partition.assign import assign
@@ -23,6 +22,7 @@ from harness.partition.build import build_shards
 from harness.partition.build_replicas import build_replicas
 from harness.partition.config import EDGE_METHODS
 from harness.partition.vertexcut import EdgeAssignment, assign_edges
+from harness.run.config import make_system
 from tests import jobs, variants
 from tests.pool import MEMORY
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from systems.adaqp import LEVELS, assign_bits, draws
-from systems.quantise import row_bytes
+from systems.parts.quantise import row_bytes
 from tests import systems
 from tests.oracles import bytes as count
 from tests.oracles.samples import random_graph

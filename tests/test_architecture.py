@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FLOORS = ("harness.splitmix", "harness.code", "harness.check", "harness.cluster", "harness.graph", "harness.partition", "harness.comm", "harness.core",
-          "systems", "harness.trace", "harness.report")
-ENTRY = len(FLOORS)  # every other module of harness/: entry points and what they share
+FLOORS = ("harness.base", "harness.check", "harness.cluster", "harness.graph", "harness.partition", "harness.comm", "harness.core",
+          "systems.parts", "systems", "harness.trace", "harness.report", "harness.run")
+ENTRY = len(FLOORS)  # every other package of harness/: commands
 FILES = sorted([*ROOT.glob("harness/**/*.py"), *ROOT.glob("systems/**/*.py")])
 ROOMS = sorted(p.parent.name for p in ROOT.glob("harness/*/__init__.py"))
 
@@ -58,15 +58,16 @@ def test_imports_run_downwards(path):
 
 def test_an_upward_import_would_be_seen():
     assert floor("harness.trace.reader") > floor("systems.vanilla") > floor("harness.core.trainer") > floor("harness.comm.comm")
-    assert floor("harness.launch") == floor("harness.bench.roofline") == ENTRY > floor("harness.report.table")
-    assert "harness.comm.group" in imports(ROOT / "harness" / "worker.py")
+    assert floor("harness.bench.roofline") == ENTRY > floor("harness.run.launch") > floor("harness.report.table")
+    assert floor("systems.vanilla") > floor("systems.parts.blocks")
+    assert "harness.comm.group" in imports(ROOT / "harness" / "run" / "worker.py")
 
 
 def test_only_comm_knows_torch_distributed():
     for path in FILES:
         own = module_of(path)
         known = {name for name in imports(path) if name.startswith("torch.distributed")}
-        if own in ("harness.launch", "harness.worker"):
+        if own in ("harness.run.launch", "harness.run.worker"):
             known = {name for name in known if not name.startswith("torch.distributed.elastic")}  # how processes are started
         assert not known or own.startswith("harness.comm."), f"{own} imports {known}"
         attributes = {ast.unparse(node) for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
@@ -99,7 +100,7 @@ SYSTEMS = {re.search(r"_target_: systems\.(\w+)", p.read_text())[1] for p in ROO
 def test_no_system_is_named_in_the_harness():
     assert {"vanilla", "sancus", "cagnet", "zero_halo"} <= SYSTEMS
     for path in ROOT.glob("harness/**/*.py"):
-        if path.relative_to(ROOT).parts[1] in ("bench", "figures", "study.py") or path.name == "twin_specs.py":
+        if path.relative_to(ROOT).parts[1] in ("bench", "figures", "study") or path.name == "twin_specs.py":
             continue  # bench and figures name the systems they run, as a command line does; a citation names a paper's column
         named = code_words(path) & SYSTEMS
         assert not named, f"{path.relative_to(ROOT)} names {named}"

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
+from hydra import compose, initialize_config_dir
 from hypothesis import given
 from hypothesis import strategies as st
-from hydra import compose, initialize_config_dir
 
-from harness import config
-from harness.__main__ import CONF
+from harness.run.command import CONF
 from harness.check import InputError
 from harness.cluster.config import TIMES, Cluster, Device, relative
 from harness.cluster.measure import pooled
-from harness.config import make_system
+from harness.run import config
+from harness.run.config import make_system
 from tests import jobs, systems
 from tests.conftest import ROOT
 

@@ -16,7 +16,6 @@ from harness.trace.reader import Trace
 from tests.launching import PATIENCE, ROOT
 from tests.memory import exchanges_through_memory
 
-
 COMPLETE = """
 import os, sys
 from hydra.core.global_hydra import GlobalHydra

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from harness.check import InputError
-from harness.config import make_system
 from harness.core.system import Ready, ReplicaSystem, System
+from harness.run.config import make_system
 from tests import systems
 from tests.oracles.samples import random_graph
 from tests.systems import Settings

@@ -11,9 +11,9 @@ import pytest
 from harness.check import InputError
 from harness.comm.recorder import Recorder
 from harness.core.system import RunFacts
-from systems import straggler
 from systems.digest import Digest
 from systems.digest_a import DigestA
+from systems.parts import straggler
 from tests import systems
 from tests.oracles import dense
 from tests.oracles.samples import random_graph

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.comm import server
-from harness.comm.server import NOT_APPLIED, Adam, ParameterServer, Settings
+from harness.comm.server import NOT_APPLIED, ParameterServer, Settings
 from harness.partition import io
 from harness.trace.reader import Trace
 from harness.trace.schema import RUN, UPDATE

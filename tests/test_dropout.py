@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from harness.base.splitmix import mix_int
 from harness.check import InputError
 from harness.core.dropout import LEVELS, drop_with_torch, dropout
 from harness.core.trainer import dropout_key
-from harness.splitmix import mix_int
 
 
 def ids_of(rows, start=0):

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from harness import fidelity_cuts
-from harness.fidelity_cuts import TABLE_3
+from harness.fidelity import cuts as fidelity_cuts
+from harness.fidelity.cuts import TABLE_3
 from harness.graph import twin
 from harness.graph.twin_specs import SPECS
 from harness.partition.vertexcut import assign_edges, statistics

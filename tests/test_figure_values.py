@@ -16,9 +16,9 @@ from harness.figures import (
     sancus_broadcasts,
     staleness_stability,
 )
-from harness.figures import runs as figure_runs
 from harness.graph.twin_specs import SPECS
 from harness.report import groups
+from harness.run import runner
 from tests import traces
 from tests.conftest import ROOT
 from tests.oracles import bytes as count
@@ -162,7 +162,7 @@ def test_sancus_dots_are_as_large_as_the_share_of_workers_that_broadcast(tmp_pat
 def test_sancus_methods_are_those_of_fig_24():
     sweeps = sancus_broadcasts.sweeps("twin/reddit")
     asked = [dict(override.split("=", 1) for override in run)
-             for sweep in sweeps for run in figure_runs.expand(sweep)]  # fmt: skip
+             for sweep in sweeps for run in runner.expand(sweep)]  # fmt: skip
     assert [(run["system.staleness"], float(run["system.bound"])) for run in asked] == [
         ("epoch_fixed", 1), ("epoch_fixed", 3), *(("epoch_adaptive", bound) for bound in (1, 2, 3)),
         *(("variation_gap", bound) for bound in (0.01, 0.02, 0.03)),

@@ -8,8 +8,8 @@ from PIL import Image
 
 from harness.check import InputError
 from harness.figures import __main__ as figures
-from harness.figures import runs
-from harness.figures.runs import Places
+from harness.run import runner
+from harness.run.runner import Places
 from tests.conftest import ROOT
 from tests.launching import Started
 from tests.test_page_commands import COMMANDS
@@ -25,25 +25,25 @@ def places(tmp_path_factory) -> Places:
 
 
 def test_a_sweep_expands_as_hydra_expands_it():
-    assert runs.expand("a=1,2 b=[1,2] c=x") == [["a=1", "b=[1,2]", "c=x"], ["a=2", "b=[1,2]", "c=x"]]
-    assert len(runs.expand("system=vanilla,sancus seed=1,2,3")) == 6
+    assert runner.expand("a=1,2 b=[1,2] c=x") == [["a=1", "b=[1,2]", "c=x"], ["a=2", "b=[1,2]", "c=x"]]
+    assert len(runner.expand("system=vanilla,sancus seed=1,2,3")) == 6
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_what_a_figure_asks_for_is_a_run(name, places):
     for graph in (graph for choices in FIGURES[name].GRAPHS for graph in choices):
         for sweep in FIGURES[name].sweeps(graph):
-            asked = runs.expand(sweep)
+            asked = runner.expand(sweep)
             ends = [" ".join(asked[0]), " ".join(asked[-1])]  # to compose them all takes half a minute
-            assert len({folder for end in ends for folder in runs.folders(end, places)}) == len(set(ends))
+            assert len({folder for end in ends for folder in runner.folders(end, places)}) == len(set(ends))
 
 
 def test_a_sweep_is_started_as_the_command_would(places):
-    runs.start(f"dataset={TINY} gpus=2 seed=1,2 launch=prepare", places)
+    runner.start(f"dataset={TINY} gpus=2 seed=1,2 launch=prepare", places)
     prepared = list(places.results.glob("*/*/config.yaml"))
     assert len(prepared) == 2
     with pytest.raises(InputError, match='a run failed: error: system="vanila" is not known'):
-        runs.start(f"system=vanila dataset={TINY}", places)
+        runner.start(f"system=vanila dataset={TINY}", places)
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES.keys() - {command.split()[0] for _, command in COMMANDS}))
@@ -53,7 +53,7 @@ def test_a_figure_on_no_page_draws_from_traces_and_reuses_what_has_run(name, pla
     sweeps = []
     for sweep in module.sweeps(TINY):
         short = {"epochs": "12", "evaluate.every": "4", "gpus": "2"} | ({"cluster": "capgnn/x2"} if "cluster=" in sweep else {})
-        kept = [o for o in runs.expand(sweep)[0] if o.partition("=")[0] not in short]
+        kept = [o for o in runner.expand(sweep)[0] if o.partition("=")[0] not in short]
         sweeps.append(" ".join([*kept, *(f"{key}={value}" for key, value in short.items())]))
 
     def start(sweep, there):
@@ -61,7 +61,7 @@ def test_a_figure_on_no_page_draws_from_traces_and_reuses_what_has_run(name, pla
         assert ended.code == 0, ended.err
 
     monkeypatch.setattr(module, "sweeps", lambda graph: sweeps)
-    monkeypatch.setattr(runs, "start", start)
+    monkeypatch.setattr(runner, "start", start)
     arguments = [name, "--graph", TINY, "--out", str(tmp_path), "--results", str(places.results), "--cache", str(places.cache)]
     assert figures.main(arguments) == 0
     said = capsys.readouterr().out.splitlines()
@@ -71,7 +71,7 @@ def test_a_figure_on_no_page_draws_from_traces_and_reuses_what_has_run(name, pla
     for path in drawn:
         pixels = Image.open(path).convert("L")
         assert pixels.getextrema() == (0, 255) or pixels.getextrema()[0] < 80, "something is drawn"
-    monkeypatch.setattr(runs, "start", lambda *_: pytest.fail("a run that had finished was started again"))
+    monkeypatch.setattr(runner, "start", lambda *_: pytest.fail("a run that had finished was started again"))
     assert figures.main(arguments) == 0
 
 
@@ -82,7 +82,7 @@ def test_a_graph_of_ones_own_is_drawn_by_its_name(tmp_path, monkeypatch, place):
         ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
         assert ended.code == 0, ended.err
 
-    monkeypatch.setattr(runs, "start", start)
+    monkeypatch.setattr(runner, "start", start)
     graph = f"npz dataset.path={place.graph} dataset.name=mine"
     assert figures.main(["systems", "--graph", graph, "--out", str(tmp_path), "--results", str(tmp_path / "r")]) == 0
     data = pd.read_csv(tmp_path / "systems-mine-accuracy-over-epochs.csv")

@@ -13,14 +13,14 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from harness import config, prepare
-from harness.__main__ import CONF
+from harness.run.command import CONF
+from harness.base.code import code_of
 from harness.check import InputError
-from harness.code import code_of
 from harness.core.system import Ready, System
+from harness.run import config, prepare
+from harness.run.worker import held
 from harness.trace import files, resolved
 from harness.trace.reader import Trace
-from harness.worker import held
 from tests import traces
 
 # Keys that said where to run at version 0.1, and did not count.
@@ -126,9 +126,9 @@ def test_code_is_what_is_imported_and_neither_comments_nor_layout(tmp_path, monk
 
 
 def test_code_of_a_run_holds_its_system_and_the_workers_harness():
-    ours = {name: code_of("harness.worker", f"systems.{name}") for name in ("vanilla", "sancus")}
+    ours = {name: code_of("harness.run.worker", f"systems.{name}") for name in ("vanilla", "sancus")}
     assert len(set(ours.values())) == 2 and all(len(code) == 12 for code in ours.values())
-    assert code_of("harness.worker") not in ours.values()
+    assert code_of("harness.run.worker") not in ours.values()
 
 
 def test_code_imports_nothing_to_find_out(tmp_path, monkeypatch):

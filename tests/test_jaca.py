@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from harness.check import InputError
 from harness.core.cuts import halo_plan
 from systems.capgnn import Capgnn
-from systems.jaca import Halos, Tiers
-from systems.rowcache import NONE
+from systems.parts.jaca import Halos, Tiers
+from systems.parts.rowcache import NONE
 from tests import systems
 from tests.oracles.samples import random_blocks, random_graph
 from tests.systems import Settings

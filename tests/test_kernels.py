@@ -282,7 +282,7 @@ def test_numba_leaves_the_number_of_torch_threads_alone():
 def test_what_is_loaded_before_forking_is_what_an_optimiser_imports():
     done = in_fresh_python(
         "import sys, torch\n"
-        "import harness.preload\n"
+        "import harness.run.preload\n"
         "loaded = set(sys.modules)\n"
         "weight = torch.nn.Parameter(torch.ones(2))\n"
         "optimiser = torch.optim.Adam([weight])\n"
@@ -295,7 +295,7 @@ def test_what_is_loaded_before_forking_is_what_an_optimiser_imports():
 
 FORK = """
 import multiprocessing, numpy as np, torch
-import harness.preload
+import harness.run.preload
 from harness.core.dropout import dropout
 from harness.core.kernels import SparseOperator, make_kernel
 from harness.partition.shard import Csr

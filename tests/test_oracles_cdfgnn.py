@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from tests.oracles import cdfgnn, dense, skipg
-from tests.oracles.samples import assert_same_run, differs, random_blocks, random_graph, random_weights
+from tests.oracles.samples import (
+    assert_same_run,
+    differs,
+    random_blocks,
+    random_graph,
+    random_weights,
+)
 
 HOW = {"epochs": 5, "lr": 0.02, "weight_decay": 5e-4}
 

@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles import dense, halo, pipegcn, split
-from tests.oracles.samples import assert_same_run, differs, random_blocks, random_graph, random_weights
+from tests.oracles.samples import (
+    assert_same_run,
+    differs,
+    random_blocks,
+    random_graph,
+    random_weights,
+)
 
 DEEP = [5, 4, 4, 3]
 HOW = dict(epochs=5, lr=0.02, weight_decay=0.01)

@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles import dense, sancus
-from tests.oracles.samples import assert_same_run, differs, random_blocks, random_graph, random_weights
+from tests.oracles.samples import (
+    assert_same_run,
+    differs,
+    random_blocks,
+    random_graph,
+    random_weights,
+)
 
 ALWAYS = [("epoch_fixed", 0), ("epoch_adaptive", 0), ("variation_gap", 0), ("variation_gap", -1)]
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from harness.figures import __main__ as figures
-from harness.figures import runs
+from harness.run import runner
 from tests.conftest import ROOT
 from tests.launching import Started
 
@@ -65,7 +65,7 @@ def test_a_pages_command_draws_what_the_page_shows(page, command, place, monkeyp
         assert ended.code == 0, ended.err
 
     monkeypatch.setattr(module, "sweeps", lambda graph: sweeps)
-    monkeypatch.setattr(runs, "start", start)
+    monkeypatch.setattr(runner, "start", start)
     # A graph's own name stands in titles and files only.
     given = [*shlex.split(command), "--graph", TINY, "--out", str(tmp_path), "--results", str(tmp_path / "results")]
     assert figures.main([*given, "--cache", str(place.folder / "cache")]) == 0

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from systems.quantise import BITS, code_with_torch, codes_with_torch, dequantise, quantise, row_bytes
+from systems.parts.quantise import (
+    BITS,
+    code_with_torch,
+    codes_with_torch,
+    dequantise,
+    quantise,
+    row_bytes,
+)
 
 ROWS = hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.floats(-1e3, 1e3, width=32))
 

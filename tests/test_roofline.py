@@ -4,7 +4,14 @@ import numpy as np
 
 from harness.bench.epoch import epoch_curve
 from harness.bench.lines import exponent
-from harness.bench.roofline import available_kernels, compulsory_bytes, cost_curve, random_graph, roofline_rows, spmm_bytes
+from harness.bench.roofline import (
+    available_kernels,
+    compulsory_bytes,
+    cost_curve,
+    random_graph,
+    roofline_rows,
+    spmm_bytes,
+)
 from harness.partition.shard import Csr
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.rowcache import NONE, Queue, Selection
+from systems.parts.rowcache import NONE, Queue, Selection
 
 
 class Naive:

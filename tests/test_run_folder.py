@@ -12,11 +12,11 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from harness import config, prepare
-from harness.__main__ import CONF
+from harness.run.command import CONF
 from harness.check import InputError
 from harness.core.checkpoint import Checkpoints
-from harness.process import RunFailed
+from harness.run import config, prepare
+from harness.run.process import RunFailed
 
 
 def run_in(folder: Path, *more: str) -> config.Run:

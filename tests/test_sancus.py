@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from harness.config import make_system
-from systems.blocks import Blocks
+from harness.run.config import make_system
+from systems.parts.blocks import Blocks
 from tests import systems
 from tests.oracles.samples import random_graph
 from tests.systems import Settings

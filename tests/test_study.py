@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness import study
-from harness.figures import runs
-from harness.figures.runs import Places
+from harness.run import runner
+from harness.run.runner import Places
+from harness.study import __main__ as study
 from tests.launching import Started
 
 TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
@@ -20,11 +20,11 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
         ended = Started(place, ["-m", *sweep.replace("gpus=4", "gpus=2").split(), *places.overrides]).end()
         assert ended.code == 0, ended.err
 
-    folders = runs.folders
-    monkeypatch.setattr(runs, "start", start)
-    monkeypatch.setattr(runs, "folders", lambda sweep, places: folders(sweep.replace("gpus=4", "gpus=2"), places))
+    folders = runner.folders
+    monkeypatch.setattr(runner, "start", start)
+    monkeypatch.setattr(runner, "folders", lambda sweep, places: folders(sweep.replace("gpus=4", "gpus=2"), places))
     monkeypatch.setattr(study, "GRAPHS", {"tiny": study.Study(TINY), "other": study.Study(TINY.replace("random", "low_label"))})
-    monkeypatch.setattr(runs, "is_here", lambda graph, folder: True)
+    monkeypatch.setattr(runner, "is_here", lambda graph, folder: True)
     page = tmp_path / "page.md"
     arguments = ["--graphs", "tiny", "--systems", "vanilla", "cdfgnn", "--kinds", "one setting", "--partitions", "random",
                  "--seeds", "1", "--epochs", "2", "--out", str(page), "--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]  # fmt: skip
@@ -57,7 +57,7 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
 def test_what_the_study_asks_for_are_runs(kind, name, tmp_path):
     places = Places(tmp_path, tmp_path, tmp_path)
     sweep = study.sweep_of("dblp", kind, name, study.Extent(seeds="1", epochs=10, partitions="random"))
-    assert len(set(runs.folders(sweep, places))) == len(runs.expand(sweep))
+    assert len(set(runner.folders(sweep, places))) == len(runner.expand(sweep))
 
 
 def test_a_row_at_equal_steps_takes_a_fifth_of_the_epochs():

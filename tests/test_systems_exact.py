@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.config import make_system
+from harness.run.config import make_system
 from tests import systems
 from tests.oracles import bytes as count
 from tests.oracles import dense, gat

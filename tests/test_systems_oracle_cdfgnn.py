@@ -17,7 +17,6 @@ from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
 from tests.variants import REFETCH
 
-
 COUNTS = ("sent", "saved", "zero", "possible")  # metrics, in rows
 
 

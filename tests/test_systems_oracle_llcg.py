@@ -14,7 +14,13 @@ from tests.graphs import random_graph as larger_graph
 from tests.oracles import bytes as count
 from tests.oracles import dense, llcg
 from tests.oracles.halo import blocks_of
-from tests.oracles.samples import OPERATORS, RUNS, assert_same_run, random_graph, random_weights
+from tests.oracles.samples import (
+    OPERATORS,
+    RUNS,
+    assert_same_run,
+    random_graph,
+    random_weights,
+)
 from tests.systems import Settings
 
 KNOBS = {

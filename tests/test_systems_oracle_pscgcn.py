@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.partition.build import build_shards
-from systems.sampling import Edges
+from systems.parts.sampling import Edges
 from tests import jobs, systems
 from tests.oracles import pscgcn as oracle
 from tests.oracles.dense import adjacency

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.comm.recorder import Epoch
-from harness.progress import Progress
 from harness.report import groups, plot, single, table
+from harness.run.progress import Progress
 from harness.trace import files, summary, writer
 from harness.trace.asynchronous import AsynchronousTrace
 from harness.trace.reader import Trace

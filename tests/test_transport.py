@@ -21,7 +21,7 @@ from harness.check import InputError
 from harness.comm import group, memory_transport
 from harness.comm.comm import HaloPlan
 from harness.comm.mailbox import Mailbox
-from harness.config import make_system
+from harness.run.config import make_system
 from tests import systems
 from tests.oracles.samples import random_graph
 from tests.pool import MEMORY

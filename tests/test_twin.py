@@ -9,8 +9,9 @@ import numba
 import numpy as np
 import pytest
 
-from harness import fidelity, fidelity_measure
 from harness.check import InputError
+from harness.fidelity import __main__ as fidelity
+from harness.fidelity import measure as fidelity_measure
 from harness.graph import twin, twin_edges
 from harness.graph.graph import validate
 from harness.graph.twin_specs import SPECS

@@ -19,7 +19,6 @@ import torch.nn.functional as F
 from harness.bench.lines import Line, fastest, interleaved, medians
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, cpu_count
-from harness.config import make_system
 from harness.core.config import ModelConfig, OptimiserConfig
 from harness.core.dgl_kernel import load_dgl
 from harness.core.trainer import Trainer
@@ -29,7 +28,8 @@ from harness.graph.graph import Graph
 from harness.graph.twin_specs import SPECS
 from harness.partition.build import build_shards
 from harness.partition.shard import Shard
-from harness.worker import keep_freed_memory
+from harness.run.config import make_system
+from harness.run.worker import keep_freed_memory
 
 TOLERANCE = 1e-3  # of every epoch's loss, relative
 EXACT = "systems.vanilla.Vanilla"

@@ -28,13 +28,13 @@ from harness.comm.comm import Comm
 from harness.comm.group import process_group
 from harness.comm.recorder import Recorder
 from harness.comm.transport import Transfer
-from harness.config import configured, make_system
 from harness.core.config import ModelConfig, OptimiserConfig
 from harness.core.trainer import Trainer
 from harness.graph.graph import Graph
 from harness.partition.assign import assign
 from harness.partition.build import build_shards
 from harness.partition.shard import Shard
+from harness.run.config import configured, make_system
 
 WORKERS, EPOCHS, WARM_UP = 2, 12, 4
 SHARE, TARGET = 0.5, 0.2
@@ -108,7 +108,7 @@ class Measured:
 
 def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> tuple[float, Measured]:
     """The rate of the slowed link, in bytes a second, and what was measured over it."""
-    multiprocessing.set_forkserver_preload([__name__, "harness.preload"])
+    multiprocessing.set_forkserver_preload([__name__, "harness.run.preload"])
     with tempfile.TemporaryDirectory(prefix="halobench-") as folder:
         start_processes(_work, (shards, block, model, folder), nprocs=len(shards), start_method="forkserver")
         workers = [torch.load(Path(folder) / f"{rank}.pt") for rank in range(len(shards))]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from harness.bench.lines import Line
 from harness.bench.runs import WARM_UP, Folders, train
-from harness.config import brings_partition, configured, of_file
+from harness.run.config import brings_partition, configured, of_file
 from harness.trace.reader import Trace
 
 TARGET = 1.3

@@ -92,7 +92,9 @@ class Store:
         if address == "shared":
             self.backend: Backend = SharedMemory(layout, comm)
         else:
-            from harness.comm.redis_store import Redis  # the client is needed by those who ask for it only
+            from harness.comm.redis_store import (
+                Redis,  # the client is needed by those who ask for it only
+            )
 
             self.backend = Redis(address, layout, comm)
         self.pushes = dict.fromkeys(widths, 0)

@@ -3,7 +3,7 @@
     x'_vk = x_vk / (1 - p)  where  u(key, v, k) >= p,  else 0
 
 u is 16 bits of a counter-based hash: one 64-bit word serves four neighbouring columns. The word of vertex v and column
-group g is mix(mix(key) + (v * 2^32 + g) * golden), see `harness.splitmix`. p is therefore rounded to a multiple of 2^-16, and the scale
+group g is mix(mix(key) + (v * 2^32 + g) * golden), see `harness.base.splitmix`. p is therefore rounded to a multiple of 2^-16, and the scale
 uses the rounded p, so that the expectation is exact.
 """
 
@@ -13,9 +13,9 @@ import numba
 import numpy as np
 import torch
 
+from harness.base.splitmix import GOLDEN, MIX_1, MIX_2, mix, mix_int
 from harness.check import within
 from harness.core.parallel import use_threads
-from harness.splitmix import GOLDEN, MIX_1, MIX_2, mix, mix_int
 
 LEVELS = 1 << 16
 SERIAL_BELOW = 1 << 15  # entries: waking threads costs more than it saves

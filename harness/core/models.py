@@ -14,7 +14,13 @@ from harness.core.adjacency import Adjacency
 from harness.core.attention import attend
 from harness.core.config import ModelConfig
 from harness.core.inputs import StaticInput
-from harness.core.propagate import BackwardMark, HaloDropout, ReadsNobody, WrongRows, arrived
+from harness.core.propagate import (
+    BackwardMark,
+    HaloDropout,
+    ReadsNobody,
+    WrongRows,
+    arrived,
+)
 
 
 class Strategy(Protocol):

@@ -17,12 +17,12 @@ from types import ModuleType
 
 from rich.console import Console
 
-from harness import figures, overrides
+from harness import figures
 from harness.check import InputError, choice
-from harness.figures import runs
-from harness.figures.runs import Places
+from harness.run import overrides, runner
+from harness.run.runner import Places
 
-TOOLS = ("__main__", "runs", "panels")
+TOOLS = ("__main__", "panels")
 
 
 def available() -> dict[str, ModuleType]:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in asked.names:
             choice("figure", name, tuple(known))
         if asked.graph:
-            overrides.check(f"dataset={asked.graph}".split(), runs.CONF)
+            overrides.check(f"dataset={asked.graph}".split(), runner.CONF)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     places, failed = Places(asked.results, asked.cache, asked.data_dir), False
     for name in asked.names or known:
         for choices in [[asked.graph]] if asked.graph else known[name].GRAPHS:
-            graph = next((graph for graph in choices if runs.is_here(graph, places.data_dir)), None)
+            graph = next((graph for graph in choices if runner.is_here(graph, places.data_dir)), None)
             if graph is None:
                 console.print(f"{name}: {choices[0].split()[0]} is not in {places.data_dir}, left out", highlight=False)
                 continue
@@ -75,13 +75,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, console: Console) -> None:
     """One figure on one graph: run what is lacking, then draw from the traces alone."""
     started, sweeps = time.monotonic(), module.sweeps(graph)
-    folders = {sweep: runs.folders(sweep, places) for sweep in sweeps}
-    lacking = {sweep: len(found) - len(runs.finished(found)) for sweep, found in folders.items()}
+    folders = {sweep: runner.folders(sweep, places) for sweep in sweeps}
+    lacking = {sweep: len(found) - len(runner.finished(found)) for sweep, found in folders.items()}
     total = sum(map(len, folders.values()))
     console.print(f"{name} on {graph.split()[0]}: {total} runs, {sum(lacking.values())} to start", highlight=False)
     for sweep, missing in lacking.items():
         if missing:
-            runs.start(sweep, places)
+            runner.start(sweep, places)
     # pandas and matplotlib: nothing before has to wait for them.
     import matplotlib
 

@@ -11,8 +11,8 @@ import numba
 import numpy as np
 import psutil
 
+from harness.base.code import code_in
 from harness.check import InputError, at_least, choice, more_than, within
-from harness.code import code_in
 from harness.graph.graph import Graph, validate
 from harness.graph.twin_edges import Layout, draw, relabel
 from harness.graph.twin_specs import SPECS, Spec

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numba import njit, prange
 
-from harness.splitmix import GOLDEN, mix
+from harness.base.splitmix import GOLDEN, mix
 
 ROUNDS = 60
 CLOSE_ENOUGH = 5e-4  # of the edge count; below it another round costs more than it mends

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from harness.base.splitmix import GOLDEN, mix
 from harness.check import InputError, choice, more_than, within
 from harness.graph.csr import from_csr
 from harness.graph.graph import Graph
 from harness.partition import dne, ebv, hep
 from harness.partition.config import EDGE_METHODS, MASTER_RULES, PartitionConfig
-from harness.splitmix import GOLDEN, mix
 
 
 @dataclass

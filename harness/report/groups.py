@@ -88,7 +88,7 @@ class Run:
 
     @property
     def code(self) -> str:
-        """The code that computed it (`harness.code.code_of`); of a run of version 0.1 the revision."""
+        """The code that computed it (`harness.base.code.code_of`); of a run of version 0.1 the revision."""
         codes = dict.fromkeys(str(each["code"]) for each in self.attempts if each.get("code"))
         return "+".join(codes) or f"revision {self.trace.environment.get('revision')}"
 

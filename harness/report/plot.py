@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import blended_transform_factory
 from scipy.optimize import isotonic_regression
 
-from harness.report.groups import Estimate, Group, Run
 from harness.report.columns import LEADING, TIMES
+from harness.report.groups import Estimate, Group, Run
 from harness.report.table import Section, estimate_of, sections
 from harness.trace.rounds import Rounds, epochs_of_run
 

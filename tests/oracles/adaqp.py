@@ -32,7 +32,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.oracles import split
-from tests.oracles.dense import Adam, History, Weights, adjacency, num_layers, operator_of, run
+from tests.oracles.dense import (
+    Adam,
+    History,
+    Weights,
+    adjacency,
+    num_layers,
+    operator_of,
+    run,
+)
 from tests.oracles.halo import blocks_of
 
 CHOICES = (2, 4, 8)

@@ -49,7 +49,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.oracles.dense import Adam, History, Weights, adjacency, loss_and_delta, num_layers, operator_of, run, score
+from tests.oracles.dense import (
+    Adam,
+    History,
+    Weights,
+    adjacency,
+    loss_and_delta,
+    num_layers,
+    operator_of,
+    run,
+    score,
+)
 
 
 @dataclass

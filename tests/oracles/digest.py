@@ -41,7 +41,14 @@ from functools import cache
 import numpy as np
 
 from tests.oracles import dense, split
-from tests.oracles.dense import Adam, History, Weights, adjacency, num_layers, operator_of
+from tests.oracles.dense import (
+    Adam,
+    History,
+    Weights,
+    adjacency,
+    num_layers,
+    operator_of,
+)
 
 
 @dataclass

@@ -12,7 +12,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.oracles.dense import Adam, History, Weights, adjacency, loss_and_gradients, operator_of, run
+from tests.oracles.dense import (
+    Adam,
+    History,
+    Weights,
+    adjacency,
+    loss_and_gradients,
+    operator_of,
+    run,
+)
 
 
 def blocks_of(assignment: np.ndarray) -> list[np.ndarray]:

@@ -23,7 +23,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.oracles import dense
-from tests.oracles.dense import Adam, History, Weights, adjacency, loss_and_gradients, operator_of
+from tests.oracles.dense import (
+    Adam,
+    History,
+    Weights,
+    adjacency,
+    loss_and_gradients,
+    operator_of,
+)
 from tests.oracles.halo import blocks_of
 
 

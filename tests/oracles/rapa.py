@@ -39,7 +39,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.oracles import split
-from tests.oracles.dense import Adam, History, Weights, adjacency, num_layers, operator_of, run
+from tests.oracles.dense import (
+    Adam,
+    History,
+    Weights,
+    adjacency,
+    num_layers,
+    operator_of,
+    run,
+)
 
 FLOAT = 4
 

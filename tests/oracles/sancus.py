@@ -47,7 +47,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.oracles.dense import Adam, History, Weights, adjacency, gcn_operator, loss_and_delta, num_layers, run
+from tests.oracles.dense import (
+    Adam,
+    History,
+    Weights,
+    adjacency,
+    gcn_operator,
+    loss_and_delta,
+    num_layers,
+    run,
+)
 from tests.oracles.halo import blocks_of
 
 

@@ -21,7 +21,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.oracles.dense import Adam, History, Weights, adjacency, forward, loss_and_delta, num_layers, operator_of, run
+from tests.oracles.dense import (
+    Adam,
+    History,
+    Weights,
+    adjacency,
+    forward,
+    loss_and_delta,
+    num_layers,
+    operator_of,
+    run,
+)
 from tests.oracles.halo import blocks_of
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from harness import fidelity_measure as measure
 from harness.check import InputError, at_least, choice
+from harness.fidelity import measure as measure
 from harness.graph import twin
 from harness.graph.graph import Graph
 from harness.graph.twin_specs import SPECS, Published, Spec

@@ -18,7 +18,7 @@ import torch
 from harness.cluster.config import Cluster
 from harness.comm.comm import Comm, HaloPlan
 from harness.partition.shard import Shard
-from systems.rowcache import NONE, Queue, Selection
+from systems.parts.rowcache import NONE, Queue, Selection
 
 POLICIES = ("jaca", "fifo", "lru")
 TIERS = ("inclusive", "exclusive")

@@ -13,9 +13,9 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from harness import config as configs
 from harness.check import InputError
 from harness.graph import real
+from harness.run import config as configs
 
 CONF = str(Path(__file__).resolve().parents[2] / "conf")
 
@@ -66,7 +66,7 @@ def start(sweep: str, places: Places) -> None:
     Each sweep is a process of its own, forked from one that has imported the command: importing takes longer than many a run.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.__main__", "harness.report.table", "harness.preload"])
+    context.set_forkserver_preload(["harness.run.command", "harness.report.table", "harness.run.preload"])
     with tempfile.TemporaryDirectory() as scratch:
         said = Path(scratch) / "said"
         process = context.Process(target=_command, args=(["-m", *sweep.split(), *places.overrides], said))
@@ -81,7 +81,6 @@ def _command(arguments: list[str], said: Path) -> None:
     with said.open("wb") as file:
         for number in (1, 2):
             os.dup2(file.fileno(), number)
-    sys.argv = ["harness", *arguments]
-    from harness import __main__ as command
+    from harness.run import command
 
-    sys.exit(command.main())
+    sys.exit(command.run(arguments))

@@ -13,7 +13,7 @@ import torch
 from harness.cluster.config import GIB, Cluster, Device
 from harness.cluster.measure import host_memory, measure, pooled
 from harness.comm.comm import Comm
-from harness.config import Run
+from harness.run.config import Run
 from harness.trace import files
 
 

@@ -12,10 +12,10 @@ import numba
 import numpy as np
 import torch
 
+from harness.base.splitmix import GOLDEN, mix
 from harness.core.adjacency import Adjacency
 from harness.core.kernels import SparseOperator
 from harness.partition.shard import Csr, Shard
-from harness.splitmix import GOLDEN, mix
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """The rows in CaPGNN's two tiers (section 4.2), by layer, and the epoch in which each row was computed.
 
-`systems.jaca` decides which vertices a tier holds and where each row comes from; here the rows are kept
+`systems.parts.jaca` decides which vertices a tier holds and where each row comes from; here the rows are kept
 and moved. A worker's own tier is on its device, the global tier in host memory that all workers share.
 """
 
@@ -10,7 +10,7 @@ import torch
 
 from harness.comm.comm import Comm
 from harness.comm.shared import SharedRows
-from systems.jaca import Fetch, Tiers
+from systems.parts.jaca import Fetch, Tiers
 
 
 class TierRows:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from harness.comm.comm import HaloPlan, InFlight
-from systems.jaca import Fetch, Part
+from systems.parts.jaca import Fetch, Part
 
 
 @dataclass

@@ -19,14 +19,14 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
-from harness import config as configs
+from harness.base.code import code_of
 from harness.check import InputError
-from harness.code import code_of
-from harness.config import Run
 from harness.core.system import RunFacts, check_cut
 from harness.graph import sources
 from harness.partition.cache import Cache, shards_for
-from harness.process import RunFailed, be_child, forking
+from harness.run import config as configs
+from harness.run.config import Run
+from harness.run.process import RunFailed, be_child, forking
 from harness.trace import files, resolved
 from harness.trace.environment import environment
 
@@ -61,7 +61,7 @@ def prepare(run: Run) -> Path:
 
 def code_of_run(run: Run) -> str:
     """A hash of the code that this program would compute the run with."""
-    return code_of("harness.worker", type(run.system).__module__)
+    return code_of("harness.run.worker", type(run.system).__module__)
 
 
 def other_code(run: Run) -> str | None:

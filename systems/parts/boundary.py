@@ -1,21 +1,44 @@
 """What a worker of PSC-GCN asks of boundary vertices: drawn graphs and the rows they need; the feature cache.
 
-Both know the system they belong to (`systems.pscgcn.Pscgcn`): its shard, halo plan, sampled edges and knobs.
+Both know the system they belong to (`Sampler`): its shard, halo plan, sampled edges and knobs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import torch
 
-from harness.comm.comm import HaloPlan, InFlight
-from systems.sampling import SampledAdjacency
+from harness.comm.comm import Comm, HaloPlan, InFlight
+from harness.core.adjacency import Adjacency
+from harness.partition.shard import Shard
+from systems.parts.sampling import Edges, SampledAdjacency
 
-if TYPE_CHECKING:
-    from systems.pscgcn import Pscgcn
+
+class Sampler(Protocol):
+    """What is read here of PSC-GCN's worker.
+
+    full, edges      the whole adjacency, and what is drawn of it; `p` [edges] are the probabilities
+    owner [m]        the worker that holds each halo row
+    features         "once" or "refetch"; `cache` the share of halo rows that is kept, by `policy`
+    """
+
+    shard: Shard
+    plan: HaloPlan
+    comm: Comm
+    full: Adjacency
+    edges: Edges
+    p: np.ndarray
+    owner: torch.Tensor
+    features_cache: FeatureCache
+    device: torch.device
+    dtype: torch.dtype
+    features: str
+    cache: float
+    policy: str
+    seed: int
 
 
 @dataclass
@@ -37,7 +60,7 @@ class Drawn:
     """A sampled graph: its operators, its boundary vertices (halo places, ascending) and who was asked for
     them."""
 
-    def __init__(self, system: Pscgcn, mask: np.ndarray, factor: np.ndarray):
+    def __init__(self, system: Sampler, mask: np.ndarray, factor: np.ndarray):
         self.mask, self.factor = mask, factor
         self.adjacency = SampledAdjacency(system.full, system.edges, mask, factor)
         self.boundary = self.adjacency.boundary.to(system.device)
@@ -49,7 +72,7 @@ class Drawn:
         self.missing: Request | None = None
         self.asking: tuple[InFlight, torch.Tensor, torch.Tensor] | None = None
 
-    def ask(self, system: Pscgcn) -> None:
+    def ask(self, system: Sampler) -> None:
         """Tell every owner which of the rows it could send are wanted: a bit for each."""
         plan = system.plan
         wanted = torch.zeros(system.shard.num_halo, dtype=torch.bool, device=system.device)
@@ -58,7 +81,7 @@ class Drawn:
         into, out = (list(map(_bytes_of, counts)) for counts in (plan.send_counts, plan.receive_counts))
         self.asking = (*system.comm.start_exchange(bits, out, into, -1, "forward", "wanted"), bits)
 
-    def settle(self, system: Pscgcn) -> Drawn:
+    def settle(self, system: Sampler) -> Drawn:
         """Wait until everybody knows what it will send."""
         if self.asking is not None:
             flight, asked, _ = self.asking
@@ -77,7 +100,7 @@ class Drawn:
                 "slots": self.slots, "cached": self.rows, "requests": requests}
 
     @staticmethod
-    def restore(system: Pscgcn, state) -> Drawn:
+    def restore(system: Sampler, state) -> Drawn:
         drawn = Drawn(system, state["mask"].cpu().numpy(), state["factor"].cpu().numpy())
         drawn.request, drawn.missing = (None if r is None else Request(*r) for r in state["requests"])
         drawn.hit, drawn.slots, drawn.rows = state["hit"], state["slots"], state["cached"]
@@ -109,7 +132,7 @@ class FeatureCache:
     told   [s] bool, whether the peer that row would be sent to has it
     """
 
-    def __init__(self, system: Pscgcn):
+    def __init__(self, system: Sampler):
         self.system, shard, device = system, system.shard, system.device
         self.size = round(system.cache * shard.num_halo) if system.features == "refetch" else 0
         self.kept = torch.zeros(shard.num_halo, dtype=torch.bool, device=device)

@@ -1,4 +1,4 @@
-"""Vertex-cuts of twins beside the published ones: `python -m harness.fidelity_cuts [NAME...] [--scale S]`.
+"""Vertex-cuts of twins beside the published ones: `python -m harness.fidelity.cuts [NAME...] [--scale S]`.
 
 Published is Table 3 of CDFGNN: four graphs, each cut by EBV (gamma 0 and 0.1), HEP and DNE over the workers
 of two hosts. Every cut is measured under both rules that choose a master. `outer share` is Outer over Inner +
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.check import InputError, choice
-from harness.fidelity import quick_scale
+from harness.fidelity.__main__ import quick_scale
 from harness.graph import twin
 from harness.graph.twin_specs import SPECS
 from harness.partition.config import MASTER_RULES
@@ -77,7 +77,7 @@ TABLE_3: dict[str, tuple[int, tuple[Printed, ...]]] = {
 
 def main(argv: list[str] | None = None) -> int:
     about = __doc__.split("\n")[0]
-    parser = argparse.ArgumentParser(prog="python -m harness.fidelity_cuts", description=about)
+    parser = argparse.ArgumentParser(prog="python -m harness.fidelity.cuts", description=about)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(TABLE_3)}; all by default")
     parser.add_argument("--scale", type=float, help="of every twin; by default leaves about 6 million edges")
     parser.add_argument("--seed", type=int, default=0, help="of the generator")

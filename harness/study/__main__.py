@@ -17,11 +17,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness import overrides
 from harness.check import InputError, choice
-from harness.config import brings_partition, configured
-from harness.figures import runs
-from harness.figures.runs import Places
+from harness.run import overrides, runner
+from harness.run.config import brings_partition, configured
+from harness.run.runner import Places
 
 ONE, PAPERS = "one setting", "papers' settings"
 
@@ -163,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console, places, failed = Console(stderr=True), Places(asked.results, asked.cache, asked.data_dir), False
     made = read_sections(asked.out)
     for name in asked.graphs:
-        if not runs.is_here(GRAPHS[name].graph, places.data_dir):
+        if not runner.is_here(GRAPHS[name].graph, places.data_dir):
             console.print(f"{name} is not in {places.data_dir}, left out", highlight=False)
             continue
         parts = []
@@ -205,17 +204,17 @@ def gather(name: str, kind: str, extent: Extent, asked: argparse.Namespace, plac
         for partition in extent.partitions.split(","):
             sweep = sweep_of(name, kind, row, replace(extent, partitions=partition))
             started = time.monotonic()
-            overrides.check(["-m", *sweep.split()], runs.CONF)
-            folders = runs.folders(sweep, places)
-            missing = len(folders) - len(runs.finished(folders))
+            overrides.check(["-m", *sweep.split()], runner.CONF)
+            folders = runner.folders(sweep, places)
+            missing = len(folders) - len(runner.finished(folders))
             try:
                 if missing and not asked.only_there:
-                    runs.start(sweep, places)
+                    runner.start(sweep, places)
                     console.print(f"{name}, {kind}, {row}, {partition}: {missing} runs, {time.monotonic() - started:.0f} s", highlight=False)
             except InputError as error:
                 console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True)
                 failed = True
-            finished = runs.finished(folders)
+            finished = runner.finished(folders)
             there.setdefault(partition, []).extend(finished)
             if len(finished) < len(folders):
                 whole = f"{row}, {partition}"
@@ -243,7 +242,10 @@ def said_of(asked: argparse.Namespace) -> list[str]:
 
 def part_of(kind: str, extent: Extent, there: dict[str, list[Path]], unmade: list[str]) -> str:
     """One kind of rows of a graph: what is missing, and a table for each partition."""
-    from harness.report import groups, table  # pandas: only where there is something to tell of
+    from harness.report import (  # pandas: only where there is something to tell of
+        groups,
+        table,
+    )
 
     seeds = len(extent.seeds.split(","))
     said = [f"### {'One setting for all' if kind == ONE else 'The papers’ settings'}: {extent.epochs} epochs, {seeds} "

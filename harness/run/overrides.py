@@ -24,7 +24,7 @@ def check(arguments: list[str], conf: str) -> bool:
     """Whether the arguments ask for a sweep. InputError at the first override that cannot be read, or whose group option
     or key does not exist.
 
-    Keys behind a `+` are left to `harness.config.check`, which knows every block's schema.
+    Keys behind a `+` are left to `harness.run.config.check`, which knows every block's schema.
     """
     args = get_args_parser().parse_args(arguments)
     if args.help or args.hydra_help or args.shell_completion or args.info or args.config_name or args.config_path:

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress as RichProgress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
 
 from harness.comm.recorder import Epoch
-from harness.config import Run
 from harness.core.scores import Scores
+from harness.run.config import Run
 
 
 class Progress:

@@ -17,12 +17,12 @@ import torch
 from rich.console import Console
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
 
-from harness import worker
 from harness.check import InputError
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost
-from harness.config import Run
-from harness.process import RunFailed, be_child, forking
+from harness.run import worker
+from harness.run.config import Run
+from harness.run.process import RunFailed, be_child, forking
 
 POLL = 0.05  # seconds between looks at the workers
 PATIENCE = 20.0  # seconds a worker that lost a peer leaves the launcher to notice that peer
@@ -47,7 +47,7 @@ def launch(run: Run, run_dir: Path) -> None:
         context = None
         try:
             if start_method(run.settings.device) == "fork":
-                from harness import preload  # noqa: F401 -- two seconds that every worker would pay
+                from harness.run import preload  # noqa: F401 -- two seconds that every worker would pay
             with forking():
                 context = start_processes(
                     name="worker", entrypoint=_worker, envs=environment, logs_specs=DefaultLogsSpecs(log_dir=scratch),

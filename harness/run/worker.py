@@ -12,7 +12,6 @@ import json
 import math
 import os
 import resource
-import signal
 import sys
 import time
 from pathlib import Path
@@ -20,19 +19,18 @@ from pathlib import Path
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from harness import config as configs
 from harness.check import InputError
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
 from harness.comm.recorder import Recorder, cpu_count
-from harness.comm.service import ServiceLost
 from harness.comm.transport import TRANSPORTS, Transport
 from harness.core.checkpoint import Checkpoints
 from harness.core.kernels import make_kernel
 from harness.core.trainer import Trainer
-from harness.devices import cluster_of
 from harness.partition import io
-from harness.progress import Progress
+from harness.run import config as configs
+from harness.run.devices import cluster_of
+from harness.run.progress import Progress
 from harness.trace import files, resolved, writer
 from harness.trace.asynchronous import AsynchronousTrace
 from harness.trace.schema import NOT_FINITE
@@ -140,7 +138,9 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
         comm.drain()
     comm.barrier()
     if rank == 0:
-        from harness.trace import summary  # pandas: half a second that no start has to wait for
+        from harness.trace import (
+            summary,  # pandas: half a second that no start has to wait for
+        )
 
         writer.finalise(run_dir)
         files.write_json_atomic(run_dir / "summary.json", summary.summarise(run_dir))
@@ -176,17 +176,3 @@ def keep_freed_memory() -> None:
             M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
             libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
             libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: torchrun --nproc-per-node WORKERS -m harness.worker RUN_DIR")
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is torchrun's to report: no traceback from every worker
-    try:
-        main(sys.argv[1])
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except ServiceLost as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)

@@ -1,0 +1,1 @@
+"""What turns a command line into finished run folders: config, preparation, launch, worker, sweeps."""
