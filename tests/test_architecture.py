@@ -1,31 +1,32 @@
-"""The plan of the house, held: who imports whom, who knows torch.distributed, what may be named where."""
+"""The package layers, held: who imports whom, who knows torch.distributed, what may be named where."""
 
 from __future__ import annotations
 
 import ast
 import re
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FLOORS = ("harness.base", "harness.check", "harness.cluster", "harness.graph", "harness.partition", "harness.comm", "harness.core",
+LAYERS = ("harness.base", "harness.check", "harness.cluster", "harness.graph", "harness.partition", "harness.comm", "harness.core",
           "systems.parts", "systems", "harness.trace", "harness.report", "harness.run")
-ENTRY = len(FLOORS)  # every other package of harness/: commands
+ENTRY = len(LAYERS)  # every other package of harness/: commands
 FILES = sorted([*ROOT.glob("harness/**/*.py"), *ROOT.glob("systems/**/*.py")])
-ROOMS = sorted(p.parent.name for p in ROOT.glob("harness/*/__init__.py"))
+PACKAGES = sorted(p.parent.name for p in ROOT.glob("harness/*/__init__.py"))
 
 
 def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def floor(module: str) -> int:
-    """How high a module stands; the package itself, which holds the version, stands below all."""
+def layer_of(module: str) -> int:
+    """The number of a module's package layer; the package itself, which holds the version, is below all."""
     if module in ("harness", "harness.__version__"):
         return -1
-    return next((i for i, room in enumerate(FLOORS) if module == room or module.startswith(room + ".")), ENTRY)
+    return next((i for i, package in enumerate(LAYERS) if module == package or module.startswith(package + ".")), ENTRY)
 
 
 @cache
@@ -40,7 +41,7 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative imports hide the floor"
+            assert node.level == 0, f"{path}: relative imports hide the package layer"
             inside = node.module in ("harness", "systems", "torch", "torch.distributed")
             found |= {f"{node.module}.{alias.name}" if inside else node.module for alias in node.names}
     return found
@@ -51,16 +52,29 @@ def test_imports_run_downwards(path):
     own = module_of(path)
     for name in imports(path):
         if name.split(".")[0] in ("harness", "systems"):
-            assert floor(name) <= floor(own), f"{own} imports {name} from a floor above"
-            assert not (floor(own) < ENTRY and name.startswith("systems") and not own.startswith("systems")), (
+            assert layer_of(name) <= layer_of(own), f"{own} imports {name} from a package layer above"
+            assert not (layer_of(own) < ENTRY and name.startswith("systems") and not own.startswith("systems")), (
                 f"{own} imports {name}: only Hydra's _target_ names a system")
 
 
 def test_an_upward_import_would_be_seen():
-    assert floor("harness.trace.reader") > floor("systems.vanilla") > floor("harness.core.trainer") > floor("harness.comm.comm")
-    assert floor("harness.bench.roofline") == ENTRY > floor("harness.run.launch") > floor("harness.report.table")
-    assert floor("systems.vanilla") > floor("systems.parts.blocks")
+    assert layer_of("harness.trace.reader") > layer_of("systems.vanilla") > layer_of("harness.core.trainer") > layer_of("harness.comm.comm")
+    assert layer_of("harness.bench.roofline") == ENTRY > layer_of("harness.run.launch") > layer_of("harness.report.table")
+    assert layer_of("systems.vanilla") > layer_of("systems.parts.blocks")
     assert "harness.comm.group" in imports(ROOT / "harness" / "run" / "worker.py")
+
+
+def test_no_modules_import_each_other():
+    """Neither at the top of a file nor inside a function: a circle is two modules that are one."""
+    known = {module_of(path) for path in FILES}
+    TopologicalSorter({module_of(path): imports(path) & known - {module_of(path)} for path in FILES}).prepare()
+
+
+def test_every_module_is_in_a_package_and_short():
+    loose = {path.name for path in ROOT.glob("harness/*.py")}
+    assert loose == {"__init__.py", "__main__.py"}
+    long = {str(path.relative_to(ROOT)) for path in FILES if len(path.read_text().splitlines()) > 400}
+    assert not long, "split them"
 
 
 def test_only_comm_knows_torch_distributed():
@@ -123,7 +137,7 @@ def test_no_mutable_state_at_module_level(path):
             assert node.value.id not in constants, f"{path} changes {node.value.id}"
 
 
-def test_the_diagram_shows_every_room():
+def test_the_diagram_shows_every_package():
     diagram = (ROOT / "docs" / "architecture.md").read_text().split("```")[1]
-    for room in (*ROOMS, "check", "systems"):
-        assert re.search(rf"\b{room}\b", diagram), f"docs/architecture.md's diagram lacks {room}"
+    for package in (*PACKAGES, "systems"):
+        assert re.search(rf"\b{package}\b", diagram), f"docs/architecture.md's diagram lacks {package}"

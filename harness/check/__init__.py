@@ -1,4 +1,4 @@
-"""What every room needs to refuse bad input well: one sentence that names the field, the value and the mend."""
+"""What every package needs to refuse bad input well: one sentence that names the field, the value and the mend."""
 
 from __future__ import annotations
 

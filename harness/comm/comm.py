@@ -1,4 +1,4 @@
-"""Comm: the only room that knows torch.distributed. Every byte between workers passes here and is counted and timed.
+"""Comm: the only package that knows torch.distributed. Every byte between workers passes here and is counted and timed.
 
 Three carriers (`harness.comm.transport`): NCCL where every worker has a GPU of its own; else memory that the workers of one host share, or
 gloo's sockets (rows of GPUs that several workers use are staged through pinned host memory).

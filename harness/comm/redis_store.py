@@ -14,10 +14,10 @@ import numpy as np
 import redis
 
 from harness.check import InputError
+from harness.comm.backend import EMPTY, Layout
 from harness.comm.comm import Comm
 from harness.comm.host import draw_token
 from harness.comm.service import ServiceLost
-from harness.comm.store import EMPTY, Layout
 
 BLOCK_BYTES = 64 << 20  # Redis takes strings up to 512 MB
 TIMEOUT = 60.0  # seconds without an answer

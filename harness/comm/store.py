@@ -17,39 +17,18 @@ import mmap
 import time
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
 
 import numpy as np
 import torch
 
+from harness.comm.backend import EMPTY, Backend, Layout
 from harness.comm.comm import Comm
 from harness.comm.host import map_shared
 from harness.comm.recorder import Span
 from harness.comm.service import STORE
 from harness.partition.shard import Shard
 
-EMPTY = -(2**62)  # stamp of a slot that holds nothing, or is being written
 TORN_READS = 1000  # reads that a writer may overtake before something else must be wrong
-
-
-class Backend(Protocol):
-    """Where slices live. Called from the store's thread; rows are numpy arrays of the layer's width and the model's type."""
-
-    address: str
-
-    def write(self, layer: int, slot: int, rows: np.ndarray, stamp: int) -> None:
-        """Put rows [n, F] into a slot of the own slice."""
-
-    def read(self, layer: int, owner: int, stamp: int | None, out: np.ndarray) -> int:
-        """Put the halo rows that `owner` holds into out [m_owner, F]; returns their stamp. None asks for the newest."""
-
-    def stamps(self, layer: int) -> list[int]:
-        """Of the own slice, by slot."""
-
-    def slice(self, layer: int, slot: int) -> np.ndarray:
-        """The own rows [n, F] in a slot."""
-
-    def close(self) -> None: ...
 
 
 class Operation:
@@ -92,9 +71,8 @@ class Store:
         if address == "shared":
             self.backend: Backend = SharedMemory(layout, comm)
         else:
-            from harness.comm.redis_store import (
-                Redis,  # the client is needed by those who ask for it only
-            )
+            # Its client is imported only where it is asked for.
+            from harness.comm.redis_store import Redis
 
             self.backend = Redis(address, layout, comm)
         self.pushes = dict.fromkeys(widths, 0)
@@ -173,16 +151,6 @@ class Store:
 def _close(thread: ThreadPoolExecutor, backend: Backend) -> None:
     thread.shutdown()
     backend.close()
-
-
-class Layout:
-    """What every backend needs to know: the own rank, the rows of each partition, and the precomputed pull index.
-
-    rows   by owner: [m_owner] int32 rows at the owner, ascending; widths {layer: F}
-    """
-
-    def __init__(self, rank: int, sizes: list[int], rows: list[np.ndarray], widths: dict[int, int], slots: int, dtype: np.dtype):
-        self.rank, self.sizes, self.rows, self.widths, self.slots, self.dtype = rank, sizes, rows, widths, slots, dtype
 
 
 class SharedMemory:

@@ -1,0 +1,50 @@
+"""What a representation store asks of the place where its bytes live: shared memory of one host, or Redis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+EMPTY = -(2**62)  # stamp of a slot that holds nothing, or is being written
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What every backend needs to know.
+
+    rank     of this worker
+    sizes    by owner: rows of its partition
+    rows     by owner: [m_owner] int32 rows of its that this worker's halo has, ascending
+    widths   {layer: F}
+    slots    pushes that a slice keeps
+    dtype    of a row's values
+    """
+
+    rank: int
+    sizes: list[int]
+    rows: list[np.ndarray]
+    widths: dict[int, int]
+    slots: int
+    dtype: np.dtype
+
+
+class Backend(Protocol):
+    """Where slices live. Called from the store's thread; rows are numpy arrays of the layer's width and the model's type."""
+
+    address: str
+
+    def write(self, layer: int, slot: int, rows: np.ndarray, stamp: int) -> None:
+        """Put rows [n, F] into a slot of the own slice."""
+
+    def read(self, layer: int, owner: int, stamp: int | None, out: np.ndarray) -> int:
+        """Put the halo rows that `owner` holds into out [m_owner, F]; returns their stamp. None asks for the newest."""
+
+    def stamps(self, layer: int) -> list[int]:
+        """Of the own slice, by slot."""
+
+    def slice(self, layer: int, slot: int) -> np.ndarray:
+        """The own rows [n, F] in a slot."""
+
+    def close(self) -> None: ...
