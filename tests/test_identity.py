@@ -18,7 +18,8 @@ from harness.__main__ import CONF
 from harness.check import InputError
 from harness.code import code_in, code_of
 from harness.core.system import Ready, System
-from harness.trace import files, resolved
+from harness.report import groups
+from harness.trace import files, resolved, summary
 from harness.trace.reader import Trace
 from harness.worker import held
 from tests import traces
@@ -243,11 +244,28 @@ def test_what_cannot_be_had_any_more_is_refused_in_one_sentence(tmp_path):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"attempts": []}', '{"attempts": [{"device": "cpu"}]}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"attempts": []}', '{"attempts": [{"device": "cpu"}]}',
+                                  '{"attempts": [{"device": 1, "threads": 1, "transport": 1, "kernel": 1}]}',
+])  # fmt: skip
 def test_a_damaged_file_is_named(tmp_path, text):
     (tmp_path / "resolved.json").write_text(text)
     with pytest.raises(InputError, match="resolved.json .*fresh=true"):
         resolved.read(tmp_path)
+
+
+def test_a_run_of_version_0_1_that_went_on_tells_of_both(tmp_path):
+    """Nothing says what the epochs before the first entry ran on."""
+    run = traces.prepare(tmp_path)
+    traces.resolve(run, 3, transport="sockets", code="n3w")
+    attempts = resolved.read(run)["attempts"]
+    assert [(each["first_epoch"], each["code"]) for each in attempts] == [(0, "unknown"), (3, "n3w")]
+    shown = groups.Run(run)
+    assert shown.code == "unknown+n3w" and shown.resolved["transport"] == "unknown+sockets"
+    assert shown.machine == "Test CPU, 4 cores"
+    traces.stream(run, range(5))
+    notes = summary.summarise(run)["notes"]
+    assert "computed by different code: unknown from epoch 0 on, n3w from epoch 3 on" in notes
+    assert not any("machines" in note for note in notes)
 
 
 def test_attempts_that_traced_nothing_are_forgotten(tmp_path):

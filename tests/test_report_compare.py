@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from harness.figures import panels
 from harness.report import columns, compare, groups, plot, single, table
 from harness.trace import files, reader, summary, writer
 from tests import traces
@@ -61,6 +62,39 @@ def test_two_classes_are_led_by_auc_and_more_by_accuracy(tmp_path, capsys, class
     assert drawn.lines[1].get_xdata() == [at + 1] and drawn.texts[-1].get_text() == f"x  {float(want[0]):.1f} %"
 
 
+def lines_of(figure) -> dict[str, list[float]]:
+    """What a picture's lines show, by label; dots at the best validation left out."""
+    drawn = {line.get_label(): list(line.get_ydata()) for line in figure.axes[0].lines}
+    return {label: values for label, values in drawn.items() if len(values) > 1}
+
+
+@pytest.mark.parametrize("losses", [[math.nan] * 3, [1.0] * 3], ids=["diverged", "not-evaluated"])
+def test_a_run_without_a_score_does_not_decide_which_score_leads(tmp_path, capsys, losses):
+    """One that diverged before its first evaluation, or was never evaluated, of a graph with two classes."""
+    scored_run(tmp_path / "a", TURNING, stats=TWO)
+    scored_run(tmp_path / "b", [None] * 3, traces.config(gpus=1, epochs=3, label="bad"), losses, stats=TWO)
+    shown = {row["system"]: row for row in rows(run_markdown(capsys, tmp_path))}
+    assert shown["plain"]["test AUC %"] == "88.00" and shown["bad"]["test AUC %"] == "-"
+    assert list(shown["plain"])[5:7] == ["test AUC %", "last AUC %"]
+
+
+def test_a_picture_draws_the_score_that_its_axis_names(tmp_path):
+    """A run of version 0.1 has no AUC: beside it accuracy is drawn of all."""
+    scored_run(tmp_path / "new", TURNING, stats=TWO)
+    plain = [{name: each[name] for name in ("train_acc", "val_acc", "test_acc")} for each in TURNING]
+    scored_run(tmp_path / "old", plain, traces.config(gpus=1, epochs=3, label="old"), stats=TWO)
+    compared, _ = groups.load([tmp_path])
+    (section,) = table.sections(compared)
+    strokes = plot.strokes_of(group.label for group in compared)
+    figure = plot.accuracy_over(plot.AXES[2], section, plot.names_of(compared), strokes)
+    assert figure.axes[0].get_ylabel() == "test accuracy, %"
+    assert lines_of(figure) == {name: pytest.approx([78, 70, 60]) for name in ("old", "plain")}
+    new, _ = groups.load([tmp_path / "new"])
+    figure = panels.accuracy_panels(new, "Accuracy", ("epoch",), lambda group: group.label)
+    assert figure.axes[0].get_ylabel() == "test AUC, %"
+    assert lines_of(figure) == {"plain": pytest.approx([51, 88, 77])}
+
+
 def test_labels_of_several_classes_are_scored_by_f1(tmp_path, capsys):
     run = scored_run(tmp_path, TURNING, stats={**TWO, "multilabel": True})
     assert list(rows(run_markdown(capsys, run))[0])[5:7] == ["test F1 %", "last F1 %"]
@@ -90,7 +124,7 @@ def test_a_run_that_diverged_says_so_and_has_no_accuracy(tmp_path, capsys, how):
     (shown,) = rows(text)
     assert [shown[name] for name in ("test acc %", "last acc %", "test AUC %", "balanced acc %")] == ["-"] * 4
     assert shown["by seed"] == "78.0 diverged" and shown["epochs"] == "3 of 7"
-    assert "plain (metis, 1 workers) diverged (seed 2 in epoch 2)" in text
+    assert "plain (metis, 1 workers) diverged (seed 2 in epoch 2): its loss or its logits were no" in text
     told = rendered(single.run_table(tmp_path / "2"))
     assert "diverged" in told and "%" not in told.split("note")[0].split("epoch ")[0]
     path = tmp_path / "out.csv"
@@ -147,6 +181,25 @@ def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
     assert shown == {"control": f"+0.00 ± {half:.2f}", "reference": ""} or shown["control"] == f"-0.00 ± {half:.2f}"
     control_runs(tmp_path, {}, {1: 0.5, 2: 0.5, 3: 0.5}, partition__method="random")
     assert [row["less exact"] for row in rows(run_markdown(capsys, tmp_path)) if row["partition"] == "random"] == [""]
+
+
+def test_asynchronous_training_is_compared_with_exact_training_too(tmp_path, capsys):
+    """How often it is saved belongs to an asynchronous run, and to no synchronous one."""
+    for role, value in (("reference", 0.8), ("other", 0.7)):
+        for seed in (1, 2):
+            target = {"system___target_": f"a.{role}.S"}
+            composed = traces.config(gpus=1, epochs=1, seed=seed, checkpoint_every=20, **target)
+            scored_run(tmp_path / f"{role}{seed}", [traces.scored(0.5, 0.5, value)], composed, role=role,
+                       asynchronous=role == "other")  # fmt: skip
+    shown = {row["system"]: row["less exact"] for row in rows(run_markdown(capsys, tmp_path))}
+    assert shown == {"other": "-10.00", "reference": ""}
+
+
+def test_several_runs_of_a_seed_are_one_value(tmp_path, capsys):
+    for number, (seed, value) in enumerate([(1, 0.5), (1, 0.6), (2, 0.8)]):
+        composed = traces.config(gpus=1, epochs=1, seed=seed)
+        scored_run(tmp_path / str(number), [traces.scored(0.5, 0.5, value)], composed)
+    assert rows(run_markdown(capsys, tmp_path))[0]["by seed"] == "55.0 80.0"
 
 
 def test_values_by_seed_stand_beside_their_mean(tmp_path, capsys):

@@ -14,7 +14,7 @@ from tests import traces
 
 def test_curves_add_up_over_epochs(tmp_path):
     run = groups.Run(traces.finished(tmp_path, size=10**6))
-    c = plot.curve(run)
+    c = plot.curve(run, "acc")
     epochs = Trace(tmp_path).epochs
     assert c["epoch"].tolist() == [1, 2, 3, 4, 5]
     assert c["seconds"].to_numpy() == pytest.approx(0.58 * np.arange(5))  # from the end of the first epoch
@@ -26,14 +26,14 @@ def test_curves_of_a_dying_run_end_with_its_slowest_worker(tmp_path):
     run = traces.prepare(tmp_path)
     ahead, behind = traces.stream(run, range(2), close=False)
     ahead.write(traces.epoch(2), loss=0, scores=traces.scored(0.1, 0.1, 0.1), peak_rss_bytes=0)
-    assert plot.curve(groups.Run(run))["epoch"].tolist() == [1, 2]
+    assert plot.curve(groups.Run(run), "acc")["epoch"].tolist() == [1, 2]
 
 
 def test_bands_reach_from_the_lowest_to_the_highest_seed(tmp_path):
     for seed in (1, 2, 3):
         traces.finished(tmp_path / str(seed), traces.config(seed=seed), target=0.1 * seed, speed=seed)
     (group,), _ = groups.load([tmp_path])
-    b, curves = plot.band(group), [plot.curve(run) for run in group.runs]
+    b, curves = plot.band(group, "acc"), [plot.curve(run, "acc") for run in group.runs]
     stacked = np.array([c["score"] for c in curves])
     assert (
         np.allclose(b["low"], stacked.min(0))

@@ -63,7 +63,7 @@ def test_means_are_per_epoch_of_the_run(tmp_path):
 
 
 def test_a_curve_goes_by_the_servers_updates(tmp_path):
-    curve = plot.curve(groups.Run(finished(tmp_path).run_dir))
+    curve = plot.curve(groups.Run(finished(tmp_path).run_dir), "acc")
     assert curve["epoch"].tolist() == [1, 2, 3, 4]
     assert curve["score"].tolist() == pytest.approx([0, 1, 2, 3])
     # Without each worker's first round. Epoch 0: worker 0's second; 1: both; 2: both; 3: worker 0's fifth,
