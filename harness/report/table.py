@@ -86,8 +86,8 @@ class Section:
         for group in self.groups:
             if group.diverged:
                 when = ", ".join(f"seed {seed} in epoch {epoch}" for seed, epoch in group.diverged.items())
-                said.append(f"{_row(group)} diverged ({when}): its loss or its logits were no finite numbers, so "
-                            "it has no accuracy.")  # fmt: skip
+                said.append(f"{_row(group)} diverged ({when}): its loss or its logits were no finite numbers, "
+                            "so it has no accuracy.")  # fmt: skip
         said += cannot_tell(self.groups, columns.LEADING[self.score][0])
         codes: dict[str, dict[str, None]] = {}
         for group in self.groups:
