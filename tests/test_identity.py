@@ -88,6 +88,18 @@ def test_a_folder_of_version_0_1_is_found_under_its_old_name(tmp_path, overrides
     assert prepare.anew(run_of(*overrides, f"results={tmp_path}", "gpus=2", "stale=rerun"))
 
 
+@pytest.mark.parametrize("block", ["system", "model"])
+def test_a_damaged_config_beside_is_no_hindrance(tmp_path, block):
+    """Folders of the same system, workers and seed are looked into for a run of another version."""
+    run = run_of(f"results={tmp_path}")
+    other = run.directory.with_name(run.directory.name[:-8] + "01234567")
+    other.mkdir(parents=True)
+    (other / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create({**run.composed, block: None})))
+    assert run_of(f"results={tmp_path}").directory == run.directory
+    with pytest.raises(InputError, match=f"is damaged \\({block} is no block of keys\\)"):
+        config.stored(other)
+
+
 def test_a_knob_whose_default_is_new_is_not_found_in_a_folder_that_lacks_it(tmp_path):
     """Of a knob that came later a system says what was done before, where that is not its default (`System.since`)."""
     block = {"_target_": "tests.test_identity.Newer"}
@@ -196,6 +208,14 @@ def test_a_finished_run_that_other_code_computed_says_so_and_is_computed_again_w
     assert "kept" not in place.run("epochs=2", "stale=rerun").out
     (run_dir / "resolved.json").unlink()
     assert "note: computed by unknown code" in place.run("epochs=2").out
+
+
+def test_a_run_that_was_only_prepared_was_computed_by_no_code(tmp_path):
+    run = run_of(f"run_dir={tmp_path}")
+    traces.prepare(tmp_path, run.composed)
+    assert prepare.other_code(run) is None and not prepare.anew(run_of(f"run_dir={tmp_path}", "stale=rerun"))
+    traces.stream(tmp_path, range(1), workers=1)
+    assert prepare.other_code(run).startswith("computed by unknown code")
 
 
 # What a run became

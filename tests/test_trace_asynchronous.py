@@ -72,6 +72,17 @@ def test_a_curve_goes_by_the_servers_updates(tmp_path):
     assert curve["megabytes"].tolist() == pytest.approx(np.array([110, 220, 240, 260]) / 1e6)
 
 
+def test_a_run_that_died_is_drawn_as_far_as_its_rounds_are_there(tmp_path):
+    """Killed where the workers met: the run's epochs are written, and the rounds of worker 1 are not."""
+    traces.apart(tmp_path, [0, 0, 1, 1, 1, 1, 0, 1])
+    for path in (tmp_path / "stream").glob("*-worker1-*"):
+        path.unlink()
+    curve = plot.curve(groups.Run(tmp_path), "acc")
+    assert curve["epoch"].tolist() == [1, 2, 3, 4]
+    assert curve["seconds"].tolist() == pytest.approx([0.15, 0.15, 0.15, 0.3])
+    assert curve["megabytes"].tolist() == pytest.approx(np.array([110, 110, 110, 120]) / 1e6)
+
+
 def test_the_tables_say_that_a_run_is_asynchronous_and_how_many_rounds_its_workers_made(tmp_path):
     trace = finished(tmp_path)
     shown = rendered(single.run_table(trace.run_dir))

@@ -116,8 +116,8 @@ class Scorer:
 
 
 def log_odds(z: torch.Tensor) -> torch.Tensor:
-    """log(p / (1 - p)) of the softmax p of z [k, C], C > 1: z_c less the logarithm of the sum of exp(z_j), j != c. It grows
-    with p, and tells apart what rounds to a probability of 1."""
+    """log(p / (1 - p)) of the softmax p of z [k, C], C > 1: z_c less the logarithm of the sum of exp(z_j),
+    j != c. It grows with p, and tells apart what rounds to a probability of 1."""
     logs = torch.log_softmax(z, 1)
     odds = logs - torch.log(-torch.expm1(logs))
     # Of the highest logit 1 - p would vanish in p's rounding: its sum is made of the others.

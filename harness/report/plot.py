@@ -81,8 +81,9 @@ def curve(run: Run, score: str) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "epoch": at + 1,
-            "seconds": seconds[at].to_numpy(),
-            "megabytes": sent[at].to_numpy() / 1e6,
+            # Of a run that died the rounds of an epoch may be missing.
+            "seconds": seconds.reindex(at, method="ffill").fillna(0.0).to_numpy(),
+            "megabytes": sent.reindex(at, method="ffill").fillna(0.0).to_numpy() / 1e6,
             "score": 100 * test.to_numpy(),
             "val": 100 * by_epoch[f"val_{score}"].first()[at].to_numpy(),
         }
