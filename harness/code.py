@@ -30,7 +30,7 @@ def code_of(*modules: str) -> str:
         if path is None and name not in modules:
             others.add(name)
             continue
-        seen[name], imported = _read(path, path.stat().st_mtime_ns) if path is not None else ("", ())
+        seen[name], imported = _read(path) if path is not None else ("", ())
         parent = name.rpartition(".")[0]
         package = name if path is not None and path.name == "__init__.py" else parent
         # To import a module is to run the packages that it stands in.
@@ -41,7 +41,7 @@ def code_of(*modules: str) -> str:
 
 def code_in(files: Iterable[Path]) -> str:
     """The same of these files alone, whatever they import."""
-    return hashlib.sha256("\n".join(_read(path, path.stat().st_mtime_ns)[0] for path in sorted(files)).encode()).hexdigest()[:12]
+    return hashlib.sha256("\n".join(_read(path)[0] for path in sorted(files)).encode()).hexdigest()[:12]
 
 
 def _absolute(module: str, package: str) -> str | None:
@@ -79,10 +79,10 @@ def _installed() -> tuple[str, ...]:
     return tuple(sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
-@functools.lru_cache(maxsize=1024)
-def _read(path: Path, _changed: int) -> tuple[str, tuple[str, ...]]:
+@functools.cache
+def _read(path: Path) -> tuple[str, tuple[str, ...]]:
     """The hash of a file's code, and the modules that it may import, as they are written, wherever in it that
-    stands."""
+    stands. Once per process: a sweep goes on with what it has imported, whatever becomes of the file."""
     tree = ast.parse(path.read_bytes())
     imported: dict[str, None] = {}
     for node in ast.walk(tree):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import signal
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,7 +12,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from harness import config, prepare
+from harness import code, config, prepare
 from harness.__main__ import CONF
 from harness.check import InputError
 from harness.code import code_in, code_of
@@ -119,10 +118,9 @@ def package(folder, **modules: str):
 
 
 def rewrite(path, text: str) -> None:
-    """With a later time than before, however soon this is done."""
-    stamp = path.stat().st_mtime_ns + 1_000_000
+    """As another process would find the file."""
     path.write_text(text)
-    os.utime(path, ns=(stamp, stamp))
+    code._read.cache_clear()
 
 
 def test_code_is_what_is_imported_and_neither_comments_nor_layout(tmp_path, monkeypatch):
@@ -184,6 +182,16 @@ def test_code_of_a_run_holds_its_system_and_the_workers_harness():
     ours = {name: code_of("harness.worker", f"systems.{name}") for name in ("vanilla", "sancus")}
     assert len(set(ours.values())) == 2 and all(len(code) == 12 for code in ours.values())
     assert code_of("harness.worker") not in ours.values()
+
+
+def test_code_is_that_of_the_process_and_not_what_its_files_became(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    package(tmp_path, idea_e="a = 1\n")
+    first = code_of("idea_e")
+    package(tmp_path, idea_e="a = 2\n")
+    assert code_of("idea_e") == first
+    rewrite(tmp_path / "idea_e.py", "a = 2\n")
+    assert code_of("idea_e") != first
 
 
 def test_code_imports_nothing_to_find_out(tmp_path, monkeypatch):

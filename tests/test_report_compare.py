@@ -167,6 +167,17 @@ def test_the_control_is_compared_under_its_own_setting_only(tmp_path):
     assert compare.cannot_tell(compared, columns.ACCURACY) == []
 
 
+@pytest.mark.parametrize("stopped", ["reference", "control"])
+def test_what_has_not_finished_is_compared_with_nothing(tmp_path, capsys, stopped):
+    control_runs(tmp_path, {1: 0.8, 2: 0.8}, {1: 0.8, 2: 0.8})
+    for path in tmp_path.glob(f"{stopped}*/summary.json"):
+        path.unlink()
+    text = run_markdown(capsys, tmp_path)
+    assert "cannot tell" not in text
+    less = {row["system"]: row["less exact"] for row in rows(text)}
+    assert less["control" if stopped == "reference" else "reference"] == ""
+
+
 def test_differences_are_paired_over_seeds(tmp_path):
     control_runs(tmp_path, {1: 0.8, 2: 0.6, 3: 0.4, 5: 0.0}, {1: 0.7, 2: 0.5, 3: 0.3, 4: 1.0})
     by_role = {g.first.role: g for g in groups.load([tmp_path])[0]}

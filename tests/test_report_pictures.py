@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
-from harness.report import columns, groups, plot, table
+from harness.report import columns, drawn, groups, plot, table
 from harness.report.__main__ import main
 from harness.trace.reader import Trace
 from tests import traces
@@ -41,6 +43,26 @@ def test_bands_reach_from_the_lowest_to_the_highest_seed(tmp_path):
         and np.allclose(b["score"], stacked.mean(0))
     )
     assert np.allclose(b["seconds"], np.mean([c["seconds"] for c in curves], axis=0))
+
+
+def test_the_data_of_a_picture_are_its_points_and_the_lengths_of_its_bars(tmp_path):
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    left.plot([1, 2], [3.5, 4.5], label="line")
+    left.fill_between([1, 2], [3, 4], [5, 6])
+    left.scatter([7], [8], label="dots")
+    left.set_xlabel("epoch")
+    right.bar([0, 2], [5, 6], label="up")
+    right.barh([1], [2.25], left=[10], label="along")
+    right.set_title("bars", loc="left")
+    read = pd.read_csv(drawn.write(figure, tmp_path / "picture.png"), keep_default_na=False)
+    points = [[row.panel, row.title, row.x_axis, row.kind, row.label, row.x, row.y] for row in read.itertuples()]
+    assert points == [
+        [0, "", "epoch", "line", "line", 1, 3.5], [0, "", "epoch", "line", "line", 2, 4.5],
+        [0, "", "epoch", "dots", "dots", 7, 8],
+        [1, "bars", "", "bar", "up", 0, 5], [1, "bars", "", "bar", "up", 2, 6],
+        [1, "bars", "", "bar", "along", 1, 2.25],
+    ]  # fmt: skip
 
 
 def test_plot_draws_four_pictures_a_dataset(tmp_path, capsys):
