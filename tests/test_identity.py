@@ -87,6 +87,17 @@ def test_a_folder_of_version_0_1_is_found_under_its_old_name(tmp_path, overrides
     assert prepare.anew(run_of(*overrides, f"results={tmp_path}", "gpus=2", "stale=rerun"))
 
 
+@pytest.mark.parametrize("block", ["model", "evaluate", "partition"])
+def test_keys_that_a_config_lacks_have_their_defaults(block):
+    composed = run_of().composed
+    first = next(iter(config._defaults(config.BLOCKS[block])))
+    lacking = {**composed, block: {key: value for key, value in composed[block].items() if key != first}}
+    default = config._defaults(config.BLOCKS[block])[first]
+    assert config.completed(lacking)[block][first] == default
+    assert (config.completed(lacking) == config.completed(composed)) == (composed[block][first] == default)
+    assert config.completed({**lacking, "seed": 5}) != config.completed(composed)
+
+
 @pytest.mark.parametrize("block", ["system", "model"])
 def test_a_damaged_config_beside_is_no_hindrance(tmp_path, block):
     """Folders of the same system, workers and seed are looked into for a run of another version."""

@@ -146,6 +146,8 @@ def control_runs(folder, reference, control, **changes):
     ({1: 0.5, 2: 0.52, 3: 0.51}, None),
     ({1: 0.80, 2: 0.72, 3: 0.79}, "cannot tell"),
     ({1: 0.9, 2: 0.9, 3: 0.9}, "cannot tell"),
+    ({1: 0.81, 2: 0.70, 3: 0.80}, "cannot tell"),
+    ({1: 0.809, 2: 0.699, 3: 0.799}, None),
     ({2: 0.5}, "1 seed in common says nothing"),
 ])  # fmt: skip
 def test_a_table_says_where_the_control_is_as_good(tmp_path, capsys, control, says):
@@ -192,6 +194,15 @@ def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
     assert shown == {"control": f"+0.00 ± {half:.2f}", "reference": ""} or shown["control"] == f"-0.00 ± {half:.2f}"
     control_runs(tmp_path, {}, {1: 0.5, 2: 0.5, 3: 0.5}, partition__method="random")
     assert [row["less exact"] for row in rows(run_markdown(capsys, tmp_path)) if row["partition"] == "random"] == [""]
+
+
+@pytest.mark.parametrize("diverged", ["reference", "control"])
+def test_where_a_seed_diverged_there_is_no_difference_to_exact_training(tmp_path, capsys, diverged):
+    """The mean over the other seeds would be of fewer, and flatter."""
+    control_runs(tmp_path, {1: 0.8, 2: 0.7, 3: 0.8}, {1: 0.8, 2: 0.7, 3: 0.8})
+    composed = traces.config(gpus=1, epochs=1, seed=3, system___target_=f"a.{diverged}.S")
+    scored_run(tmp_path / f"{diverged}30", [None], composed, [math.nan], role=diverged)
+    assert {row["less exact"] for row in rows(run_markdown(capsys, tmp_path))} == {""}
 
 
 def test_asynchronous_training_is_compared_with_exact_training_too(tmp_path, capsys):

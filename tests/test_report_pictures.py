@@ -10,6 +10,7 @@ from PIL import Image
 
 from harness.report import columns, drawn, groups, plot, table
 from harness.report.__main__ import main
+from harness.trace import summary, writer
 from harness.trace.reader import Trace
 from tests import traces
 
@@ -22,6 +23,20 @@ def test_curves_add_up_over_epochs(tmp_path):
     assert c["seconds"].to_numpy() == pytest.approx(0.58 * np.arange(5))  # from the end of the first epoch
     assert c["megabytes"].to_numpy() == pytest.approx(6.00002 * np.arange(1, 6))
     assert c["score"].to_numpy() == pytest.approx(100 * epochs[epochs["worker"] == 0]["test_acc"].to_numpy())
+
+
+def test_an_epoch_takes_as_long_as_its_own_slowest_worker(tmp_path):
+    """Worker 0 is slow in odd epochs and worker 1 in even ones: whoever is fast waits for the other."""
+    run = traces.prepare(tmp_path)
+    for worker in range(2):
+        out = writer.TraceWriter(run, worker, 0)
+        for number in range(4):
+            segments = [("compute", "forward", 3.0 if number % 2 != worker else 1.0)]
+            made = traces.epoch(number, worker=worker, segments=segments)
+            out.write(made, loss=0, scores=traces.scored(0.1, 0.1, 0.1), peak_rss_bytes=0)
+        out.close()
+    assert plot.curve(groups.Run(run), "acc")["seconds"].tolist() == pytest.approx([0, 3, 6, 9])
+    assert summary.summarise(run)["epoch_s"] == pytest.approx(3)
 
 
 def test_curves_of_a_dying_run_end_with_its_slowest_worker(tmp_path):
