@@ -96,6 +96,7 @@ def test_keys_that_a_config_lacks_have_their_defaults(block):
     assert config.completed(lacking)[block][first] == default
     assert (config.completed(lacking) == config.completed(composed)) == (composed[block][first] == default)
     assert config.completed({**lacking, "seed": 5}) != config.completed(composed)
+    assert config.completed({**composed, "checkpoint_every": 7}) == config.completed(composed)
 
 
 @pytest.mark.parametrize("block", ["system", "model"])

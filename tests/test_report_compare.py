@@ -58,6 +58,7 @@ def test_two_classes_are_led_by_auc_and_more_by_accuracy(tmp_path, capsys, class
     drawn = plot.accuracy_over(plot.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
     assert drawn.get_ylabel() == ("test AUC, %" if leads == "auc" else "test accuracy, %")
     assert list(drawn.lines[0].get_ydata()) == pytest.approx([51, 88, 77] if leads == "auc" else [78, 70, 60])
+    assert f"{want[1]} % at the last epoch (2)" in told
     # The dot is at the best validation, and the value told is the table's.
     assert drawn.lines[1].get_xdata() == [at + 1] and drawn.texts[-1].get_text() == f"x  {float(want[0]):.1f} %"
 

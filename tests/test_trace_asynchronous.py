@@ -196,3 +196,13 @@ def test_an_epochs_loss_is_the_mean_over_the_training_vertices_each_in_its_worke
     # Of epoch 0 only worker 0 had made rounds; the round that came too late is in no epoch; update 6 is of
     # epoch 3.
     assert np.sum(answers, axis=0).tolist() == pytest.approx([0.4 / 0.25, 0.3 + 3.0, 0.3 + 3.0, 0.3 + 1.5])
+
+
+def test_the_very_first_update_counts_and_without_any_the_loss_is_unknown(tmp_path):
+    folder = traces.prepare(tmp_path)
+    comm = SimpleNamespace(rank=0, size=2, total=list)
+    for rounds, want in (([(0, 0.5)], 0.5), ([], None)):
+        trace = AsynchronousTrace(folder, writer.TraceWriter(folder, 0, 0), comm, 0, 0, 1.0)
+        ((epoch, loss),) = trace.epochs([(traces.round_of(0, 0, u), share) for u, share in rounds], 0, 1, 0)
+        trace.close()
+        assert (epoch.epoch, loss) == (0, want)
