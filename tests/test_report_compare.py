@@ -12,7 +12,7 @@ from scipy import stats
 
 from harness.figures import panels
 from harness.report import columns, compare, groups, plot, single, table
-from harness.trace import files, reader, summary, writer
+from harness.trace import files, reader, resolved, summary, writer
 from tests import traces
 from tests.test_report import rendered, rows, run_markdown
 
@@ -59,6 +59,7 @@ def test_two_classes_are_led_by_auc_and_more_by_accuracy(tmp_path, capsys, class
     assert drawn.get_ylabel() == ("test AUC, %" if leads == "auc" else "test accuracy, %")
     assert list(drawn.lines[0].get_ydata()) == pytest.approx([51, 88, 77] if leads == "auc" else [78, 70, 60])
     assert f"{want[1]} % at the last epoch (2)" in told
+    assert f"balanced accuracy {shown['balanced acc %']} %" in told
     # The dot is at the best validation, and the value told is the table's.
     assert drawn.lines[1].get_xdata() == [at + 1] and drawn.texts[-1].get_text() == f"x  {float(want[0]):.1f} %"
 
@@ -126,6 +127,10 @@ def test_a_run_that_diverged_says_so_and_has_no_accuracy(tmp_path, capsys, how):
     assert [shown[name] for name in ("test acc %", "last acc %", "test AUC %", "balanced acc %")] == ["-"] * 4
     assert shown["by seed"] == "78.0 diverged" and shown["epochs"] == "3 of 7"
     assert "plain (metis, 1 workers) diverged (seed 2 in epoch 2): its loss or its logits were no" in text
+    (section,) = table.sections(groups.load([tmp_path])[0])
+    drawn = plot.accuracy_over(plot.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
+    assert drawn.texts[-1].get_text() == "x  diverged"
+    assert list(drawn.lines[0].get_xdata()) == [1, 2], "only the epochs that every seed was evaluated in"
     told = rendered(single.run_table(tmp_path / "2"))
     assert "diverged" in told and "%" not in told.split("note")[0].split("epoch ")[0]
     path = tmp_path / "out.csv"
@@ -243,6 +248,23 @@ def test_runs_that_differ_in_what_auto_became_are_never_averaged(tmp_path, capsy
         traces.finished(tmp_path / str(number), traces.config(seed=number, transport="auto"), ran_on={name: value})
     shown = rows(run_markdown(capsys, tmp_path))
     assert {(row["system"], row["seeds"]) for row in shown} == {(f"plain ({name} {one})", "2"), (f"plain ({name} {other})", "1")}
+
+
+def test_what_auto_became_is_told_among_runs_of_as_many_workers_only(tmp_path, capsys):
+    for gpus, threads in ((1, 2), (2, 1)):
+        traces.finished(tmp_path / str(gpus), traces.config(gpus=gpus), ran_on={"threads": threads})
+    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {"plain"}
+
+
+def test_another_split_than_the_graphs_own_stands_in_its_name(tmp_path):
+    composed = traces.config(dataset__split="random")
+    assert [g.dataset for g in groups.load([traces.finished(tmp_path, composed)])[0]] == ["cora split=random"]
+
+
+def test_a_machine_is_its_processor_cores_and_gpus():
+    here = {"processor": "CPU", "cores": 4}
+    assert resolved.machine({**here, "gpus": []}) == resolved.machine(here) == "CPU, 4 cores"
+    assert resolved.machine({**here, "gpus": ["H100", "H100"]}) == "CPU, 4 cores, 2 x H100"
 
 
 def test_what_was_asked_for_tells_runs_apart_and_what_it_became_is_then_not_said_again(tmp_path, capsys):
