@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from harness.run.command import CONF
 from harness.check import InputError
 from harness.core.replicas import synchronise
 from harness.core.system import ReplicaSystem
 from harness.partition.vertexcut import assign_edges, statistics
 from harness.run import config as configs
 from harness.run import prepare
+from harness.run.command import CONF
 from harness.run.config import make_system
 from systems.parts.quantise import row_bytes
 from tests import jobs, systems

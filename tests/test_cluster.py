@@ -9,11 +9,11 @@ from hydra import compose, initialize_config_dir
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.run.command import CONF
 from harness.check import InputError
 from harness.cluster.config import TIMES, Cluster, Device, relative
 from harness.cluster.measure import pooled
 from harness.run import config
+from harness.run.command import CONF
 from harness.run.config import make_system
 from tests import jobs, systems
 from tests.conftest import ROOT

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hydra import compose, initialize_config_dir
 
-from harness.run.command import CONF
 from harness.check import InputError
 from harness.run import config, overrides
+from harness.run.command import CONF
 
 
 def accept(*arguments: str) -> config.Run:

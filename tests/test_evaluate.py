@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
+from harness.core.scores import log_odds
 from harness.partition.stats import LabelCounts, constant_score
 from tests import jobs, systems
 from tests.graphs import random_graph
@@ -72,6 +74,29 @@ def test_scores_are_scikit_learns_on_any_number_of_workers(pool, seed, classes, 
         if split != "train":
             assert found[0][f"{split}_auc"] == pytest.approx(auc, abs=1e-9, nan_ok=True)
             assert found[0][f"{split}_balanced"] == pytest.approx(balanced, abs=1e-12, nan_ok=True)
+
+
+@given(seed=st.integers(0, 10**6), classes=st.integers(3, 5), scale=st.sampled_from([1.0, 30.0, 3000.0]))
+def test_log_odds_are_those_of_exact_arithmetic(seed, classes, scale):
+    """However sure the softmax is: at 37 more than the others its probability rounds to 1."""
+    z = np.random.default_rng(seed).normal(0, scale, (6, classes))
+    found = log_odds(torch.from_numpy(z)).numpy()
+    with localcontext(prec=60):
+        for row, odds in zip(z, found):
+            powers = [Decimal(float(v)).exp() for v in row]
+            want = [float((p / sum(powers[:c] + powers[c + 1 :])).ln()) for c, p in enumerate(powers)]
+            np.testing.assert_allclose(odds, want, rtol=1e-12, atol=1e-12)
+
+
+def test_what_rounds_to_a_probability_of_one_is_ranked(pool):
+    """Every vertex is surest of class 0, those of that class more so than the others."""
+    graph = random_graph(40, 4)
+    graph = dataclasses.replace(graph, labels=(np.arange(40) % 3).astype(np.int32), num_classes=3)
+    logits = np.zeros((40, 3))
+    logits[:, 0] = np.where(graph.labels == 0, 50.0, 40.0)
+    logits[:, 1:] = graph.labels[:, None] == [1, 2]
+    (found,) = pool.run(jobs.score, 1, logits, per_worker=shards_of(graph, np.zeros(40, np.int32), 1))
+    assert found["val_auc"] == found["test_auc"] == 1.0
 
 
 def test_logits_that_are_no_numbers_have_no_scores_and_are_counted(pool):

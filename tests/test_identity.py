@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import signal
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,13 +12,13 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from harness.run.command import CONF
-from harness.base.code import code_of
 from harness.check import InputError
 from harness.core.system import Ready, System
+from harness.report import groups
 from harness.run import config, prepare
+from harness.run.command import CONF
 from harness.run.worker import held
-from harness.trace import files, resolved
+from harness.trace import files, resolved, summary
 from harness.trace.reader import Trace
 from tests import traces
 
@@ -87,6 +86,30 @@ def test_a_folder_of_version_0_1_is_found_under_its_old_name(tmp_path, overrides
     assert prepare.anew(run_of(*overrides, f"results={tmp_path}", "gpus=2", "stale=rerun"))
 
 
+@pytest.mark.parametrize("block", ["model", "evaluate", "partition"])
+def test_keys_that_a_config_lacks_have_their_defaults(block):
+    composed = run_of().composed
+    first = next(iter(config._defaults(config.BLOCKS[block])))
+    lacking = {**composed, block: {key: value for key, value in composed[block].items() if key != first}}
+    default = config._defaults(config.BLOCKS[block])[first]
+    assert config.completed(lacking)[block][first] == default
+    assert (config.completed(lacking) == config.completed(composed)) == (composed[block][first] == default)
+    assert config.completed({**lacking, "seed": 5}) != config.completed(composed)
+    assert config.completed({**composed, "checkpoint_every": 7}) == config.completed(composed)
+
+
+@pytest.mark.parametrize("block", ["system", "model"])
+def test_a_damaged_config_beside_is_no_hindrance(tmp_path, block):
+    """Folders of the same system, workers and seed are looked into for a run of another version."""
+    run = run_of(f"results={tmp_path}")
+    other = run.directory.with_name(run.directory.name[:-8] + "01234567")
+    other.mkdir(parents=True)
+    (other / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create({**run.composed, block: None})))
+    assert run_of(f"results={tmp_path}").directory == run.directory
+    with pytest.raises(InputError, match=f"is damaged \\({block} is no block of keys\\)"):
+        config.stored(other)
+
+
 def test_a_knob_whose_default_is_new_is_not_found_in_a_folder_that_lacks_it(tmp_path):
     """Of a knob that came later a system says what was done before, where that is not its default (`System.since`)."""
     block = {"_target_": "tests.test_identity.Newer"}
@@ -98,43 +121,6 @@ def test_a_knob_whose_default_is_new_is_not_found_in_a_folder_that_lacks_it(tmp_
 
 
 # Code
-
-
-def package(folder, **modules: str):
-    for name, text in modules.items():
-        (folder / f"{name}.py").write_text(text)
-
-
-def test_code_is_what_is_imported_and_neither_comments_nor_layout(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    package(tmp_path, idea_a='"""An idea."""\nimport math\nimport torch\nfrom idea_b import step\n\n\ndef f(x):\n    return step(x)\n',
-            idea_b="def step(x):\n    from idea_c import more\n    return more(x)\n", idea_c="more = abs\n", idea_d="more = 1\n")  # fmt: skip
-    first = code_of("idea_a")
-
-    def changed(**modules: str) -> bool:
-        package(tmp_path, **modules)
-        for name in modules:
-            path = tmp_path / f"{name}.py"
-            stamp = path.stat().st_mtime_ns + 1_000_000
-            os.utime(path, ns=(stamp, stamp))
-        return code_of("idea_a") != first
-
-    assert not changed(idea_a='"""Said otherwise."""\nimport math  # why\nimport torch\nfrom idea_b import step\ndef f(x):\n  return (step(x))\n')
-    assert not changed(idea_d="more = 2\n")
-    assert changed(idea_c="more = round\n")
-    assert changed(idea_b="def step(x):\n    return x\n")
-
-
-def test_code_of_a_run_holds_its_system_and_the_workers_harness():
-    ours = {name: code_of("harness.run.worker", f"systems.{name}") for name in ("vanilla", "sancus")}
-    assert len(set(ours.values())) == 2 and all(len(code) == 12 for code in ours.values())
-    assert code_of("harness.run.worker") not in ours.values()
-
-
-def test_code_imports_nothing_to_find_out(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    package(tmp_path, explosive="raise SystemExit(3)\n")
-    assert code_of("explosive") != code_of("not_there_at_all")
 
 
 def test_a_finished_run_that_other_code_computed_says_so_and_is_computed_again_where_asked(place):
@@ -153,6 +139,14 @@ def test_a_finished_run_that_other_code_computed_says_so_and_is_computed_again_w
     assert "kept" not in place.run("epochs=2", "stale=rerun").out
     (run_dir / "resolved.json").unlink()
     assert "note: computed by unknown code" in place.run("epochs=2").out
+
+
+def test_a_run_that_was_only_prepared_was_computed_by_no_code(tmp_path):
+    run = run_of(f"run_dir={tmp_path}")
+    traces.prepare(tmp_path, run.composed)
+    assert prepare.other_code(run) is None and not prepare.anew(run_of(f"run_dir={tmp_path}", "stale=rerun"))
+    traces.stream(tmp_path, range(1), workers=1)
+    assert prepare.other_code(run).startswith("computed by unknown code")
 
 
 # What a run became
@@ -201,11 +195,28 @@ def test_what_cannot_be_had_any_more_is_refused_in_one_sentence(tmp_path):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"attempts": []}', '{"attempts": [{"device": "cpu"}]}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"attempts": []}', '{"attempts": [{"device": "cpu"}]}',
+                                  '{"attempts": [{"device": 1, "threads": 1, "transport": 1, "kernel": 1}]}',
+])  # fmt: skip
 def test_a_damaged_file_is_named(tmp_path, text):
     (tmp_path / "resolved.json").write_text(text)
     with pytest.raises(InputError, match="resolved.json .*fresh=true"):
         resolved.read(tmp_path)
+
+
+def test_a_run_of_version_0_1_that_went_on_tells_of_both(tmp_path):
+    """Nothing says what the epochs before the first entry ran on."""
+    run = traces.prepare(tmp_path)
+    traces.resolve(run, 3, transport="sockets", code="n3w")
+    attempts = resolved.read(run)["attempts"]
+    assert [(each["first_epoch"], each["code"]) for each in attempts] == [(0, "unknown"), (3, "n3w")]
+    shown = groups.Run(run)
+    assert shown.code == "unknown+n3w" and shown.resolved["transport"] == "unknown+sockets"
+    assert shown.machine == "Test CPU, 4 cores"
+    traces.stream(run, range(5))
+    notes = summary.summarise(run)["notes"]
+    assert "computed by different code: unknown from epoch 0 on, n3w from epoch 3 on" in notes
+    assert not any("machines" in note for note in notes)
 
 
 def test_attempts_that_traced_nothing_are_forgotten(tmp_path):

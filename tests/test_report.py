@@ -267,6 +267,7 @@ def test_unfinished_runs_are_marked_and_never_averaged(tmp_path, capsys):
     assert main(["table", "--markdown", str(tmp_path)]) == 0
     said = capsys.readouterr()
     assert said.err == f"left out {tmp_path / 'c'}: it has not finished an epoch\n"
+    assert "Unfinished runs stand in rows of their own" in said.out
     done, going = rows(said.out)
     assert (done["system"], done["epochs"], done["seeds"], done["epoch s"]) == ("plain", "5", "1", "0.5800")
     assert (going["system"], going["epochs"], going["epoch s"]) == ("plain (unfinished)", "2 of 5", "2.9000")

@@ -1,15 +1,15 @@
-"""What tables say of scores: which one leads, what diverged, what the control shows, who ran on what."""
+"""What tables say of scores: which one leads, what diverged, what the control shows."""
 
 from __future__ import annotations
 
 import csv
 import math
-import re
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from harness.figures import panels
 from harness.report import columns, compare, groups, plot, single, table
 from harness.trace import files, reader, summary, writer
 from tests import traces
@@ -57,8 +57,43 @@ def test_two_classes_are_led_by_auc_and_more_by_accuracy(tmp_path, capsys, class
     drawn = plot.accuracy_over(plot.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
     assert drawn.get_ylabel() == ("test AUC, %" if leads == "auc" else "test accuracy, %")
     assert list(drawn.lines[0].get_ydata()) == pytest.approx([51, 88, 77] if leads == "auc" else [78, 70, 60])
+    assert f"{want[1]} % at the last epoch (2)" in told
+    assert f"balanced accuracy {shown['balanced acc %']} %" in told
     # The dot is at the best validation, and the value told is the table's.
     assert drawn.lines[1].get_xdata() == [at + 1] and drawn.texts[-1].get_text() == f"x  {float(want[0]):.1f} %"
+
+
+def lines_of(figure) -> dict[str, list[float]]:
+    """What a picture's lines show, by label; dots at the best validation left out."""
+    drawn = {line.get_label(): list(line.get_ydata()) for line in figure.axes[0].lines}
+    return {label: values for label, values in drawn.items() if len(values) > 1}
+
+
+@pytest.mark.parametrize("losses", [[math.nan] * 3, [1.0] * 3], ids=["diverged", "not-evaluated"])
+def test_a_run_without_a_score_does_not_decide_which_score_leads(tmp_path, capsys, losses):
+    """One that diverged before its first evaluation, or was never evaluated, of a graph with two classes."""
+    scored_run(tmp_path / "a", TURNING, stats=TWO)
+    scored_run(tmp_path / "b", [None] * 3, traces.config(gpus=1, epochs=3, label="bad"), losses, stats=TWO)
+    shown = {row["system"]: row for row in rows(run_markdown(capsys, tmp_path))}
+    assert shown["plain"]["test AUC %"] == "88.00" and shown["bad"]["test AUC %"] == "-"
+    assert list(shown["plain"])[5:7] == ["test AUC %", "last AUC %"]
+
+
+def test_a_picture_draws_the_score_that_its_axis_names(tmp_path):
+    """A run of version 0.1 has no AUC: beside it accuracy is drawn of all."""
+    scored_run(tmp_path / "new", TURNING, stats=TWO)
+    plain = [{name: each[name] for name in ("train_acc", "val_acc", "test_acc")} for each in TURNING]
+    scored_run(tmp_path / "old", plain, traces.config(gpus=1, epochs=3, label="old"), stats=TWO)
+    compared, _ = groups.load([tmp_path])
+    (section,) = table.sections(compared)
+    strokes = plot.strokes_of(group.label for group in compared)
+    figure = plot.accuracy_over(plot.AXES[2], section, plot.names_of(compared), strokes)
+    assert figure.axes[0].get_ylabel() == "test accuracy, %"
+    assert lines_of(figure) == {name: pytest.approx([78, 70, 60]) for name in ("old", "plain")}
+    new, _ = groups.load([tmp_path / "new"])
+    figure = panels.accuracy_panels(new, "Accuracy", ("epoch",), lambda group: group.label)
+    assert figure.axes[0].get_ylabel() == "test AUC, %"
+    assert lines_of(figure) == {"plain": pytest.approx([51, 88, 77])}
 
 
 def test_labels_of_several_classes_are_scored_by_f1(tmp_path, capsys):
@@ -90,7 +125,11 @@ def test_a_run_that_diverged_says_so_and_has_no_accuracy(tmp_path, capsys, how):
     (shown,) = rows(text)
     assert [shown[name] for name in ("test acc %", "last acc %", "test AUC %", "balanced acc %")] == ["-"] * 4
     assert shown["by seed"] == "78.0 diverged" and shown["epochs"] == "3 of 7"
-    assert "plain (metis, 1 workers) diverged (seed 2 in epoch 2)" in text
+    assert "plain (metis, 1 workers) diverged (seed 2 in epoch 2): its loss or its logits were no" in text
+    (section,) = table.sections(groups.load([tmp_path])[0])
+    drawn = plot.accuracy_over(plot.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
+    assert drawn.texts[-1].get_text() == "x  diverged"
+    assert list(drawn.lines[0].get_xdata()) == [1, 2], "only the epochs that every seed was evaluated in"
     told = rendered(single.run_table(tmp_path / "2"))
     assert "diverged" in told and "%" not in told.split("note")[0].split("epoch ")[0]
     path = tmp_path / "out.csv"
@@ -112,6 +151,8 @@ def control_runs(folder, reference, control, **changes):
     ({1: 0.5, 2: 0.52, 3: 0.51}, None),
     ({1: 0.80, 2: 0.72, 3: 0.79}, "cannot tell"),
     ({1: 0.9, 2: 0.9, 3: 0.9}, "cannot tell"),
+    ({1: 0.81, 2: 0.70, 3: 0.80}, "cannot tell"),
+    ({1: 0.809, 2: 0.699, 3: 0.799}, None),
     ({2: 0.5}, "1 seed in common says nothing"),
 ])  # fmt: skip
 def test_a_table_says_where_the_control_is_as_good(tmp_path, capsys, control, says):
@@ -133,6 +174,17 @@ def test_the_control_is_compared_under_its_own_setting_only(tmp_path):
     assert compare.cannot_tell(compared, columns.ACCURACY) == []
 
 
+@pytest.mark.parametrize("stopped", ["reference", "control"])
+def test_what_has_not_finished_is_compared_with_nothing(tmp_path, capsys, stopped):
+    control_runs(tmp_path, {1: 0.8, 2: 0.8}, {1: 0.8, 2: 0.8})
+    for path in tmp_path.glob(f"{stopped}*/summary.json"):
+        path.unlink()
+    text = run_markdown(capsys, tmp_path)
+    assert "cannot tell" not in text
+    less = {row["system"]: row["less exact"] for row in rows(text)}
+    assert less["control" if stopped == "reference" else "reference"] == ""
+
+
 def test_differences_are_paired_over_seeds(tmp_path):
     control_runs(tmp_path, {1: 0.8, 2: 0.6, 3: 0.4, 5: 0.0}, {1: 0.7, 2: 0.5, 3: 0.3, 4: 1.0})
     by_role = {g.first.role: g for g in groups.load([tmp_path])[0]}
@@ -149,62 +201,39 @@ def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
     assert [row["less exact"] for row in rows(run_markdown(capsys, tmp_path)) if row["partition"] == "random"] == [""]
 
 
+@pytest.mark.parametrize("diverged", ["reference", "control"])
+def test_where_a_seed_diverged_there_is_no_difference_to_exact_training(tmp_path, capsys, diverged):
+    """The mean over the other seeds would be of fewer, and flatter."""
+    control_runs(tmp_path, {1: 0.8, 2: 0.7, 3: 0.8}, {1: 0.8, 2: 0.7, 3: 0.8})
+    composed = traces.config(gpus=1, epochs=1, seed=3, system___target_=f"a.{diverged}.S")
+    scored_run(tmp_path / f"{diverged}30", [None], composed, [math.nan], role=diverged)
+    assert {row["less exact"] for row in rows(run_markdown(capsys, tmp_path))} == {""}
+
+
+def test_asynchronous_training_is_compared_with_exact_training_too(tmp_path, capsys):
+    """How often it is saved belongs to an asynchronous run, and to no synchronous one."""
+    for role, value in (("reference", 0.8), ("other", 0.7)):
+        for seed in (1, 2):
+            target = {"system___target_": f"a.{role}.S"}
+            composed = traces.config(gpus=1, epochs=1, seed=seed, checkpoint_every=20, **target)
+            scored_run(tmp_path / f"{role}{seed}", [traces.scored(0.5, 0.5, value)], composed, role=role,
+                       asynchronous=role == "other")  # fmt: skip
+    shown = {row["system"]: row["less exact"] for row in rows(run_markdown(capsys, tmp_path))}
+    assert shown == {"other": "-10.00", "reference": ""}
+
+
+def test_several_runs_of_a_seed_are_one_value(tmp_path, capsys):
+    for number, (seed, value) in enumerate([(1, 0.5), (1, 0.6), (2, 0.8)]):
+        composed = traces.config(gpus=1, epochs=1, seed=seed)
+        scored_run(tmp_path / str(number), [traces.scored(0.5, 0.5, value)], composed)
+    assert rows(run_markdown(capsys, tmp_path))[0]["by seed"] == "55.0 80.0"
+
+
 def test_values_by_seed_stand_beside_their_mean(tmp_path, capsys):
     for seed, value in {10: 0.114, 2: 0.5, 1: 0.9}.items():
         scored_run(tmp_path / str(seed), [traces.scored(0.5, 0.5, value)], traces.config(gpus=1, epochs=1, seed=seed))
     (shown,) = rows(run_markdown(capsys, tmp_path))
     assert shown["by seed"] == "90.0 50.0 11.4"
-
-
-def test_several_steps_per_epoch_are_named(tmp_path, capsys):
-    traces.finished(tmp_path / "a", ran_on={"steps": 5})
-    assert rows(run_markdown(capsys, tmp_path))[0]["system"] == "plain (5 steps per epoch)"
-
-
-@pytest.mark.parametrize("name, one, other", [("transport", "memory", "sockets"), ("threads", 1, 2), ("kernel", "numba", "torch")])
-def test_runs_that_differ_in_what_auto_became_are_never_averaged(tmp_path, capsys, name, one, other):
-    for number, value in enumerate((one, other, one)):
-        traces.finished(tmp_path / str(number), traces.config(seed=number, transport="auto"), ran_on={name: value})
-    shown = rows(run_markdown(capsys, tmp_path))
-    assert {(row["system"], row["seeds"]) for row in shown} == {(f"plain ({name} {one})", "2"), (f"plain ({name} {other})", "1")}
-
-
-def test_what_was_asked_for_tells_runs_apart_and_what_it_became_is_then_not_said_again(tmp_path, capsys):
-    for number, asked in enumerate(("memory", "sockets")):
-        traces.finished(tmp_path / str(number), traces.config(transport=asked), ran_on={"transport": asked})
-    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {"plain transport=memory", "plain transport=sockets"}
-
-
-def test_a_run_that_went_on_elsewhere_says_so(tmp_path, capsys):
-    run = traces.prepare(tmp_path, ran_on=None)
-    traces.resolve(run, 0, code="aaa")
-    traces.resolve(run, 3, code="bbb", machine="Other CPU, 8 cores")
-    traces.stream(run, range(5))
-    writer.finalise(run)
-    s = summary.summarise(run)
-    assert "computed by different code: aaa from epoch 0 on, bbb from epoch 3 on" in s["notes"]
-    assert "computed on different machines: Test CPU, 4 cores from epoch 0 on, Other CPU, 8 cores from epoch 3 on" in s["notes"]
-    assert "Test CPU, 4 cores, then Other CPU, 8 cores" in run_markdown(capsys, run)
-
-
-def test_different_code_of_one_system_is_told_and_of_two_systems_is_not(tmp_path, capsys):
-    for number, (system, code) in enumerate([("a", "x1"), ("b", "x2"), ("b", "x3")]):
-        composed = traces.config(seed=number, system___target_=f"systems.{system}.S")
-        traces.finished(tmp_path / str(number), composed, ran_on={"code": code})
-    text = run_markdown(capsys, tmp_path)
-    assert "Runs of b were computed by different code: x2, x3." in text and "Runs of a" not in text
-
-
-def test_keys_of_other_graphs_stay_out_of_a_name(tmp_path, capsys):
-    traces.finished(tmp_path / "a", traces.config(dataset__name="cora", model__hidden=16))
-    traces.finished(tmp_path / "b", traces.config(dataset__name="dblp", model__hidden=64))
-    assert re.findall(r"^\| (plain.*?) \|", run_markdown(capsys, tmp_path), re.M) == ["plain", "plain"]
-
-
-def test_rows_that_versions_with_other_keys_made_have_names_of_their_own(tmp_path, capsys):
-    traces.finished(tmp_path / "old")
-    traces.finished(tmp_path / "new", traces.config(diverged="stop"), ran_on={"code": "abc"})
-    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {"plain (code revision abc1234)", "plain (code abc)"}
 
 
 def test_pictures_of_many_long_names_keep_the_size_of_their_axes(tmp_path):

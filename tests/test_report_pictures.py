@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
-from harness.report import columns, groups, plot, table
+from harness.report import columns, drawn, groups, plot, table
 from harness.report.__main__ import main
+from harness.trace import summary, writer
 from harness.trace.reader import Trace
 from tests import traces
 
 
 def test_curves_add_up_over_epochs(tmp_path):
     run = groups.Run(traces.finished(tmp_path, size=10**6))
-    c = plot.curve(run)
+    c = plot.curve(run, "acc")
     epochs = Trace(tmp_path).epochs
     assert c["epoch"].tolist() == [1, 2, 3, 4, 5]
     assert c["seconds"].to_numpy() == pytest.approx(0.58 * np.arange(5))  # from the end of the first epoch
@@ -22,18 +25,32 @@ def test_curves_add_up_over_epochs(tmp_path):
     assert c["score"].to_numpy() == pytest.approx(100 * epochs[epochs["worker"] == 0]["test_acc"].to_numpy())
 
 
+def test_an_epoch_takes_as_long_as_its_own_slowest_worker(tmp_path):
+    """Worker 0 is slow in odd epochs and worker 1 in even ones: whoever is fast waits for the other."""
+    run = traces.prepare(tmp_path)
+    for worker in range(2):
+        out = writer.TraceWriter(run, worker, 0)
+        for number in range(4):
+            segments = [("compute", "forward", 3.0 if number % 2 != worker else 1.0)]
+            made = traces.epoch(number, worker=worker, segments=segments)
+            out.write(made, loss=0, scores=traces.scored(0.1, 0.1, 0.1), peak_rss_bytes=0)
+        out.close()
+    assert plot.curve(groups.Run(run), "acc")["seconds"].tolist() == pytest.approx([0, 3, 6, 9])
+    assert summary.summarise(run)["epoch_s"] == pytest.approx(3)
+
+
 def test_curves_of_a_dying_run_end_with_its_slowest_worker(tmp_path):
     run = traces.prepare(tmp_path)
     ahead, behind = traces.stream(run, range(2), close=False)
     ahead.write(traces.epoch(2), loss=0, scores=traces.scored(0.1, 0.1, 0.1), peak_rss_bytes=0)
-    assert plot.curve(groups.Run(run))["epoch"].tolist() == [1, 2]
+    assert plot.curve(groups.Run(run), "acc")["epoch"].tolist() == [1, 2]
 
 
 def test_bands_reach_from_the_lowest_to_the_highest_seed(tmp_path):
     for seed in (1, 2, 3):
         traces.finished(tmp_path / str(seed), traces.config(seed=seed), target=0.1 * seed, speed=seed)
     (group,), _ = groups.load([tmp_path])
-    b, curves = plot.band(group), [plot.curve(run) for run in group.runs]
+    b, curves = plot.band(group, "acc"), [plot.curve(run, "acc") for run in group.runs]
     stacked = np.array([c["score"] for c in curves])
     assert (
         np.allclose(b["low"], stacked.min(0))
@@ -41,6 +58,26 @@ def test_bands_reach_from_the_lowest_to_the_highest_seed(tmp_path):
         and np.allclose(b["score"], stacked.mean(0))
     )
     assert np.allclose(b["seconds"], np.mean([c["seconds"] for c in curves], axis=0))
+
+
+def test_the_data_of_a_picture_are_its_points_and_the_lengths_of_its_bars(tmp_path):
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    left.plot([1, 2], [3.5, 4.5], label="line")
+    left.fill_between([1, 2], [3, 4], [5, 6])
+    left.scatter([7], [8], label="dots")
+    left.set_xlabel("epoch")
+    right.bar([0, 2], [5, 6], label="up")
+    right.barh([1], [2.25], left=[10], label="along")
+    right.set_title("bars", loc="left")
+    read = pd.read_csv(drawn.write(figure, tmp_path / "picture.png"), keep_default_na=False)
+    points = [[row.panel, row.title, row.x_axis, row.kind, row.label, row.x, row.y] for row in read.itertuples()]
+    assert points == [
+        [0, "", "epoch", "line", "line", 1, 3.5], [0, "", "epoch", "line", "line", 2, 4.5],
+        [0, "", "epoch", "dots", "dots", 7, 8],
+        [1, "bars", "", "bar", "up", 0, 5], [1, "bars", "", "bar", "up", 2, 6],
+        [1, "bars", "", "bar", "along", 1, 2.25],
+    ]  # fmt: skip
 
 
 def test_plot_draws_four_pictures_a_dataset(tmp_path, capsys):

@@ -9,13 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from filelock import FileLock
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from harness.run.command import CONF
 from harness.check import InputError
 from harness.core.checkpoint import Checkpoints
 from harness.run import config, prepare
+from harness.run.command import CONF
 from harness.run.process import RunFailed
 
 
@@ -55,6 +56,14 @@ def test_another_run_is_refused_and_set_aside_where_asked(tmp_path, capsys):
     claim(run_in(folder, "fresh=true"))
     assert config.stored(tmp_path / "a.old1")["seed"] == 2 and not (folder / "config.yaml").exists()
     assert capsys.readouterr().out == f"kept the earlier run as {folder}.old1\n"
+
+
+@pytest.mark.parametrize("more", [(), ("fresh=true",)], ids=["goes-on", "fresh"])
+def test_a_run_that_is_going_on_is_left_where_it_is(tmp_path, more):
+    folder = hold(tmp_path / "a", run_in(tmp_path / "a"))
+    with FileLock(folder / prepare.LOCK), pytest.raises(InputError, match="is in use: the same run is"):
+        claim(run_in(folder, *more))
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 @pytest.mark.parametrize("more", [(), ("fresh=true",)], ids=["goes-on", "fresh"])

@@ -34,6 +34,16 @@ def assert_same_counts(outcome, history, first_layer: int) -> None:
                     assert metrics.get((l, "hit_rate_between_refreshes")) == between
 
 
+def assert_same_rows(outcome, history) -> None:
+    """From whom rows come, and whose gradients return, by layer and epoch, all workers together."""
+    for epoch, counts in enumerate(history.counts):
+        sent = outcome.sent(epoch)
+        for l, named in counts.items():
+            for name, way in {"direct": ("forward", "halo"), "got": ("forward", "global_get"),
+                              "returned": ("backward", "halo")}.items():  # fmt: skip
+                assert sent.get((l, *way), (0, 0))[0] == named[name].sum(), (epoch, l, name)
+
+
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 @given(cache=st.sampled_from(CACHES), local=st.integers(0, 16), shared=st.integers(0, 20),
        refresh=st.sampled_from([1, 2, 3, 10]), gradients=st.sampled_from(["fresh", "exact"]), pipeline=st.booleans(),
@@ -50,6 +60,7 @@ def test_capgnn_equals_its_oracle(
     history = capgnn.train(
         graph, outcome.assignment, outcome.weights[0], model=model, epochs=settings.epochs, **knobs, **settings.optimiser)
     assert_same_counts(outcome, history, first_layer=1 if features == "once" else 0)
+    assert_same_rows(outcome, history)
     systems.assert_trained_alike(outcome, history)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 import pytest
 from pandas.testing import assert_frame_equal
 
+from harness.trace import files, resolved
 from tests.launching import losses
 
 
@@ -21,9 +23,15 @@ def prepared(place):
 
 def test_what_prepare_prints_trains_as_the_local_launcher_does(place, prepared):
     run_dir, printed = prepared
+    path = run_dir / "environment.json"
+    elsewhere = json.loads(path.read_text())
+    files.write_json_atomic(path, {**elsewhere, "processor": "Login node", "code": "of then"})
     assert printed == ["torchrun", "--nproc-per-node", "2", "-m", "harness.worker", str(run_dir)]
     done = place.truly("-m", "torch.distributed.run", *printed[1:])
     assert done.returncode == 0, done.stderr
+    assert json.loads(path.read_text())["processor"] == elsewhere["processor"]
+    (attempt,) = resolved.read(run_dir)["attempts"]
+    assert (attempt["machine"], attempt["code"]) == (resolved.machine(elsewhere), elsewhere["code"])
     trained = losses(run_dir)
     again = place.run("fresh=true")
     assert again.code == 0 and f"{run_dir}.old1" in again.out

@@ -63,13 +63,24 @@ def test_means_are_per_epoch_of_the_run(tmp_path):
 
 
 def test_a_curve_goes_by_the_servers_updates(tmp_path):
-    curve = plot.curve(groups.Run(finished(tmp_path).run_dir))
+    curve = plot.curve(groups.Run(finished(tmp_path).run_dir), "acc")
     assert curve["epoch"].tolist() == [1, 2, 3, 4]
     assert curve["score"].tolist() == pytest.approx([0, 1, 2, 3])
     # Without each worker's first round. Epoch 0: worker 0's second; 1: both; 2: both; 3: worker 0's fifth,
     # worker 1's third.
     assert curve["seconds"].tolist() == pytest.approx([0.15, 0.3, 0.45, 0.6])
     assert curve["megabytes"].tolist() == pytest.approx(np.array([110, 220, 240, 260]) / 1e6)
+
+
+def test_a_run_that_died_is_drawn_as_far_as_its_rounds_are_there(tmp_path):
+    """Killed where the workers met: the run's epochs are written, and the rounds of worker 1 are not."""
+    traces.apart(tmp_path, [0, 0, 1, 1, 1, 1, 0, 1])
+    for path in (tmp_path / "stream").glob("*-worker1-*"):
+        path.unlink()
+    curve = plot.curve(groups.Run(tmp_path), "acc")
+    assert curve["epoch"].tolist() == [1, 2, 3, 4]
+    assert curve["seconds"].tolist() == pytest.approx([0.15, 0.15, 0.15, 0.3])
+    assert curve["megabytes"].tolist() == pytest.approx(np.array([110, 110, 110, 120]) / 1e6)
 
 
 def test_the_tables_say_that_a_run_is_asynchronous_and_how_many_rounds_its_workers_made(tmp_path):
@@ -185,3 +196,13 @@ def test_an_epochs_loss_is_the_mean_over_the_training_vertices_each_in_its_worke
     # Of epoch 0 only worker 0 had made rounds; the round that came too late is in no epoch; update 6 is of
     # epoch 3.
     assert np.sum(answers, axis=0).tolist() == pytest.approx([0.4 / 0.25, 0.3 + 3.0, 0.3 + 3.0, 0.3 + 1.5])
+
+
+def test_the_very_first_update_counts_and_without_any_the_loss_is_unknown(tmp_path):
+    folder = traces.prepare(tmp_path)
+    comm = SimpleNamespace(rank=0, size=2, total=list)
+    for rounds, want in (([(0, 0.5)], 0.5), ([], None)):
+        trace = AsynchronousTrace(folder, writer.TraceWriter(folder, 0, 0), comm, 0, 0, 1.0)
+        ((epoch, loss),) = trace.epochs([(traces.round_of(0, 0, u), share) for u, share in rounds], 0, 1, 0)
+        trace.close()
+        assert (epoch.epoch, loss) == (0, want)

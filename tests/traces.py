@@ -94,7 +94,7 @@ def prepare(folder: Path, composed: dict[str, Any] | None = None, cores: int = 4
     if stats is not None:
         files.write_json_atomic(folder / "shards.json", {"folder": "", "stats": stats, "graph": {}})
     if ran_on:
-        facts = {name: ran_on.pop(name) for name in ("role", "steps") if name in ran_on}
+        facts = {name: ran_on.pop(name) for name in ("role", "steps", "asynchronous") if name in ran_on}
         resolve(folder, 0, facts, **ran_on)
     files.write_json_atomic(folder / "environment.json", {**ENVIRONMENT, "cores": cores})
     files.write_text_atomic(folder / "config.yaml", yaml.safe_dump(composed or config()))

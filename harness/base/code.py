@@ -20,46 +20,58 @@ def code_of(*modules: str) -> str:
     Comments, docstrings and layout do not count. A module that cannot be found counts by its name alone.
     """
     seen: dict[str, str] = {}
+    others: set[str] = set()  # imported, and not counted
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        if name in seen:
+        if name in seen or name in others:
             continue
         path = _source(name)
-        seen[name], imported = _read(path, path.stat().st_mtime_ns) if path is not None else ("", ())
-        waiting += imported
+        if path is None and name not in modules:
+            others.add(name)
+            continue
+        seen[name], imported = _read(path) if path is not None else ("", ())
+        parent = name.rpartition(".")[0]
+        package = name if path is not None and path.name == "__init__.py" else parent
+        # To import a module is to run the packages that it stands in.
+        waiting += filter(None, [parent, *(_absolute(each, package) for each in imported)])
     hashed = hashlib.sha256("\n".join(f"{name} {seen[name]}" for name in sorted(seen)).encode())
     return hashed.hexdigest()[:12]
 
 
 def code_in(files: Iterable[Path]) -> str:
     """The same of these files alone, whatever they import."""
-    return hashlib.sha256("\n".join(_read(path, path.stat().st_mtime_ns)[0] for path in sorted(files)).encode()).hexdigest()[:12]
+    return hashlib.sha256("\n".join(_read(path)[0] for path in sorted(files)).encode()).hexdigest()[:12]
+
+
+def _absolute(module: str, package: str) -> str | None:
+    """The full name of a module that is imported in `package`, perhaps with dots before it; None where they lead out."""
+    try:
+        return importlib.util.resolve_name(module, package)
+    except ImportError:
+        return None
 
 
 def _source(module: str) -> Path | None:
     """The file of a module that counts; None for all others. Found by place, since to ask Python would import its parents."""
     package, *inside = module.split(".")
-    root = _root(package)
-    if root is None or not inside:
-        return root
-    if root.name != "__init__.py":
-        return None
-    place = root.parent.joinpath(*inside)
-    return next((path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()), None)
-
-
-def _root(package: str) -> Path | None:
-    """The file of a module or package that stands in no other, where it counts."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
         return None
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+    if spec is None:
         return None
-    if package not in OURS and any(Path(spec.origin).is_relative_to(place) for place in _installed()):
-        return None
-    return Path(spec.origin)
+    # A folder without an __init__.py is a package too, of no code of its own, and may be spread over several places.
+    places = [Path(place) for place in spec.submodule_search_locations or ()]
+    files = [Path(spec.origin)] if spec.origin is not None and spec.origin.endswith(".py") else []
+    if inside:
+        stems = [place.joinpath(*inside) for place in places]
+        files = [file for stem in stems for file in (stem / "__init__.py", stem.parent / f"{stem.name}.py")]
+    return next((file for file in files if file.is_file() and _counts(package, file)), None)
+
+
+def _counts(package: str, file: Path) -> bool:
+    return package in OURS or not any(file.is_relative_to(place) for place in _installed())
 
 
 @functools.cache
@@ -67,18 +79,20 @@ def _installed() -> tuple[str, ...]:
     return tuple(sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
-@functools.lru_cache(maxsize=1024)
-def _read(path: Path, _changed: int) -> tuple[str, tuple[str, ...]]:
-    """The hash of a file's code, and the modules that it may import, wherever in it the import stands."""
+@functools.cache
+def _read(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The hash of a file's code, and the modules that it may import, as they are written, wherever in it that
+    stands. Once per process: a sweep goes on with what it has imported, whatever becomes of the file."""
     tree = ast.parse(path.read_bytes())
     imported: dict[str, None] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imported |= dict.fromkeys(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            imported |= dict.fromkeys([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
-    ours = tuple(name for name in imported if _source(name) is not None)
-    return hashlib.sha256("\0".join(_words(tree)).encode()).hexdigest(), ours
+        elif isinstance(node, ast.ImportFrom):
+            dots, module = "." * node.level, node.module or ""
+            inside = f"{dots}{module}." if module else dots
+            imported |= dict.fromkeys([dots + module, *(inside + alias.name for alias in node.names)])
+    return hashlib.sha256("\0".join(_words(tree)).encode()).hexdigest(), tuple(imported)
 
 
 def _words(node: ast.AST) -> Iterator[str]:
@@ -94,6 +108,7 @@ def _words(node: ast.AST) -> Iterator[str]:
                 yield from _words(each)
             else:
                 yield repr(each)
+    yield "end"  # or what stands in a block, or in a call, could as well follow it
 
 
 def _without_docstring(node: ast.AST, field: str, body: list) -> list:

@@ -89,9 +89,7 @@ class Scorer:
             return z, labels > 0
         if z.shape[1] == 2:
             return z[:, 1:] - z[:, :1], labels[:, None] == 1
-        # The log-odds grow with the probability, and tell apart what rounds to a probability of 1.
-        logs = torch.log_softmax(z, 1)
-        return logs - torch.log(-torch.expm1(logs)), labels[:, None] == torch.arange(z.shape[1], device=z.device)
+        return log_odds(z), labels[:, None] == torch.arange(z.shape[1], device=z.device)
 
     def _count_positives(self, classes: int) -> list[list[int]]:
         mine = torch.zeros(2 * classes, dtype=torch.int64, device=self.labels.device)
@@ -115,6 +113,16 @@ class Scorer:
         groups = zip(*(part.split(counts) for part, counts in zip(parts, self.positives)))
         merged = [torch.cat(group).sort().values for group in groups]
         return [merged[:classes], merged[classes:]]
+
+
+def log_odds(z: torch.Tensor) -> torch.Tensor:
+    """log(p / (1 - p)) of the softmax p of z [k, C], C > 1: z_c less the logarithm of the sum of exp(z_j),
+    j != c. It grows with p, and tells apart what rounds to a probability of 1."""
+    logs = torch.log_softmax(z, 1)
+    odds = logs - torch.log(-torch.expm1(logs))
+    # Of the highest logit 1 - p would vanish in p's rounding: its sum is made of the others.
+    top, first = z.max(1, keepdim=True)
+    return odds.scatter(1, first, top - z.scatter(1, first, -math.inf).logsumexp(1, keepdim=True))
 
 
 def outranked(scores: torch.Tensor, positive: torch.Tensor, positives: list[torch.Tensor]) -> torch.Tensor:

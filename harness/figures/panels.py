@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from harness.check import InputError
 from harness.report.groups import Group, Run
-from harness.report.plot import AXES, COLOURS, STROKES, band, title
-from harness.report.table import Section, sections
+from harness.report.plot import AXES, COLOURS, SCORE_NAMES, STROKES, band, title
+from harness.report.table import Section, leading, sections
 
 
 def by_epoch(run: Run, name: str, how: str = "sum") -> pd.DataFrame:
@@ -60,14 +60,15 @@ def line(ax: Axes, x, y, label: str, index: int, **style) -> None:
 
 def accuracy_panels(groups: list[Group], what: str, columns: tuple[str, ...], name: Callable[[Group], str],
                     index: Callable[[Group], int] | None = None) -> Figure:
-    """Test accuracy over each of `columns` of `plot.curve`, side by side; `index` as `line` takes it."""
+    """The leading score over each of `columns` of `plot.curve`, side by side; `index` as `line` takes it."""
+    score = leading(groups)
     figure, axes = panels(groups, what, len(columns), height=4.0, sharey=True)
     for ax, column in zip(axes[0], columns):
         for i, group in enumerate(groups):
-            rows = band(group)
+            rows = band(group, score)
             line(ax, rows[column], rows["score"], name(group), i if index is None else index(group))
         axis = next(axis for axis in AXES if axis.column == column)
         ax.set_xlabel(axis.label[groups[0].clock].replace(" (", "\n("))
-    axes[0, 0].set_ylabel("test accuracy, %")
+    axes[0, 0].set_ylabel(f"{SCORE_NAMES[score]}, %")
     axes[0, -1].legend(frameon=False)
     return figure

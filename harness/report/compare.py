@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.report.columns import Column
 from harness.report.groups import Estimate, Group, estimate
+from harness.trace.identity import MEETING_KEYS
 
 
 def paired(a: Group, b: Group, value: Callable[[dict[str, Any]], float | None]) -> Estimate:
@@ -42,6 +43,8 @@ def cannot_tell(groups: list[Group], score: Column) -> list[str]:
 
 
 def setting(group: Group) -> str:
-    """What two groups must share to be compared: everything but the system, the seed and the name."""
-    keys = {k: v for k, v in group.first.keys.items() if not k.startswith("system.") and k not in ("seed", "label")}
+    """What two groups must share to be compared: everything but the system, the seed and the name, and what
+    concerns asynchronous systems alone."""
+    apart = {"seed", "label", *MEETING_KEYS}
+    keys = {k: v for k, v in group.first.keys.items() if not k.startswith("system.") and k not in apart}
     return repr(sorted(keys.items(), key=lambda pair: pair[0]))

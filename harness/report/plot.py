@@ -64,35 +64,35 @@ AXES = (
 )
 
 
-def curve(run: Run) -> pd.DataFrame:
-    """Evaluated epochs of a run: `epoch` (1-based), `seconds` and `megabytes` up to its end, the test vertices' leading `score` in %
-    and the validation vertices' `val`.
+def curve(run: Run, score: str) -> pd.DataFrame:
+    """Evaluated epochs of a run: `epoch` (1-based), `seconds` and `megabytes` up to its end, the test
+    vertices' `score` ("acc" or "auc") in % and the validation vertices' `val`.
 
     The first epoch takes no time here, as it has no part in the mean epoch time: it compiles and allocates.
     """
-    leading = run.summary["score"]
     rounds = Rounds.read(run.trace)
     seconds = rounds.cumulative("cpu_s" if run.summary["clock"] == "cpu" else "train_s")
     sent = rounds.epochs.groupby("of_run")["bytes_sent"].sum().cumsum()
     epochs = epochs_of_run(run.trace.epochs)
     epochs = epochs[epochs["epoch"] <= epochs.groupby("worker")["epoch"].max().min()]
     by_epoch = epochs.groupby("epoch")
-    score = by_epoch[f"test_{leading}"].first().dropna()
-    at = score.index
+    test = by_epoch[f"test_{score}"].first().dropna()
+    at = test.index
     return pd.DataFrame(
         {
             "epoch": at + 1,
-            "seconds": seconds[at].to_numpy(),
-            "megabytes": sent[at].to_numpy() / 1e6,
-            "score": 100 * score.to_numpy(),
-            "val": 100 * by_epoch[f"val_{leading}"].first()[at].to_numpy(),
+            # Of a run that died the rounds of an epoch may be missing.
+            "seconds": seconds.reindex(at, method="ffill").fillna(0.0).to_numpy(),
+            "megabytes": sent.reindex(at, method="ffill").fillna(0.0).to_numpy() / 1e6,
+            "score": 100 * test.to_numpy(),
+            "val": 100 * by_epoch[f"val_{score}"].first()[at].to_numpy(),
         }
     )
 
 
-def band(group: Group) -> pd.DataFrame:
+def band(group: Group, score: str) -> pd.DataFrame:
     """Mean `curve` over seeds, lowest and highest score among them, at the epochs that all seeds evaluated."""
-    together = pd.concat([curve(run) for run in group.runs])
+    together = pd.concat([curve(run, score) for run in group.runs])
     by_epoch = together.groupby("epoch")
     mean = by_epoch.mean()
     mean["low"], mean["high"] = by_epoch["score"].min(), by_epoch["score"].max()
@@ -135,7 +135,7 @@ def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[
     figure, ax = _beside_names(names)
     ends = []
     for group, name in zip(section.groups, names):
-        rows = band(group)
+        rows = band(group, section.score)
         if rows.empty:
             continue
         stroke = strokes[group.label]

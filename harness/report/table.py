@@ -37,8 +37,7 @@ class Section:
 
     @property
     def score(self) -> str:
-        """The score that leads: "auc" where it does so in every run, else "acc"."""
-        return "auc" if all(group.first.summary["score"] == "auc" for group in self.groups) else "acc"
+        return leading(self.groups)
 
     @property
     def blocks(self) -> list[tuple[Column, ...]]:
@@ -54,7 +53,9 @@ class Section:
     def by_seed(self, group: Group) -> str:
         """The leading score at the best validation of each seed, in the order of seeds."""
         values = group.by_seed(columns.LEADING[self.score][0].value)
-        return " ".join("diverged" if seed in group.diverged else f"{value:.1f}" for seed, value in values.items())
+        # Of several runs of a seed it is their mean alone.
+        told = {seed: format(estimate([value.mean]), ".1f") for seed, value in values.items()}
+        return " ".join("diverged" if seed in group.diverged else value for seed, value in told.items())
 
     def less_exact(self, group: Group) -> str:
         """The leading score less that of exact training under the same setting, in points, paired over seeds; empty where it is
@@ -85,7 +86,8 @@ class Section:
         for group in self.groups:
             if group.diverged:
                 when = ", ".join(f"seed {seed} in epoch {epoch}" for seed, epoch in group.diverged.items())
-                said.append(f"{_row(group)} diverged ({when}): its loss was no finite number, so it has no accuracy.")
+                said.append(f"{_row(group)} diverged ({when}): its loss or its logits were no finite numbers, "
+                            "so it has no accuracy.")  # fmt: skip
         said += cannot_tell(self.groups, columns.LEADING[self.score][0])
         codes: dict[str, dict[str, None]] = {}
         for group in self.groups:
@@ -117,6 +119,11 @@ class Section:
                         row += [self.by_seed(group) if len(group.seeds) > 1 else "", self.less_exact(group)]
             places.append(list(range(first, len(headings))))
         return headings, rows, places
+
+
+def leading(groups: list[Group]) -> str:
+    """The score that leads: "auc" where it does so in every run, else "acc"."""
+    return "auc" if all(run.summary["score"] == "auc" for group in groups for run in group.runs) else "acc"
 
 
 def sections(groups: list[Group]) -> list[Section]:

@@ -17,6 +17,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.base.code import code_of
 from harness.check import InputError, at_least, choice, did_you_mean, typed
 from harness.cluster.config import Cluster
 from harness.comm.transport import TRANSPORTS
@@ -131,6 +132,11 @@ class Run:
         return f"twin/{self.dataset.name}" if self.dataset.source == "twin" else self.dataset.name
 
     @property
+    def code(self) -> str:
+        """A hash of the code that this program would compute the run with."""
+        return code_of("harness.run.worker", type(self.system).__module__)
+
+    @property
     def fingerprint(self) -> str:
         return fingerprint(self.composed, self.system.asynchronous)
 
@@ -237,6 +243,10 @@ def stored(run_dir: Path) -> dict[str, Any]:
         raise InputError(f"{path} is damaged ({str(error).splitlines()[0]}); give fresh=true to start the run anew") from None
     if not isinstance(config, dict) or "system" not in config:
         raise InputError(f"{path} is damaged (it names no system); give fresh=true to start the run anew")
+    for name in (*BLOCKS, "system"):
+        if not isinstance(config.get(name, {}), dict):
+            raise InputError(f"{path} is damaged ({name} is no block of keys); "
+                             "give fresh=true to start the run anew")  # fmt: skip
     return config
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
-from harness.base.code import code_of
 from harness.check import InputError
 from harness.core.system import RunFacts, check_cut
 from harness.graph import sources
@@ -53,15 +52,10 @@ def prepare(run: Run) -> Path:
     if _begun_on(run_dir) not in (None, graph):
         raise _changed(run_dir)
     files.write_json_atomic(run_dir / "shards.json", {"folder": str(folder.resolve()), "stats": stats, "graph": graph})
-    files.write_json_atomic(run_dir / "environment.json", {**environment(), "code": code_of_run(run)})
+    files.write_json_atomic(run_dir / "environment.json", {**environment(), "code": run.code})
     # Last, since a folder with a config is a run folder.
     files.write_text_atomic(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
     return run_dir
-
-
-def code_of_run(run: Run) -> str:
-    """A hash of the code that this program would compute the run with."""
-    return code_of("harness.run.worker", type(run.system).__module__)
 
 
 def other_code(run: Run) -> str | None:
@@ -69,14 +63,21 @@ def other_code(run: Run) -> str | None:
     if not (run.directory / "config.yaml").exists():
         return None
     found = resolved.read(run.directory)
-    attempts = [each.get("code") or "unknown" for each in found["attempts"]] if found else ["unknown"]
-    now = code_of_run(run)
+    attempts = [each.get("code") or "unknown" for each in found["attempts"]] if found else []
+    if not found and _has_begun(run.directory):
+        attempts = ["unknown"]  # version 0.1, which kept no such file
+    now = run.code
     others = [code for code in dict.fromkeys(attempts) if code != now]
     said = " and ".join("unknown code" if code == "unknown" else f"code {code}" for code in others)
     said = f"computed by {said}; this is code {now}" if others else ""
     if run.dataset.source == "twin" and _begun_on(run.directory) not in (None, _graph(run)):
         said = f"{said or 'computed'}, on a twin that another version of the generator made"
     return said or None
+
+
+def _has_begun(run_dir: Path) -> bool:
+    """Whether a worker has traced anything."""
+    return (run_dir / "epochs.parquet").exists() or any((run_dir / "stream").glob("epochs-*.arrow"))
 
 
 def is_finished(run: Run) -> bool:

@@ -33,6 +33,7 @@ from harness.run.devices import cluster_of
 from harness.run.progress import Progress
 from harness.trace import files, resolved, writer
 from harness.trace.asynchronous import AsynchronousTrace
+from harness.trace.environment import environment
 from harness.trace.schema import NOT_FINITE
 
 
@@ -48,6 +49,9 @@ def main(run_dir: str, meeting: str | None = None) -> None:
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if size != run.settings.gpus:
         raise InputError(f"gpus={run.settings.gpus} in {run_dir}/config.yaml but {size} workers were started; start as many as gpus says")
+    if rank == 0 and meeting is None:  # prepared by another process, perhaps elsewhere and some time ago
+        here = {**environment(), "code": run.code}
+        files.write_json_atomic(Path(run_dir) / "environment.json", here)
     device = choose_device(run.settings.device)
     with process_group(rank, size, device, meeting, run.settings.transport) as transport:
         train(run, Path(run_dir), rank, size, device, transport)

@@ -20,6 +20,7 @@ from harness.trace.schema import SCHEMA_VERSION
 
 FILE = "resolved.json"
 HELD = ("device", "threads", "transport", "kernel")  # another value of these gives other bits
+UNKNOWN = {"first_epoch": 0, **dict.fromkeys(HELD, "unknown"), "code": "unknown"}
 
 
 def read(run_dir: Path) -> dict[str, Any] | None:
@@ -32,18 +33,21 @@ def read(run_dir: Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}); give fresh=true to start the run anew") from None
     attempts = found.get("attempts") if isinstance(found, dict) else None
-    if not isinstance(attempts, list) or not attempts or not all(isinstance(each, dict) and {*HELD} <= each.keys() for each in attempts):
+    if not isinstance(attempts, list) or not attempts or not all(
+            isinstance(each, dict) and {"first_epoch", *HELD} <= each.keys() for each in attempts):
         raise InputError(f"{path} is damaged: it lists no attempts; give fresh=true to start the run anew")
     return found
 
 
 def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dict[str, Any]) -> None:
     """Add an attempt that begins at `first_epoch`; those that began there or later had traced nothing that is kept.
+    Of epochs before it that version 0.1 computed nothing is known but that, and the file says so.
 
     attempt   what it runs on; system: `role`, `steps` and `asynchronous`
     """
     before = read(run_dir) if first_epoch else None
-    kept = [each for each in before["attempts"] if each["first_epoch"] < first_epoch] if before is not None else []
+    known = before["attempts"] if before is not None else [UNKNOWN]
+    kept = [each for each in known if each["first_epoch"] < first_epoch]
     write_json_atomic(Path(run_dir) / FILE, {
         "schema": SCHEMA_VERSION, **system, "attempts": [*kept, {"first_epoch": first_epoch, **attempt}],
     })  # fmt: skip

@@ -171,19 +171,22 @@ def _attempts(trace: Trace) -> list[str]:
     attempts = trace.resolved["attempts"] if trace.resolved else []
     said = []
     for key, what in (("code", "by different code"), ("machine", "on different machines")):
-        if len({each.get(key) for each in attempts}) > 1:
-            parts = [f"{each.get(key)} from epoch {each['first_epoch']} on" for each in attempts]
+        told = [each for each in attempts if each.get(key)]
+        if len({each[key] for each in told}) > 1:
+            parts = [f"{each[key]} from epoch {each['first_epoch']} on" for each in told]
             said.append(f"computed {what}: {', '.join(parts)}")
     return said
 
 
 def leading_score(trace: Trace) -> str:
-    """The score that the run is judged by, and its best epoch chosen by: "auc" of a graph with two classes, where one class
-    may be most of the graph, else "acc": accuracy, or micro-F1 where vertices have several labels. Of a trace without AUC
-    (version 0.1) it is "acc"."""
-    shards = _shards(trace)
+    """The score that the run is judged by, and its best epoch chosen by: "auc" of a graph with two classes,
+    where one class may be most of the graph, else "acc": accuracy, or micro-F1 where vertices have several
+    labels. Of a trace with accuracies and no AUC (version 0.1) it is "acc"; one without any score goes by its
+    graph."""
+    shards, epochs = _shards(trace), trace.epochs
     two = shards.get("classes") == 2 and not shards.get("multilabel")
-    return "auc" if two and trace.epochs["test_auc"].notna().any() else "acc"
+    lacking = epochs["train_acc"].notna().any() and not epochs["test_auc"].notna().any()
+    return "auc" if two and not lacking else "acc"
 
 
 def _scores(epochs: pd.DataFrame, leading: str) -> dict[str, Any]:

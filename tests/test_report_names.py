@@ -1,0 +1,80 @@
+"""What a row is called, and which runs are one: by what was asked for, what it became, and who ran it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from harness.report import groups
+from harness.trace import resolved, summary, writer
+from tests import traces
+from tests.test_report import rows, run_markdown
+
+
+def test_several_steps_per_epoch_are_named(tmp_path, capsys):
+    traces.finished(tmp_path / "a", ran_on={"steps": 5})
+    assert rows(run_markdown(capsys, tmp_path))[0]["system"] == "plain (5 steps per epoch)"
+
+
+@pytest.mark.parametrize("name, one, other", [("transport", "memory", "sockets"), ("threads", 1, 2), ("kernel", "numba", "torch")])
+def test_runs_that_differ_in_what_auto_became_are_never_averaged(tmp_path, capsys, name, one, other):
+    for number, value in enumerate((one, other, one)):
+        traces.finished(tmp_path / str(number), traces.config(seed=number, transport="auto"), ran_on={name: value})
+    shown = rows(run_markdown(capsys, tmp_path))
+    assert {(row["system"], row["seeds"]) for row in shown} == {(f"plain ({name} {one})", "2"), (f"plain ({name} {other})", "1")}
+
+
+def test_what_auto_became_is_told_among_runs_of_as_many_workers_only(tmp_path, capsys):
+    for gpus, threads in ((1, 2), (2, 1)):
+        traces.finished(tmp_path / str(gpus), traces.config(gpus=gpus), ran_on={"threads": threads})
+    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {"plain"}
+
+
+def test_another_split_than_the_graphs_own_stands_in_its_name(tmp_path):
+    composed = traces.config(dataset__split="random")
+    assert [g.dataset for g in groups.load([traces.finished(tmp_path, composed)])[0]] == ["cora split=random"]
+
+
+def test_a_machine_is_its_processor_cores_and_gpus():
+    here = {"processor": "CPU", "cores": 4}
+    assert resolved.machine({**here, "gpus": []}) == resolved.machine(here) == "CPU, 4 cores"
+    assert resolved.machine({**here, "gpus": ["H100", "H100"]}) == "CPU, 4 cores, 2 x H100"
+
+
+def test_what_was_asked_for_tells_runs_apart_and_what_it_became_is_then_not_said_again(tmp_path, capsys):
+    for number, asked in enumerate(("memory", "sockets")):
+        traces.finished(tmp_path / str(number), traces.config(transport=asked), ran_on={"transport": asked})
+    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {"plain transport=memory", "plain transport=sockets"}
+
+
+def test_a_run_that_went_on_elsewhere_says_so(tmp_path, capsys):
+    run = traces.prepare(tmp_path, ran_on=None)
+    traces.resolve(run, 0, code="aaa")
+    traces.resolve(run, 3, code="bbb", machine="Other CPU, 8 cores")
+    traces.stream(run, range(5))
+    writer.finalise(run)
+    s = summary.summarise(run)
+    assert "computed by different code: aaa from epoch 0 on, bbb from epoch 3 on" in s["notes"]
+    assert "computed on different machines: Test CPU, 4 cores from epoch 0 on, Other CPU, 8 cores from epoch 3 on" in s["notes"]
+    assert "Test CPU, 4 cores, then Other CPU, 8 cores" in run_markdown(capsys, run)
+
+
+def test_different_code_of_one_system_is_told_and_of_two_systems_is_not(tmp_path, capsys):
+    for number, (system, code) in enumerate([("a", "x1"), ("b", "x2"), ("b", "x3")]):
+        composed = traces.config(seed=number, system___target_=f"systems.{system}.S")
+        traces.finished(tmp_path / str(number), composed, ran_on={"code": code})
+    text = run_markdown(capsys, tmp_path)
+    assert "Runs of b were computed by different code: x2, x3." in text and "Runs of a" not in text
+
+
+def test_keys_of_other_graphs_stay_out_of_a_name(tmp_path, capsys):
+    traces.finished(tmp_path / "a", traces.config(dataset__name="cora", model__hidden=16))
+    traces.finished(tmp_path / "b", traces.config(dataset__name="dblp", model__hidden=64))
+    assert re.findall(r"^\| (plain.*?) \|", run_markdown(capsys, tmp_path), re.M) == ["plain", "plain"]
+
+
+def test_rows_that_versions_with_other_keys_made_have_names_of_their_own(tmp_path, capsys):
+    traces.finished(tmp_path / "old")
+    traces.finished(tmp_path / "new", traces.config(diverged="stop"), ran_on={"code": "abc"})
+    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {"plain (code revision abc1234)", "plain (code abc)"}
