@@ -13,8 +13,8 @@ from tests.test_report import rows, run_markdown
 
 
 def test_several_steps_per_epoch_are_named(tmp_path, capsys):
-    traces.finished(tmp_path / "a", ran_on={"steps": 5})
-    assert rows(run_markdown(capsys, tmp_path))[0]["system"] == "plain (5 steps per epoch)"
+    traces.finished(tmp_path / "a", ran_on={"steps": 2})
+    assert rows(run_markdown(capsys, tmp_path))[0]["system"] == "plain (2 steps per epoch)"
 
 
 @pytest.mark.parametrize("name, one, other", [("transport", "memory", "sockets"), ("threads", 1, 2), ("kernel", "numba", "torch")])

@@ -80,6 +80,16 @@ def test_the_data_of_a_picture_are_its_points_and_the_lengths_of_its_bars(tmp_pa
     ]  # fmt: skip
 
 
+def test_clocks_and_machines_have_pictures_of_their_own(tmp_path):
+    """None is written over another."""
+    ways = {"wall": {"cores": 4}, "cpu": {"cores": 1}, "other": {"cores": 4, "ran_on": {"machine": "Other"}}}
+    for name, how in ways.items():
+        composed = traces.config(cluster__name=name)
+        traces.finished(tmp_path / name, composed, **{"ran_on": {"machine": "Test"}, **how})
+    made = plot.draw(groups.load([tmp_path])[0], tmp_path / "figures")
+    assert len(made) == len(set(made)) == 3 * 4
+
+
 def test_plot_draws_four_pictures_a_dataset(tmp_path, capsys):
     for name in ("cora", "dblp"):
         for seed in (1, 2):
