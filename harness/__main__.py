@@ -1,4 +1,6 @@
-"""`python -m harness system=NAME dataset=NAME gpus=N ...`: compose, check, prepare, train, show the result."""
+"""`python -m harness system=NAME dataset=NAME gpus=N ...`: compose, check, prepare, train, show the
+result.
+"""
 
 import sys
 

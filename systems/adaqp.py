@@ -1,25 +1,28 @@
-"""AdaQP: Wan, Zhao, Wu, "Adaptive Message Quantization and Parallelization for Distributed Full-graph GNN Training", MLSys
-2023; built here as a baseline of CaPGNN (section 5), from its description.
+"""AdaQP: Wan, Zhao, Wu, "Adaptive Message Quantization and Parallelization for Distributed Full-graph GNN
+Training", MLSys 2023; built here as a baseline of CaPGNN (section 5), from its description.
 
-Vanilla's exchange, every row stochastically quantised to few bits: features and hidden rows forward, their gradients backward.
-With B bits, u uniform in [0, 1) and low, high the ends of a row:
+Vanilla's exchange, every row stochastically quantised to few bits: features and hidden rows forward, their
+gradients backward. With B bits, u uniform in [0, 1) and low, high the ends of a row:
 
     q = floor((x - low) / S + u),   x' = low + q S,   S = (high - low) / (2^B - 1),   E x' = x
 
     Var x' of a row: F S^2 / 6 where entries lie anywhere between two codes alike, F S^2 / 4 at most
 
-`assignment=adaptive` chooses B in {2, 4, 8} for every row anew every `period` epochs: the sum over rows of w_k Var_k is made small at
-a mean of `bits` bits a row, with w_k = sum_v alpha_vk^2 over the rows that use k (forward) or 1 (gradients).
+`assignment=adaptive` chooses B in {2, 4, 8} for every row anew every `period` epochs: the sum over rows of
+w_k Var_k is made small at a mean of `bits` bits a row, with w_k = sum_v alpha_vk^2 over the rows that use k
+(forward) or 1 (gradients).
 
 Notation: s rows sent by and m halo rows received by a worker; alpha the propagation matrix.
 
 Decisions
-- the quantiser is linear a row (systems/parts/quantise.py); its two constants travel with the row and are counted.
-- adaptive: the sender decides from the rows it is about to send and tells the receiver in one byte a row, counted. The paper weighs
-  variance against time with a solver; here time is fixed by the budget and the best rows are upgraded first, which is optimal but for
-  the last upgrade that does not fit.
+- the quantiser is linear a row (systems/parts/quantise.py); its two constants travel with the row and are
+  counted.
+- adaptive: the sender decides from the rows it is about to send and tells the receiver in one byte a row,
+  counted. The paper weighs variance against time with a solver; here time is fixed by the budget and the best
+  rows are upgraded first, which is optimal but for the last upgrade that does not fit.
 - layer 0: features once (fetched exactly, once) | refetch (quantised anew every epoch).
-Departures: the paper's overlap of inner ("central") vertices with communication is what every system here does.
+Departures: the paper's overlap of inner ("central") vertices with communication is what every system here
+does.
 """
 
 from __future__ import annotations
@@ -57,19 +60,26 @@ class Adaqp(System):
         if self.assignment == "uniform":
             choice("bits", self.bits, LEVELS)
         elif not LEVELS[0] < self.bits < LEVELS[-1]:
-            raise InputError(f"bits={self.bits} on average leaves assignment=adaptive no choice among 2, 4 and 8; give bits=3 to bits=7")
+            raise InputError(
+                f"bits={self.bits} on average leaves assignment=adaptive no choice among 2, 4 and 8; give"
+                " bits=3 to bits=7"
+            )
         at_least("period", self.period, 1)
         check_features(self.features)
 
     def supports(self, run):
         if run.model == "gat" and self.assignment == "adaptive":
-            return "model=gat has no propagation matrix to weigh rows by; give system.assignment=uniform, or model=gcn or model=sage"
+            return (
+                "model=gat has no propagation matrix to weigh rows by; give system.assignment=uniform, or"
+                " model=gcn or model=sage"
+            )
         return super().supports(run)
 
     def setup(self, context):
         super().setup(context)
         self.epoch = 0
-        self.chosen: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}  # state: bits of rows sent and received
+        # state: bits of rows sent and received
+        self.chosen: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         self.weight: torch.Tensor | None = None  # of the rows this worker sends forward
 
     def before_epoch(self, epoch):
@@ -78,7 +88,7 @@ class Adaqp(System):
     def halo(self, layer, h):
         return QuantisedHalo(self, layer, h)
 
-    # -- bits of a row --------------------------------------------------------------------------------------------
+    # -- bits of a row --
 
     def levels(self, layer: int, direction: str, rows: torch.Tensor) -> list[Level]:
         """The exchanges that carry `rows` [k, F]: one for each number of bits in use."""
@@ -94,8 +104,12 @@ class Adaqp(System):
             flight.wait()
             self.chosen[key] = (mine, theirs[:, 0].clone())
         mine, theirs = self.chosen[key]
-        self.recorder.metric(f"mean_bits_{direction}", float(mine.float().mean()) if len(mine) else 0.0, layer)
-        return [Level(bits, *_select(mine == bits, send), *_select(theirs == bits, receive)) for bits in LEVELS]
+        self.recorder.metric(
+            f"mean_bits_{direction}", float(mine.float().mean()) if len(mine) else 0.0, layer
+        )
+        return [
+            Level(bits, *_select(mine == bits, send), *_select(theirs == bits, receive)) for bits in LEVELS
+        ]
 
     def variance(self, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
         """beta [k]: the weighted variance of each row at 1 / (2^B - 1)^2."""
@@ -105,7 +119,9 @@ class Adaqp(System):
         if self.weight is None:
             # Each receiver knows how much it makes of a row: told once to the owner.
             used = self.column_weights()[:, None]
-            flight, told = self.comm.start_exchange(used, self.plan.receive_counts, self.plan.send_counts, layer, "backward", "bits")
+            flight, told = self.comm.start_exchange(
+                used, self.plan.receive_counts, self.plan.send_counts, layer, "backward", "bits"
+            )
             flight.wait()
             self.weight = told[:, 0].clone()
         return beta * self.weight
@@ -113,13 +129,17 @@ class Adaqp(System):
     def column_weights(self) -> torch.Tensor:
         """sum_v alpha_vk^2 for every halo row k  [m], in the model's precision."""
         edges = self.shard.halo_edges
-        rows = torch.repeat_interleave(torch.arange(edges.num_rows), torch.from_numpy(edges.indptr).diff().long())
+        rows = torch.repeat_interleave(
+            torch.arange(edges.num_rows), torch.from_numpy(edges.indptr).diff().long()
+        )
         row, _, halo = self.adjacency.scales()
         used = torch.from_numpy(row)[rows] ** 2
-        summed = torch.zeros(edges.num_columns, dtype=used.dtype).index_add_(0, torch.from_numpy(edges.indices).long(), used)
+        summed = torch.zeros(edges.num_columns, dtype=used.dtype).index_add_(
+            0, torch.from_numpy(edges.indices).long(), used
+        )
         return (summed if halo is None else summed * torch.from_numpy(halo) ** 2).to(self.device)
 
-    # -- a quantised message --------------------------------------------------------------------------------------
+    # -- a quantised message --
 
     def start(self, layer: int, direction: str, rows: torch.Tensor) -> list:
         """Quantise `rows` [k, F] and send them; returns what `finish` takes."""
@@ -127,7 +147,9 @@ class Adaqp(System):
         under_way = []
         for slot, level in enumerate(self.levels(layer, direction, rows)):
             wire = quantise(rows[level.out], level.bits, noise[level.out])
-            flight, received = self.comm.start_exchange(wire, level.send, level.receive, layer, direction, "halo", slot)
+            flight, received = self.comm.start_exchange(
+                wire, level.send, level.receive, layer, direction, "halo", slot
+            )
             under_way.append((level, flight, received, wire))
         return under_way
 
@@ -136,7 +158,9 @@ class Adaqp(System):
         for _, flight, _, _ in under_way:
             flight.wait()
         with self.recorder.inside("other", "unpack"):
-            parts = [(level, dequantise(received, width, level.bits, dtype)) for level, _, received, _ in under_way]
+            parts = [
+                (level, dequantise(received, width, level.bits, dtype)) for level, _, received, _ in under_way
+            ]
             if len(parts) == 1:
                 return parts[0][1]
             rows = torch.empty(count, width, dtype=dtype, device=self.device)
@@ -145,8 +169,12 @@ class Adaqp(System):
             return rows
 
     def noise(self, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
-        """u [k, F] in [0, 1): of this seed, epoch, layer, direction and sender alone, so that a run repeats and resumes."""
-        return draws(self.seed, self.epoch, layer, direction, self.comm.rank, rows.shape, rows.dtype).to(self.device)
+        """u [k, F] in [0, 1): of this seed, epoch, layer, direction and sender alone, so that a run repeats
+        and resumes.
+        """
+        return draws(self.seed, self.epoch, layer, direction, self.comm.rank, rows.shape, rows.dtype).to(
+            self.device
+        )
 
     def state_dict(self):
         return {"chosen": self.chosen, "weight": self.weight}
@@ -170,8 +198,12 @@ def _select(mask: torch.Tensor, counts: list[int]) -> tuple[torch.Tensor, list[i
     return mask.nonzero().squeeze(1), [int(part.sum()) for part in mask.split(counts)]
 
 
-def draws(seed: int, epoch: int, layer: int, direction: str, sender: int, shape, dtype: torch.dtype) -> torch.Tensor:
-    """Uniform numbers [rows, F], multiples of 2^-24, of one worker's message to all peers, in the order it sends them."""
+def draws(
+    seed: int, epoch: int, layer: int, direction: str, sender: int, shape, dtype: torch.dtype
+) -> torch.Tensor:
+    """Uniform numbers [rows, F], multiples of 2^-24, of one worker's message to all peers, in the order it
+    sends them.
+    """
     key = (((seed * 1_000_003 + epoch) * 257 + layer) * 2 + (direction == "backward")) * 65_537 + sender
     numbers = torch.empty(shape, dtype=dtype)
     _draw(np.uint64(mix_int(key & (2**64 - 1))), numbers.view(-1).numpy())
@@ -190,8 +222,8 @@ def _draw(base, numbers):
 
 
 def assign_bits(beta: torch.Tensor, mean: int) -> torch.Tensor:
-    """Bits [k] uint8 of each row, `mean` on average or less: every row begins with 2, and the upgrades that lower
-    sum beta / (2^B - 1)^2 most a bit are made while they fit."""
+    """Bits [k] uint8 of each row, `mean` on average or less: every row begins with 2, and the upgrades that
+    lower sum beta / (2^B - 1)^2 most a bit are made while they fit."""
     low, middle, high = LEVELS
     gain = lambda a, b: beta * ((2**a - 1.0) ** -2 - (2**b - 1.0) ** -2) / (b - a)  # noqa: E731
     gains = torch.cat([gain(low, middle), gain(middle, high)])

@@ -1,8 +1,10 @@
-"""BNS-GCN: Wan, Li, Li, Kim, Lin, "BNS-GCN: Efficient Full-Graph Training of Graph Convolutional Networks with
-Partition-Parallelism and Random Boundary Node Sampling", MLSys 2022; built here as a baseline, from its description.
+"""BNS-GCN: Wan, Li, Li, Kim, Lin, "BNS-GCN: Efficient Full-Graph Training of Graph Convolutional Networks
+with Partition-Parallelism and Random Boundary Node Sampling", MLSys 2022; built here as a baseline, from its
+description.
 
-Implements random boundary node sampling: in each epoch, for every (receiver, owner) pair, k of its m boundary rows are drawn
-uniformly without replacement; they are exchanged as in vanilla, in both directions, and stand for all m:
+Implements random boundary node sampling: in each epoch, for every (receiver, owner) pair, k of its m boundary
+rows are drawn uniformly without replacement; they are exchanged as in vanilla, in both directions, and stand
+for all m:
 
     Z_i = A_ii H_i + sum_j sum_{u in sample_ij} (m_ij / k_ij) A_iu H_u,        k_ij = max(1, round(rate m_ij))
 
@@ -12,10 +14,12 @@ Notation: m_ij boundary rows that worker i needs of worker j; rate p.
 
 Decisions
 - values are divided by the realised rate k / m; in-degrees stay those of the whole graph.
-- one sample for all layers of an epoch. Both ends draw it from the same counter (seed, epoch, receiver, owner), so no row id travels.
-- layer 0: features once (all rows fetched exactly, once, and never sampled) | refetch (sampled like every layer).
-Departures: rows that were not drawn are zero rows of the local product rather than taken out of it: traffic falls with the rate,
-compute does not.
+- one sample for all layers of an epoch. Both ends draw it from the same counter (seed, epoch, receiver,
+  owner), so no row id travels.
+- layer 0: features once (all rows fetched exactly, once, and never sampled) | refetch (sampled like every
+  layer).
+Departures: rows that were not drawn are zero rows of the local product rather than taken out of it: traffic
+falls with the rate, compute does not.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ import torch
 
 from harness.base.splitmix import mix_int
 from harness.check import more_than, within
-from harness.comm.comm import HaloPlan
+from harness.comm.flight import HaloPlan
 from harness.core.system import System, check_features
 
 
@@ -46,8 +50,10 @@ class Bns(System):
 
     def supports(self, run):
         if run.model == "gat" and self.rate < 1:
-            return ("model=gat weighs neighbours by a softmax, in which drawn rows cannot stand for those that were not; "
-                    "give model=gcn or model=sage, or system.rate=1")
+            return (
+                "model=gat weighs neighbours by a softmax, in which drawn rows cannot stand for those that"
+                " were not; give model=gcn or model=sage, or system.rate=1"
+            )
         return super().supports(run)
 
     def before_epoch(self, epoch):
@@ -58,13 +64,17 @@ class Bns(System):
         self.drawn = HaloPlan(rows, [len(s) for s in to_send], [len(s) for s in to_receive])
         first = torch.tensor([0, *receive]).cumsum(0).tolist()
         self.where = torch.cat([drawn + start for drawn, start in zip(to_receive, first)])  # halo rows drawn
-        scales = [torch.full((len(drawn), 1), count / max(len(drawn), 1)) for drawn, count in zip(to_receive, receive)]
+        scales = [
+            torch.full((len(drawn), 1), count / max(len(drawn), 1))
+            for drawn, count in zip(to_receive, receive)
+        ]
         self.scale = torch.cat(scales).to(self.device, torch.get_default_dtype())  # m / k of each
         self.recorder.metric("rows_drawn", len(self.where))
 
     def sample(self, epoch: int, receiver: int, owner: int, count: int) -> torch.Tensor:
         """Which of the `count` rows `receiver` needs of `owner` are drawn in this epoch, ascending [k]."""
-        # Mixed, since torch's generator takes in the low 32 bits only, in which these keys are not all different.
+        # Mixed, since torch's generator takes in the low 32 bits only, in which these keys are not all
+        # different.
         key = mix_int((((self.seed * 1_000_003 + epoch) * 65_537 + receiver) * 65_537 + owner) % 2**64)
         k = max(1, round(self.rate * count)) if count else 0
         drawn = torch.randperm(count, generator=torch.Generator().manual_seed(key))[:k]

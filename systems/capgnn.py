@@ -2,8 +2,8 @@
 Joint Caching and Resource-Aware Graph Partitioning"; cited from the papers' folder.
 
 Implements JACA (section 4.2: two tiers, overlap ratio eq. 2, Algorithm 1; systems/parts/jaca.py,
-systems/parts/tier_rows.py), RAPA (section 4.3: eqs. 13-16, Algorithms 2 and 3; systems/parts/rapa.py) and the pipeline
-of section 4.2. Each can be switched off (Table 8).
+systems/parts/tier_rows.py), RAPA (section 4.3: eqs. 13-16, Algorithms 2 and 3; systems/parts/rapa.py) and the
+pipeline of section 4.2. Each can be switched off (Table 8).
 
 Notation: m halo vertices of a worker; R(v) the overlap ratio, in how many workers' halos v is; T =
 `refresh`. The local tier is a worker's own; the global tier is shared by all workers of the host.
@@ -67,8 +67,8 @@ from dataclasses import dataclass
 import torch
 
 from harness.check import InputError, at_least, choice, within
-from harness.comm.comm import InFlight
 from harness.comm.crossing import Crossing
+from harness.comm.flight import InFlight
 from harness.core.system import System, check_features
 from systems.parts.halo_request import Request
 from systems.parts.jaca import (
@@ -114,8 +114,10 @@ class Capgnn(System):
         choice("policy", self.policy, POLICIES)
         choice("tiers", self.tiers, TIERS)
         if self.tiers == "exclusive" and self.policy != "jaca":
-            raise InputError(f"tiers=exclusive ranks vertices by overlap ratio and policy={self.policy} does "
-                             "not; give policy=jaca or tiers=inclusive")
+            raise InputError(
+                f"tiers=exclusive ranks vertices by overlap ratio and policy={self.policy} does "
+                "not; give policy=jaca or tiers=inclusive"
+            )
         for name in ("capacity", "local_capacity", "global_capacity"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 0)
@@ -132,7 +134,9 @@ class Capgnn(System):
             at_least(name, getattr(self, name), 0)
 
     def needs_devices(self):
-        return self.rapa or self.jaca and self.capacity is None and None in (self.local_capacity, self.global_capacity)
+        return self.rapa or (
+            self.jaca and self.capacity is None and None in (self.local_capacity, self.global_capacity)
+        )
 
     def restrict(self, shard, comm):
         """RAPA: the halo vertices that this worker keeps."""
@@ -140,14 +144,23 @@ class Capgnn(System):
         if not self.rapa or comm.size == 1:
             return shard
         kept, self.balancing = restrict(
-            shard, comm, self.cluster, alpha=self.alpha, threshold=self.threshold, degrees=self.rapa_degrees,
-            vertex_bytes=self.vertex_bytes, edge_bytes=self.edge_bytes, beta_mb=self.beta_mb)
+            shard,
+            comm,
+            self.cluster,
+            alpha=self.alpha,
+            threshold=self.threshold,
+            degrees=self.rapa_degrees,
+            vertex_bytes=self.vertex_bytes,
+            edge_bytes=self.edge_bytes,
+            beta_mb=self.beta_mb,
+        )
         return kept
 
     def setup(self, context):
         super().setup(context)
         self.epoch, self.cache = 0, None
-        self.ahead: dict[int, Request] = {}  # pipeline: by layer, what was asked for last and is used in the next epoch
+        # pipeline: by layer, what was asked for last and is used in the next epoch
+        self.ahead: dict[int, Request] = {}
         self.all_rows = direct_fetch(self.plan, self.device)
         if not self.jaca:
             return
@@ -155,24 +168,39 @@ class Capgnn(System):
         widths = {l: self.widths[l] for l in range(first, self.num_layers)}
         self.halos = Halos(self.shard, self.comm)
         local, shared = self.sizes(list(widths.values()))
-        self.cache = Tiers(self.halos, self.shard, self.comm, self.plan, self.policy, local, shared,
-                           self.top_k, exclusive=self.tiers == "exclusive")
+        self.cache = Tiers(
+            self.halos,
+            self.shard,
+            self.comm,
+            self.plan,
+            self.policy,
+            local,
+            shared,
+            self.top_k,
+            exclusive=self.tiers == "exclusive",
+        )
         self.rows = TierRows(self.cache, self.comm, widths)
 
     def sizes(self, widths: list[int]) -> tuple[list[int], int]:
         """Vertices that each worker's tier and the global tier hold: as given, or by Algorithm 1."""
-        local, shared = capacities(self.halos, self.cluster, widths, self.top_k, self.reserved_device_mb, self.reserved_host_mb)
+        local, shared = capacities(
+            self.halos, self.cluster, widths, self.top_k, self.reserved_device_mb, self.reserved_host_mb
+        )
         given = self.local_capacity if self.local_capacity is not None else self.capacity
         local = local if given is None else [given] * self.comm.size
         given = self.global_capacity if self.global_capacity is not None else self.capacity
         return local, shared if given is None else given
 
-    # -- an epoch -------------------------------------------------------------------------------------------------
+    # -- an epoch --
 
     def before_epoch(self, epoch):
         self.epoch = epoch
         for iteration, step in enumerate(self.balancing if epoch == 0 else ()):
-            for name, value in (("rapa_vertices", step.vertices), ("rapa_edges", step.edges), ("rapa_lambda", step.cost)):
+            for name, value in (
+                ("rapa_vertices", step.vertices),
+                ("rapa_edges", step.edges),
+                ("rapa_lambda", step.cost),
+            ):
                 self.recorder.metric(name, value, iteration)
         if self.cache is None:
             return
@@ -186,7 +214,9 @@ class Capgnn(System):
         return CachedHalo(self, layer, h)
 
     def request(self, layer: int, h: torch.Tensor) -> Request:
-        """Ask for layer `layer`'s halo: send what others ask for, put into the global tier what is new in it."""
+        """Ask for layer `layer`'s halo: send what others ask for, put into the global tier what is new
+        in it.
+        """
         if self.cache is None:
             fetch = self.all_rows
         else:
@@ -200,7 +230,8 @@ class Capgnn(System):
             with self.recorder.inside("other", "pack", layer):
                 packed = h.index_select(0, plan.send_rows)
             request.flight, request.arrived = self.comm.start_exchange(
-                packed, plan.send_counts, plan.receive_counts, layer, "forward", "halo", self.epoch % 2)
+                packed, plan.send_counts, plan.receive_counts, layer, "forward", "halo", self.epoch % 2
+            )
             request.sent = packed
         if fetch.announced:
             self.rows.renew_shared(layer, fetch, h, self.epoch)
@@ -210,7 +241,9 @@ class Capgnn(System):
         return request
 
     def due(self, request: Request) -> Request:
-        """The request whose rows are used now: with `pipeline` that of the epoch before, which epoch 0 has not."""
+        """The request whose rows are used now: with `pipeline` that of the epoch before, which epoch 0 has
+        not.
+        """
         if not self.pipeline:
             return request
         due = self.ahead.get(request.layer, request)
@@ -231,8 +264,13 @@ class Capgnn(System):
         epoch; `hit_rate_between_refreshes` is the same, and missing in a refresh.
         """
         lookups, hits = self.plan.num_halo, fetch.local_hits + fetch.global_hits
-        values = {"lookups": lookups, "local_hits": fetch.local_hits, "global_hits": fetch.global_hits,
-                  "refreshed": fetch.refreshed, "misses": lookups - hits - fetch.refreshed}
+        values = {
+            "lookups": lookups,
+            "local_hits": fetch.local_hits,
+            "global_hits": fetch.global_hits,
+            "refreshed": fetch.refreshed,
+            "misses": lookups - hits - fetch.refreshed,
+        }
         if lookups:
             rates = ["hit_rate"] if expired else ["hit_rate", "hit_rate_between_refreshes"]
             values |= dict.fromkeys(rates, hits / lookups)
@@ -262,21 +300,26 @@ class Capgnn(System):
             dtype = torch.get_default_dtype()
             rows = torch.empty(self.plan.num_halo, request.width, dtype=dtype, device=self.device)
             request.oldest = self.rows.assemble(
-                layer, request.fetch, request.epoch, rows, request.arrived, request.shared)
-        request.rows, request.arrived, request.flight, request.sent, request.shared = rows, None, None, None, None
+                layer, request.fetch, request.epoch, rows, request.arrived, request.shared
+            )
+        request.rows = rows
+        request.arrived = None
+        request.flight = None
+        request.sent = None
+        request.shared = None
         return rows
 
     def after_epoch(self, epoch):
         if self.cache is not None:
             self.rows.take_in(epoch)
 
-    # -- backward pass --------------------------------------------------------------------------------------------
+    # -- backward pass --
 
     def gradient_part(self, request: Request) -> Part:
         """The halo rows whose gradients return to their owners."""
         return self.all_rows.gradient if self.gradients == "exact" else request.fetch.gradient
 
-    # -- state ----------------------------------------------------------------------------------------------------
+    # -- state --
 
     def state_dict(self):
         for request in self.ahead.values():
@@ -305,7 +348,9 @@ class CachedHalo(Crossing):
         system, request = self.system, self.request
         rows = system.collect(request)
         if system.cache is not None and self.layer:
-            self.recorder.metric("staleness", 0 if request.oldest is None else system.epoch - request.oldest, self.layer)
+            self.recorder.metric(
+                "staleness", 0 if request.oldest is None else system.epoch - request.oldest, self.layer
+            )
         # The global tier changes again before the epoch in which these rows are used.
         system.read_global(self.asked)
         return rows
@@ -315,7 +360,9 @@ class CachedHalo(Crossing):
         if self.part.anyone:
             with self.recorder.inside("other", "pack", self.layer):
                 self.sent = g.index_select(0, self.part.places)
-            self.flight, self.returned = self.system.comm.exchange_back(self.part.plan, self.sent, self.layer, "halo")
+            self.flight, self.returned = self.system.comm.exchange_back(
+                self.part.plan, self.sent, self.layer, "halo"
+            )
 
     def take_back(self):
         if self.flight is None:

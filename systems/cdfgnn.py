@@ -1,11 +1,13 @@
-"""CDFGNN: Zhang, Jiang, You, "CDFGNN: a Systematic Design of Cache-based Distributed Full-Batch Graph Neural Network Training
-with Communication Reduction", 2024.
+"""CDFGNN: Zhang, Jiang, You, "CDFGNN: a Systematic Design of Cache-based Distributed Full-Batch Graph Neural
+Network Training with Communication Reduction", 2024.
 
-Implements Algorithm 1 (the core's vertex-cut propagation around `synchronize`), Algorithm 2 (the adaptive vertex cache, here for Z
-and for delta), the threshold rule (6) with (7), and the quantisation of (22) and (23). Its partitioner, eq. (24), is partition=ebv.
+Implements Algorithm 1 (the core's vertex-cut propagation around `synchronize`), Algorithm 2 (the adaptive
+vertex cache, here for Z and for delta), the threshold rule (6) with (7), and the quantisation of (22) and
+(23). Its partitioner, eq. (24), is partition=ebv.
 
-Notation: z_i worker i's part of a vertex's row of Z = A H W (or of delta = dL/dZ); zt_i the part as last used (the mirrors' and the
-master's z~_i), zt the master's sum of them (z~_.); k masters that have mirrors and m mirrors of a worker; eps the threshold.
+Notation: z_i worker i's part of a vertex's row of Z = A H W (or of delta = dL/dZ); zt_i the part as last used
+(the mirrors' and the master's z~_i), zt the master's sum of them (z~_.); k masters that have mirrors and m
+mirrors of a worker; eps the threshold.
 
 Decisions
 - eq. (6) moves eps against its own prose: `rule=prose` shrinks it where the training accuracy falls below its
@@ -59,9 +61,11 @@ class Cdfgnn(ReplicaSystem):
 
     cache     keep rows and send only those that changed by more than eps; false: send all
     quantise  messages to `bits` bits
-    scatter   what a master sends back: the quantised sum ("value"), the quantised difference ("diff"), the sum ("fp32")
+    scatter   what a master sends back: the quantised sum ("value"), the quantised difference ("diff"), the
+              sum ("fp32")
     rule      "prose" or "literal"
-    epsilon   eps at the start; xi, mu1, mu2, nu1, nu2, lambda1, lambda2 as in eq. (6), momentum 0.8 of eq. (7)
+    epsilon   eps at the start; xi, mu1, mu2, nu1, nu2, lambda1, lambda2 as in eq. (6), momentum 0.8 of eq.
+              (7)
     features  "refetch" or "once"
     """
 
@@ -89,7 +93,9 @@ class Cdfgnn(ReplicaSystem):
         for name in ("xi", "mu1", "mu2", "nu2"):
             at_least(name, getattr(self, name), 0)
         if self.nu1 < self.nu2:
-            raise InputError(f"nu1={self.nu1} is less than nu2={self.nu2}: give the upper bound of epsilon as nu1")
+            raise InputError(
+                f"nu1={self.nu1} is less than nu2={self.nu2}: give the upper bound of epsilon as nu1"
+            )
         within("epsilon", self.epsilon, self.nu2, self.nu1)
         at_least("lambda1", self.lambda1, 1)
         within("lambda2", self.lambda2, 0, 1)
@@ -108,17 +114,20 @@ class Cdfgnn(ReplicaSystem):
         # State: the caches by direction and layer, eps and the mean accuracy.
         self.eps, self.mean_accuracy = self.epsilon, None
         first = 1 if self.features == "once" else 0
-        self.rows = {f"{direction} {l}": self.empty_rows(self.widths[l + 1])
-                     for direction in ("forward", "backward") for l in range(first, self.num_layers)}
+        self.rows = {
+            f"{direction} {l}": self.empty_rows(self.widths[l + 1])
+            for direction in ("forward", "backward")
+            for l in range(first, self.num_layers)
+        }
 
     def empty_rows(self, width: int) -> dict[str, torch.Tensor]:
-        """The caches of one layer and direction: zt_i of the shared masters and of the mirrors, the masters' sums zt, and the rows
-        that replicas compute with."""
+        """The caches of one layer and direction: zt_i of the shared masters and of the mirrors, the masters'
+        sums zt, and the rows that replicas compute with."""
         k, m = len(self.shared), self.plan.num_halo
         sizes = {"master": k, "mirror": m, "sum": k, "master_used": k, "mirror_used": m}
         return {name: torch.zeros(size, width, device=self.device) for name, size in sizes.items()}
 
-    # -- Algorithm 2, for Z forwards and for delta backwards --------------------------------------------------------
+    # -- Algorithm 2, for Z forwards and for delta backwards --
 
     def synchronize(self, layer, z):
         return _Synchronise.apply(z, self, layer)
@@ -195,7 +204,7 @@ class Cdfgnn(ReplicaSystem):
     def use(self, rows: torch.Tensor, at: torch.Tensor, message: torch.Tensor) -> None:
         rows[at] = rows[at] + message if self.scatter == "diff" else message
 
-    # -- messages: eqs. (22) and (23) -------------------------------------------------------------------------------
+    # -- messages: eqs. (22) and (23) --
 
     def pack(self, rows: torch.Tensor, coded: bool) -> torch.Tensor:
         """The bytes [rows, ...] that travel for rows [rows, F]."""
@@ -206,7 +215,7 @@ class Cdfgnn(ReplicaSystem):
             return linear.dequantise(wire, like.shape[1], self.bits, like.dtype)
         return wire.clone(memory_format=torch.contiguous_format).view(like.dtype)
 
-    # -- the threshold: eqs. (6) and (7) ----------------------------------------------------------------------------
+    # -- the threshold: eqs. (6) and (7) --
 
     def output(self, layer, z):
         if layer == self.num_layers - 1:
@@ -227,7 +236,10 @@ class Cdfgnn(ReplicaSystem):
         """The eps of the next epoch."""
         if self.mean_accuracy is None:
             self.mean_accuracy = accuracy
-        relaxed, shrunk = min(self.lambda1 * self.eps, self.eps + self.xi), max(self.lambda2 * self.eps, self.eps - self.xi)
+        relaxed, shrunk = (
+            min(self.lambda1 * self.eps, self.eps + self.xi),
+            max(self.lambda2 * self.eps, self.eps - self.xi),
+        )
         after_drop, after_rise = (shrunk, relaxed) if self.rule == "prose" else (relaxed, shrunk)
         if accuracy < self.mean_accuracy - self.mu1:
             self.eps = after_drop
@@ -240,7 +252,11 @@ class Cdfgnn(ReplicaSystem):
         return {"rows": self.rows if self.cache else {}, "eps": self.eps, "mean_accuracy": self.mean_accuracy}
 
     def load_state_dict(self, state):
-        self.rows, self.eps, self.mean_accuracy = state["rows"] or self.rows, state["eps"], state["mean_accuracy"]
+        self.rows, self.eps, self.mean_accuracy = (
+            state["rows"] or self.rows,
+            state["eps"],
+            state["mean_accuracy"],
+        )
 
 
 class _Synchronise(torch.autograd.Function):
@@ -263,13 +279,15 @@ class Selection:
     def __init__(self, comm, out: list[int], into: list[int], purpose: str, device: torch.device):
         self.comm, self.out, self.into, self.purpose = comm, out, into, purpose
         workers = torch.arange(len(out), device=device)
-        self.peer = workers.repeat_interleave(torch.tensor(out, device=device))  # of every row that could be sent
+        # of every row that could be sent
+        self.peer = workers.repeat_interleave(torch.tensor(out, device=device))
         self.out_start = torch.tensor([0, *out], device=device).cumsum(0)[:-1]
         self.in_start = torch.tensor([0, *into], device=device).cumsum(0)[:-1]
 
     def exchange(self, rows: torch.Tensor, wire: torch.Tensor, layer: int, direction: str, ids: bool):
-        """Send wire [k, bytes], the rows [k] ascending of all that could be sent. Returns the rows that arrive, among all that
-        could, and their bytes. Without `ids` all are sent, and nothing but the rows travels."""
+        """Send wire [k, bytes], the rows [k] ascending of all that could be sent. Returns the rows that
+        arrive, among all that could, and their bytes. Without `ids` all are sent, and nothing but the rows
+        travels."""
         comm = self.comm
         if not ids:
             flight, received = comm.start_exchange(wire, self.out, self.into, layer, direction, self.purpose)
@@ -279,7 +297,12 @@ class Selection:
         send = torch.bincount(peer, minlength=comm.size).tolist()
         receive = comm.exchange_counts(send, layer, direction, "counts")
         id = (rows - self.out_start[peer]).to(torch.int32)[:, None].view(torch.uint8)
-        flight, received = comm.start_exchange(torch.cat([id, wire], 1), send, receive, layer, direction, self.purpose)
+        flight, received = comm.start_exchange(
+            torch.cat([id, wire], 1), send, receive, layer, direction, self.purpose
+        )
         flight.wait()
         id = received[:, :4].clone(memory_format=torch.contiguous_format).view(torch.int32)[:, 0].long()
-        return id + self.in_start.repeat_interleave(torch.tensor(receive, device=rows.device)), received[:, 4:]
+        return (
+            id + self.in_start.repeat_interleave(torch.tensor(receive, device=rows.device)),
+            received[:, 4:],
+        )

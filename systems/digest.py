@@ -60,7 +60,8 @@ class Digest(System):
     """The knobs.
 
     interval    N, rounds from one push to the next
-    schedule    "after": push at the end of a round, pull at the start of the next; "literal": as Algorithm 1 is printed
+    schedule    "after": push at the end of a round, pull at the start of the next; "literal": as Algorithm 1
+                is printed
     store       "shared", or redis://HOST:PORT
     start       "exact" or "zeros": what the store holds before round 1
     loss        "partition" or "global" mean
@@ -119,7 +120,7 @@ class Digest(System):
                 self.representations.pull(layer, [0] * self.comm.size)
                 self.representations.wait(layer)
 
-    # -- Algorithm 1, in the order of a round -----------------------------------------------------------------------------
+    # -- Algorithm 1, in the order of a round --
 
     def pulls(self, r: int) -> bool:
         return r % self.interval == 0 if self.schedule == "literal" else (r - 1) % self.interval == 0
@@ -162,7 +163,8 @@ class Digest(System):
     def combine(self, parameters):
         self.slow.hold(self.comm.rank, self.seed, self.round, self.recorder)
         self.representations.report(self.round)
-        self.representations.pushed()  # nobody enters the next round before everything of this one is in the store
+        # nobody enters the next round before everything of this one is in the store
+        self.representations.pushed()
         gradients = [p.grad for p in parameters]
         if self.gradient_error:
             self.own_gradient = [g.clone() for g in gradients]
@@ -173,10 +175,12 @@ class Digest(System):
         if self.aggregate == "weights":  # AGG, line 13
             self.comm.sum_weights([p.data for p in self.context.model.parameters()], self.share)
 
-    # -- the rest -------------------------------------------------------------------------------------------------
+    # -- the rest --
 
     def observe(self, epoch):
-        """Figure 10: ||g - g*|| / ||g*|| of the round's gradient g and the exact one g*, at the round's weights and masks."""
+        """Figure 10: ||g - g*|| / ||g*|| of the round's gradient g and the exact one g*, at the round's
+        weights and masks.
+        """
         if not self.gradient_error:
             return
         parameters = list(self.context.model.parameters())
@@ -212,5 +216,7 @@ def set_weights(parameters: list[torch.nn.Parameter], values: list[torch.Tensor]
 
 def check_form(form: str) -> None:
     if form != "sum":
-        raise InputError(f"form={form} gives every layer three weights that depend on the partition, so that no other system could train "
-                         "the same model; give form=sum")
+        raise InputError(
+            f"form={form} gives every layer three weights that depend on the partition, so that no other"
+            " system could train the same model; give form=sum"
+        )

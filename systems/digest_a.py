@@ -127,7 +127,7 @@ class DigestA(System):
             inputs = {layer: torch.zeros_like(h) for layer, h in inputs.items()}
         self.representations.begin(inputs, self.shard.num_inner)
 
-    # -- a worker's round ------------------------------------------------------------------------------------------
+    # -- a worker's round --
 
     def before_epoch(self, epoch):
         self.round = epoch + 1
@@ -144,7 +144,9 @@ class DigestA(System):
         if self.order == "arrival":
             return [None] * self.comm.size
         # The weights of this round hold the updates up to this worker's own of round k - 1.
-        done = [self.round - 1 if owner <= self.comm.rank else self.round - 2 for owner in range(self.comm.size)]
+        done = [
+            self.round - 1 if owner <= self.comm.rank else self.round - 2 for owner in range(self.comm.size)
+        ]
         return [max(k, 0) // self.interval * self.interval for k in done]
 
     def prefetch(self, layer: int) -> None:
@@ -182,7 +184,7 @@ class DigestA(System):
     def epochs_done(self, epoch):
         return epoch + 1 if self.in_step else self.version // self.comm.size
 
-    # -- the server's weights ------------------------------------------------------------------------------------------
+    # -- the server's weights --
 
     @contextlib.contextmanager
     def evaluation_weights(self, epoch):
@@ -213,9 +215,12 @@ class DigestA(System):
             parameter.copy_(part.view_as(parameter))
 
     def state_dict(self):
-        return {"representations": self.representations.state_dict(),
-                "weights": self.weights, "version": self.version,
-                "server": self.server.read() if self.comm.rank == 0 else None}
+        return {
+            "representations": self.representations.state_dict(),
+            "weights": self.weights,
+            "version": self.version,
+            "server": self.server.read() if self.comm.rank == 0 else None,
+        }
 
     def load_state_dict(self, state):
         self.representations.load_state_dict(state["representations"])
@@ -232,5 +237,10 @@ class DigestA(System):
 def adam_of(optimiser: torch.optim.Adam) -> dict[str, float]:
     """The settings of a worker's optimiser, for the server's."""
     of = optimiser.param_groups[0]
-    return {"lr": of["lr"], "beta1": of["betas"][0], "beta2": of["betas"][1], "eps": of["eps"],
-            "weight_decay": of["weight_decay"]}
+    return {
+        "lr": of["lr"],
+        "beta1": of["betas"][0],
+        "beta2": of["betas"][1],
+        "eps": of["eps"],
+        "weight_decay": of["weight_decay"],
+    }

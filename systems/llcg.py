@@ -1,21 +1,26 @@
-"""LLCG: Ramezani, Cong, Mahdavi, Kandemir, Sivasubramaniam, "Learn Locally, Correct Globally: A Distributed Algorithm for
-Training Graph Neural Networks", ICLR 2022; built here as DIGEST's baseline, from its description.
+"""LLCG: Ramezani, Cong, Mahdavi, Kandemir, Sivasubramaniam, "Learn Locally, Correct Globally: A Distributed
+Algorithm for Training Graph Neural Networks", ICLR 2022; built here as DIGEST's baseline, from its
+description.
 
 Implements periodic averaging with global correction. A round, which is an epoch here:
 
-    K times, at every worker, without communication:   W_i <- Adam_i(W_i, gradient of its own mean loss on its own subgraph)
-    W <- sum_i (t_i / t) W_i
-    S times, at the server:                            W <- Adam_s(W, gradient on a mini-batch of training vertices, all neighbours)
+    K times, at every worker, without communication:   W_i <- Adam_i(W_i, gradient of its own mean loss on its
+    own subgraph) W <- sum_i (t_i / t) W_i
+    S times, at the server:                            W <- Adam_s(W, gradient on a mini-batch of training
+                                                       vertices, all neighbours)
 
-Notation: t_i training vertices of worker i, t of all; the subgraph of a worker has no cut edges and counts its degrees itself.
+Notation: t_i training vertices of worker i, t of all; the subgraph of a worker has no cut edges and counts
+its degrees itself.
 
 Decisions
-- averages are weighted by training counts; Adam's moments stay where they are: local ones local, the server's its own.
+- averages are weighted by training counts; Adam's moments stay where they are: local ones local, the server's
+  its own.
 - a mini-batch is drawn without replacement from all training vertices, by (seed, epoch, step).
-- layer 0 of the correction: features once (remote features are fetched in the first correction, and counted then) | refetch (in every
-  correction).
-Departures: there is no separate server that holds the whole graph: the workers compute a correction step together, exactly, each its own
-rows, with the halo exchange and gradient all-reduce of vanilla; its traffic is counted. An epoch's loss is that of the last local step.
+- layer 0 of the correction: features once (remote features are fetched in the first correction, and counted
+  then) | refetch (in every correction).
+Departures: there is no separate server that holds the whole graph: the workers compute a correction step
+together, exactly, each its own rows, with the halo exchange and gradient all-reduce of vanilla; its traffic
+is counted. An epoch's loss is that of the last local step.
 """
 
 from __future__ import annotations
@@ -64,10 +69,13 @@ class Llcg(System):
         mine = torch.tensor([len(context.train_rows)], device=self.device)
         self.counts = [int(count) for count in self.comm.all_gather(mine, -1, "counts")]
         settings = context.optimiser.defaults
-        self.server = torch.optim.Adam(self.parameters, lr=settings["lr"] if self.server_lr is None else self.server_lr,
-                                       weight_decay=settings["weight_decay"])  # fmt: skip
+        self.server = torch.optim.Adam(
+            self.parameters,
+            lr=settings["lr"] if self.server_lr is None else self.server_lr,
+            weight_decay=settings["weight_decay"],
+        )
 
-    # -- learn locally --------------------------------------------------------------------------------------------
+    # -- learn locally --
 
     def halo(self, layer, h):
         return Ready(h.new_empty(0, h.shape[1]))
@@ -88,7 +96,7 @@ class Llcg(System):
     def combine(self, parameters):
         """Local gradients stay local."""
 
-    # -- correct globally -----------------------------------------------------------------------------------------
+    # -- correct globally --
 
     def after_epoch(self, epoch):
         self.average()
@@ -103,9 +111,13 @@ class Llcg(System):
         self.comm.sum_weights(self.parameters, self.counts[self.comm.rank] / sum(self.counts))
 
     def mini_batch(self, epoch: int, step: int) -> torch.Tensor:
-        """This worker's rows of the batch: places in the line of all workers' training vertices, worker 0's first."""
+        """This worker's rows of the batch: places in the line of all workers' training vertices, worker 0's
+        first.
+        """
         key = (self.seed * 1_000_003 + epoch) * 65_537 + step
-        drawn = torch.randperm(sum(self.counts), generator=torch.Generator().manual_seed(key % 2**64))[: self.batch]
+        drawn = torch.randperm(sum(self.counts), generator=torch.Generator().manual_seed(key % 2**64))[
+            : self.batch
+        ]
         first = sum(self.counts[: self.comm.rank])
         mine = drawn[(drawn >= first) & (drawn < first + self.counts[self.comm.rank])] - first
         return self.context.train_rows[mine.sort().values.to(self.device)]

@@ -1,10 +1,11 @@
-"""Local: partition-based training, DIGEST's category (b). Cut edges are dropped and degrees counted inside each worker.
+"""Local: partition-based training, DIGEST's category (b). Cut edges are dropped and degrees counted inside
+each worker.
 
 Nothing but weight gradients is sent. Evaluation is exact and sees the whole graph, as for every system.
 
 Decisions: degrees are local, so every worker trains on a proper graph of its own.
-Departures: gradients are summed over the global training vertices, as everywhere here, where DIGEST's baseline LLCG
-averages weights.
+Departures: gradients are summed over the global training vertices, as everywhere here, where DIGEST's
+baseline LLCG averages weights.
 """
 
 from dataclasses import dataclass

@@ -1,21 +1,25 @@
-"""PipeGCN: Wan, Li, Wolfe, Kyrillidis, Kim, Lin, "PipeGCN: Efficient Full-Graph Training of Graph Convolutional Networks with
-Pipelined Feature Communication", ICLR 2022; built here as a baseline, from its description.
+"""PipeGCN: Wan, Li, Wolfe, Kyrillidis, Kim, Lin, "PipeGCN: Efficient Full-Graph Training of Graph
+Convolutional Networks with Pipelined Feature Communication", ICLR 2022; built here as a baseline, from its
+description.
 
-Implements pipelined training: what layer l needs of other workers in epoch t was sent in epoch t - 1, so that a whole epoch of
-compute hides its transfer. With t the epoch, i this worker, j the others:
+Implements pipelined training: what layer l needs of other workers in epoch t was sent in epoch t - 1, so that
+a whole epoch of compute hides its transfer. With t the epoch, i this worker, j the others:
 
     Z_i^t  = A_ii H_i^t + sum_j A_ij H_j^(t-1)                     boundary features of the epoch before
     dH_i^t = (own edges' gradient)^t + sum_j (gradient of H_i at j)^(t-1)   and so are boundary gradients
 
-Notation: the halo rows and gradients that arrived are `features[l]`, `gradients[l]`; in epoch 0 they are zeros.
+Notation: the halo rows and gradients that arrived are `features[l]`, `gradients[l]`; in epoch 0 they are
+zeros.
 
 Decisions
 - staleness is exactly 1, for features and for gradients; both are 0 in epoch 0.
-- smoothing, off by default (the paper's -F, -G, -GF): stale = m stale + (1 - m) arrived, m = `momentum`, from zeros on.
-- layer 0: features once (static, so fetched once, exactly) | refetch (through the pipe like any layer: 0 in epoch 0, then exact).
-  It has no gradients to return.
+- smoothing, off by default (the paper's -F, -G, -GF): stale = m stale + (1 - m) arrived, m = `momentum`, from
+  zeros on.
+- layer 0: features once (static, so fetched once, exactly) | refetch (through the pipe like any layer: 0 in
+  epoch 0, then exact). It has no gradients to return.
 - gradients leave when the weights have been reduced, which need the link first; features when they are there.
-- a gradient that arrives in epoch t is added where epoch t's own gradient of the same rows is, in the backward pass of the layer.
+- a gradient that arrives in epoch t is added where epoch t's own gradient of the same rows is, in the
+  backward pass of the layer.
 Departures: none known.
 """
 
@@ -57,7 +61,9 @@ class Pipegcn(System):
         self.gradient_pipes = {l: Pipe(self.comm, l, "backward", receive, send, held=True) for l in hidden}
         self.stale_features = {l: torch.zeros(sum(receive), self.widths[l], dtype=dtype, device=self.device)
                                for l in travelling}  # fmt: skip
-        self.stale_gradients = {l: torch.zeros(sum(send), self.widths[l], dtype=dtype, device=self.device) for l in hidden}
+        self.stale_gradients = {
+            l: torch.zeros(sum(send), self.widths[l], dtype=dtype, device=self.device) for l in hidden
+        }
 
     def halo(self, layer, h):
         return StaleHalo(self, layer, h)
@@ -67,8 +73,12 @@ class Pipegcn(System):
         return self.advance(self.feature_pipes[layer], self.stale_features[layer], rows, self.smooth_features)
 
     def next_gradients(self, layer: int, rows: torch.Tensor) -> torch.Tensor:
-        """Send this epoch's halo gradients [m, F]; those to add to the boundary rows [s, F] are of the epoch before."""
-        return self.advance(self.gradient_pipes[layer], self.stale_gradients[layer], rows, self.smooth_gradients)
+        """Send this epoch's halo gradients [m, F]; those to add to the boundary rows [s, F] are of the epoch
+        before.
+        """
+        return self.advance(
+            self.gradient_pipes[layer], self.stale_gradients[layer], rows, self.smooth_gradients
+        )
 
     def advance(self, pipe: Pipe, stale: torch.Tensor, rows: torch.Tensor, smooth: bool) -> torch.Tensor:
         arrived = pipe.push(rows, depth=1)
@@ -81,8 +91,14 @@ class Pipegcn(System):
             pipe.post()
 
     def state_dict(self):
-        return {"features": self.stale_features, "gradients": self.stale_gradients,
-                "in_flight": [{l: pipe.state_dict() for l, pipe in pipes.items()} for pipes in (self.feature_pipes, self.gradient_pipes)]}
+        return {
+            "features": self.stale_features,
+            "gradients": self.stale_gradients,
+            "in_flight": [
+                {l: pipe.state_dict() for l, pipe in pipes.items()}
+                for pipes in (self.feature_pipes, self.gradient_pipes)
+            ],
+        }
 
     def load_state_dict(self, state):
         self.stale_features, self.stale_gradients = state["features"], state["gradients"]
@@ -92,8 +108,8 @@ class Pipegcn(System):
 
 
 class StaleHalo(Crossing):
-    """This epoch's rows are sent when h is there; the gradients of the halo in use are sent, and stale ones added to h's, in the
-    backward pass."""
+    """This epoch's rows are sent when h is there; the gradients of the halo in use are sent, and stale ones
+    added to h's, in the backward pass."""
 
     def __init__(self, system: Pipegcn, layer: int, h: torch.Tensor):
         self.system = system

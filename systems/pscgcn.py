@@ -1,13 +1,16 @@
-"""PSC-GCN: "PSC-GCN: Pipelined full-graph GCN training with communication-efficient Sampling and inclusion-aware Caching".
+"""PSC-GCN: "PSC-GCN: Pipelined full-graph GCN training with communication-efficient Sampling and
+inclusion-aware Caching".
 
-Implements Algorithm 1 (pipelined training with staleness tau), Algorithm 2 with Theorem 2 (sampling probabilities, eqs. 15-19), and
-the inclusion-aware feature cache of section V.
+Implements Algorithm 1 (pipelined training with staleness tau), Algorithm 2 with Theorem 2 (sampling
+probabilities, eqs. 15-19), and the inclusion-aware feature cache of section V.
 
-Notation: TG(t) the sampled graph trained on in iteration t, SG(t) the one drawn in iteration t for t + tau, so TG(t + tau) = SG(t); the
-queue Q holds the tau graphs between. p_ij probability of edge j -> i; eps sampling rate; H^(t,l) the input of layer l; J its gradient.
+Notation: TG(t) the sampled graph trained on in iteration t, SG(t) the one drawn in iteration t for t + tau,
+so TG(t + tau) = SG(t); the queue Q holds the tau graphs between. p_ij probability of edge j -> i; eps
+sampling rate; H^(t,l) the input of layer l; J its gradient.
 
-    Z_i = P_ii H_i + sum_{j drawn} P_ij / p_ij H_j,  H_j of iteration t if j is inner, of t - tau if it is a boundary vertex   (3), (15)
-    J of the boundary rows of TG(t) is sent to their owners in t and added to their own gradient in t + tau                      (7)
+    Z_i = P_ii H_i + sum_{j drawn} P_ij / p_ij H_j,  H_j of iteration t if j is inner, of t - tau if it is a
+    boundary vertex   (3), (15) J of the boundary rows of TG(t) is sent to their owners in t and added to
+                      their own gradient in t + tau                      (7)
 
 Decisions
 - each edge is drawn by itself, Bernoulli(p_ij), by a counter (seed, graph number, i, j); the self-loop is no
@@ -112,13 +115,18 @@ class Pscgcn(System):
         self.norm_sums = torch.zeros(self.shard.num_inner, dtype=self.dtype, device=self.device)
         first = 0 if self.features == "refetch" else 1
         self.rows_ahead = {l: Pipe(self.comm, l, "forward", [], []) for l in range(first, self.num_layers)}
-        self.gradients_ahead = {l: Pipe(self.comm, l, "backward", [], [], held=True) for l in range(max(first, 1), self.num_layers)}
+        self.gradients_ahead = {
+            l: Pipe(self.comm, l, "backward", [], [], held=True)
+            for l in range(max(first, 1), self.num_layers)
+        }
         self.queue: deque[Drawn] = deque()
         self.coming: Drawn | None = None  # of the next iteration, its boundary rows already asked for
-        self.owner = torch.repeat_interleave(torch.arange(self.comm.size), torch.tensor(self.plan.receive_counts)).to(self.device)
+        self.owner = torch.repeat_interleave(
+            torch.arange(self.comm.size), torch.tensor(self.plan.receive_counts)
+        ).to(self.device)
         self.features_cache = FeatureCache(self)
 
-    # -- SampleGraph, Algorithm 2 ---------------------------------------------------------------------------------
+    # -- SampleGraph, Algorithm 2 --
 
     def renew(self) -> None:
         """Lines 4-7: p from the last iteration's norms, told to whoever has the vertex in its halo."""
@@ -127,7 +135,9 @@ class Pscgcn(System):
             y = torch.cat([self.norm_sums, told]).sqrt()
             _, column, halo_column = self.full.scales()
             c = 1.0 if column is None or self.norms == "code" else np.concatenate([column, halo_column])
-            a = np.repeat([self.inner_factor, self.boundary_factor], [self.shard.num_inner, self.shard.num_halo])
+            a = np.repeat(
+                [self.inner_factor, self.boundary_factor], [self.shard.num_inner, self.shard.num_halo]
+            )
             self.p = self.edges.probabilities(np.sqrt(a) * c * y.cpu().numpy().astype(np.float64), self.rate)
 
     def sample_graph(self, number: int) -> Drawn:
@@ -144,25 +154,31 @@ class Pscgcn(System):
             return np.divide(1.0, self.p, out=np.zeros(len(self.p)), where=self.p > 0).astype(dtype)
         rows = np.repeat(np.arange(self.shard.num_inner), np.diff(self.edges.indptr))
         drawn = np.bincount(rows[mask], minlength=self.shard.num_inner)
-        return np.divide(np.diff(self.edges.indptr), drawn, out=np.zeros(len(drawn)), where=drawn > 0)[rows].astype(dtype)
+        return np.divide(np.diff(self.edges.indptr), drawn, out=np.zeros(len(drawn)), where=drawn > 0)[
+            rows
+        ].astype(dtype)
 
-    # -- Algorithm 1 ----------------------------------------------------------------------------------------------
+    # -- Algorithm 1 --
 
     def before_epoch(self, epoch):
         with self.recorder.inside("other", "sample"):
             if epoch == 0:
-                self.queue.extend(self.sample_graph(number).settle(self) for number in range(self.tau))  # lines 2-3
+                # lines 2-3
+                self.queue.extend(self.sample_graph(number).settle(self) for number in range(self.tau))
             if epoch and epoch % self.period == 0:
                 self.renew()
             if self.features == "refetch" and epoch % self.period == 0:
                 self.features_cache.renew(epoch)
-            # Lines 6-7. What is asked for in an iteration is sent in the next, so that nobody waits to be asked.
+            # Lines 6-7. What is asked for in an iteration is sent in the next, so that nobody waits to be
+            # asked.
             self.queue.append((self.coming or self.sample_graph(epoch + self.tau)).settle(self))
             self.coming = self.sample_graph(epoch + 1 + self.tau) if (epoch + 1) % self.period else None
             self.ahead, self.now = self.queue[-1], self.queue.popleft()  # SG and TG
             self.adjacency = self.now.adjacency
             if self.features == "refetch":
-                self.recorder.metric("hit_rate", float(self.ahead.hit.float().mean()) if len(self.ahead.hit) else 0.0, 0)
+                self.recorder.metric(
+                    "hit_rate", float(self.ahead.hit.float().mean()) if len(self.ahead.hit) else 0.0, 0
+                )
             self.recorder.metric("drawn_edges", float(self.now.mask.mean()) if len(self.now.mask) else 0.0)
             self.recorder.metric("drawn_boundary", len(self.now.boundary) / max(self.shard.num_halo, 1))
         # The last iteration before a renewal keeps what ||y|| is made of.
@@ -170,7 +186,11 @@ class Pscgcn(System):
         if self.recording:
             self.norm_sums.zero_()
             if self.features == "once":
-                self.record(0, torch.as_tensor(self.shard.features).to(self.device, self.dtype), self.model.layers[0].weight)
+                self.record(
+                    0,
+                    torch.as_tensor(self.shard.features).to(self.device, self.dtype),
+                    self.model.layers[0].weight,
+                )
 
     def record(self, layer: int, h: torch.Tensor, weight: torch.Tensor) -> None:
         if self.norms == "layers":
@@ -216,10 +236,18 @@ class Pscgcn(System):
             pipe.post()
 
     def state_dict(self):
-        pipes = [{l: pipe.state_dict() for l, pipe in group.items()} for group in (self.rows_ahead, self.gradients_ahead)]
-        return {"p": torch.from_numpy(self.p), "norm_sums": self.norm_sums, "pipes": pipes,
-                "queue": [drawn.state_dict() for drawn in self.queue],
-                "coming": self.coming and self.coming.settle(self).state_dict(), "cache": self.features_cache.state_dict()}
+        pipes = [
+            {l: pipe.state_dict() for l, pipe in group.items()}
+            for group in (self.rows_ahead, self.gradients_ahead)
+        ]
+        return {
+            "p": torch.from_numpy(self.p),
+            "norm_sums": self.norm_sums,
+            "pipes": pipes,
+            "queue": [drawn.state_dict() for drawn in self.queue],
+            "coming": self.coming and self.coming.settle(self).state_dict(),
+            "cache": self.features_cache.state_dict(),
+        }
 
     def load_state_dict(self, state):
         self.p, self.norm_sums = state["p"].cpu().numpy(), state["norm_sums"]

@@ -1,11 +1,13 @@
-"""SANCUS: Peng, Chen, Shao, Shen, Chen, Cao, "SANCUS: Staleness-Aware Communication-Avoiding Full-Graph Decentralized
-Training in Large-Scale Graph Neural Networks", VLDB 2022; cited from section 4.3 of the survey in the papers' folder.
+"""SANCUS: Peng, Chen, Shao, Shen, Chen, Cao, "SANCUS: Staleness-Aware Communication-Avoiding Full-Graph
+Decentralized Training in Large-Scale Graph Neural Networks", VLDB 2022; cited from section 4.3 of the survey
+in the papers' folder.
 
-Implements Algorithm 3 (training by skip-broadcast) with the staleness checks of Algorithm 4 (`epoch_fixed`, SCS-E),
-Algorithm 5 (`epoch_adaptive`, SCS-A) and Algorithm 6 (`variation_gap`, SCS-H), and equations (2)-(7).
+Implements Algorithm 3 (training by skip-broadcast) with the staleness checks of Algorithm 4 (`epoch_fixed`,
+SCS-E), Algorithm 5 (`epoch_adaptive`, SCS-A) and Algorithm 6 (`variation_gap`, SCS-H), and equations (2)-(7).
 
-Notation: P(i) worker i; H_j^(l) its block of the input of layer l, Ht_j^(l) the block as last broadcast, cached by all
-others; F(j) its flag, ACTIVE or STALE; Ver the epoch, Ver(j) the version of Ht_j; delta_j its block of dL/dZ.
+Notation: P(i) worker i; H_j^(l) its block of the input of layer l, Ht_j^(l) the block as last broadcast,
+cached by all others; F(j) its flag, ACTIVE or STALE; Ver the epoch, Ver(j) the version of Ht_j; delta_j its
+block of dL/dZ.
 
 Decisions
 - norm of ||H - Ht|| > eps_H, which the paper leaves open: Frobenius, divided by the norm of the cached block
@@ -53,7 +55,8 @@ class Sancus(System):
     """The knobs.
 
     staleness   "epoch_fixed", "epoch_adaptive" or "variation_gap"
-    bound       eps_E or eps_A in epochs (0: broadcast every epoch), eps_H under `norm` (0: whenever anything changed)
+    bound       eps_E or eps_A in epochs (0: broadcast every epoch), eps_H under `norm` (0: whenever anything
+                changed)
     norm        of the variation gap: "relative", "max", "fro" or "mean"
     flags       "layer": one flag per layer and block; "worker": one per block
     features    "refetch" or "once"
@@ -75,7 +78,9 @@ class Sancus(System):
         choice("staleness", self.staleness, ("epoch_fixed", "epoch_adaptive", "variation_gap"))
         at_least("bound", self.bound, 0)
         if self.staleness != "variation_gap" and self.bound % 1 != 0:  # of infinity too
-            raise InputError(f"bound={self.bound} counts epochs under staleness={self.staleness}: give a whole number")
+            raise InputError(
+                f"bound={self.bound} counts epochs under staleness={self.staleness}: give a whole number"
+            )
         choice("norm", self.norm, ("relative", "max", "fro", "mean"))
         choice("flags", self.flags, ("layer", "worker"))
         check_features(self.features)
@@ -88,11 +93,14 @@ class Sancus(System):
         self.epoch = 0
         self.blocks = Blocks(self.comm, self.shard, self.device)
         layers = range(1 if self.features == "once" else 0, self.num_layers)
-        # State: Ht_j of every remote block by layer; what the rule compares with: Ht_i of the own block, or Ver(j).
+        # State: Ht_j of every remote block by layer; what the rule compares with: Ht_i of the own block, or
+        # Ver(j).
         self.cache = {l: self.blocks.empty(self.widths[l]) for l in layers}
         by_gap = self.staleness == "variation_gap"
-        self.own = {l: None for l in layers} if by_gap else {}
-        self.version = {} if by_gap else {l: [self.initial_version(j) for j in self.blocks.everyone] for l in layers}
+        self.own = dict.fromkeys(layers) if by_gap else {}
+        self.version = (
+            {} if by_gap else {l: [self.initial_version(j) for j in self.blocks.everyone] for l in layers}
+        )
 
     def initial_version(self, j: int) -> int:
         period = int(self.bound) + 1
@@ -101,7 +109,8 @@ class Sancus(System):
     def before_epoch(self, epoch):
         self.epoch, self.worker_active = epoch, False
 
-    # -- forward pass, lines 3-16 of Algorithm 3 ------------------------------------------------------------------
+    # -- forward pass, lines 3-16 of Algorithm 3
+    # ------------------------------------------------------------------
 
     def halo(self, layer, h):
         active = self.stale_check(layer, h.detach())
@@ -140,11 +149,18 @@ class Sancus(System):
         size = float(torch.linalg.vector_norm(cached))
         return difference / size if size else difference * math.inf if difference else 0.0
 
-    # -- backward pass, lines 17-22 -------------------------------------------------------------------------------
+    # -- backward pass, lines 17-22
+    # -------------------------------------------------------------------------------
 
     def propagate(self, layer, h, weight, dropout):
-        return propagate_gathered(self.adjacency, h, self.halo(layer, h), weight, dropout,
-                                  lambda delta: self.blocks.deltas(layer, delta))
+        return propagate_gathered(
+            self.adjacency,
+            h,
+            self.halo(layer, h),
+            weight,
+            dropout,
+            lambda delta: self.blocks.deltas(layer, delta),
+        )
 
     def output(self, layer, z):
         if math.isinf(self.clip):
@@ -152,7 +168,7 @@ class Sancus(System):
         scale = math.sqrt(self.comm.size)
         return _GradientClip.apply(z, self.clip * scale if self.clip_scale == "sqrt" else self.clip / scale)
 
-    # -- the rest -------------------------------------------------------------------------------------------------
+    # -- the rest --
 
     def input_halo(self, x):
         return self.blocks.features(x)

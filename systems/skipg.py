@@ -1,10 +1,12 @@
-"""SkipG: bounded gradient staleness, the baseline that SANCUS is compared with (Peng et al., VLDB 2022, sections 4.3.5, 5.3).
+"""SkipG: bounded gradient staleness, the baseline that SANCUS is compared with (Peng et al., VLDB 2022,
+sections 4.3.5, 5.3).
 
-The paper gives it one sentence: SANCUS's own idea applied to gradients instead of embeddings. So this is Algorithm 3 with
-the two directions exchanged: every block H_j^(l) is broadcast in every epoch, and delta_j^(l) = dL/dZ_j is broadcast only
-when the cached one is too old, by the rule of Algorithm 4,
+The paper gives it one sentence: SANCUS's own idea applied to gradients instead of embeddings. So this is
+Algorithm 3 with the two directions exchanged: every block H_j^(l) is broadcast in every epoch, and
+delta_j^(l) = dL/dZ_j is broadcast only when the cached one is too old, by the rule of Algorithm 4,
 
-    delta_j is ACTIVE  <=>  Ver - Ver(j) > bound,    G_i = A^T_ii delta_i + sum_{j != i} A^T_ij delta~_j     (eqs. 4, 5)
+    delta_j is ACTIVE  <=>  Ver - Ver(j) > bound,    G_i = A^T_ii delta_i + sum_{j != i} A^T_ij delta~_j
+                       (eqs. 4, 5)
 
 Notation: as in systems/sancus.py; delta~_j the block as last broadcast.
 
@@ -12,8 +14,8 @@ Decisions
 - own delta fresh; everything is broadcast in epoch 0, when caches are empty.
 - one version for all layers: a backward pass is broadcast as a whole or not at all; bound = 0 is CAGNET.
 - features once | refetch.
-Departures: the paper cites a data-parallel system for SkipG and does not say which gradients it skips; the block delta is what
-its decentralised scheme communicates, and weight gradients are small.
+Departures: the paper cites a data-parallel system for SkipG and does not say which gradients it skips; the
+block delta is what its decentralised scheme communicates, and weight gradients are small.
 """
 
 from dataclasses import dataclass
@@ -59,8 +61,14 @@ class Skipg(System):
         return self.blocks.features(x)
 
     def propagate(self, layer, h, weight, dropout):
-        return propagate_gathered(self.adjacency, h, self.halo(layer, h), weight, dropout,
-                                  lambda delta: self.blocks.deltas(layer, delta, self.deltas[layer], self.active))
+        return propagate_gathered(
+            self.adjacency,
+            h,
+            self.halo(layer, h),
+            weight,
+            dropout,
+            lambda delta: self.blocks.deltas(layer, delta, self.deltas[layer], self.active),
+        )
 
     def state_dict(self):
         return {"deltas": self.deltas, "version": self.version}

@@ -1,7 +1,7 @@
 """Vanilla: exact full-graph training by halo exchange.
 
-Every layer fetches the unique halo rows it aggregates, fresh, and returns their gradients to their owners. This is the
-reference of every comparison for bytes, time and accuracy.
+Every layer fetches the unique halo rows it aggregates, fresh, and returns their gradients to their owners.
+This is the reference of every comparison for bytes, time and accuracy.
 
 Notation: n inner, m halo vertices of a worker; H^l [n, f_l] the input of layer l (H^0 = X).
 
@@ -9,8 +9,8 @@ Bytes an epoch over all workers, 4-byte floats, M = total halo vertices:
     forward   4 M f_l for every layer l >= 1, and for l = 0 under `features=refetch`
     backward  4 M f_l for every layer l >= 1
 
-Decisions: layer 0 is static, so fetching it once is exact; both `features=once` and `features=refetch` are offered and shown.
-Departures: none; there is no paper.
+Decisions: layer 0 is static, so fetching it once is exact; both `features=once` and `features=refetch` are
+offered and shown. Departures: none; there is no paper.
 """
 
 from dataclasses import dataclass

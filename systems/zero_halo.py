@@ -2,8 +2,8 @@
 
 A system that scores no better than this one uses no remote information. Nothing but weight gradients is sent.
 
-Decisions: kept edges keep their global-degree weight. Evaluation is exact and sees the whole graph, as for every system.
-Departures: none; there is no paper.
+Decisions: kept edges keep their global-degree weight. Evaluation is exact and sees the whole graph, as for
+every system. Departures: none; there is no paper.
 """
 
 from dataclasses import dataclass

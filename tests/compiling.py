@@ -13,8 +13,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def take_turns() -> None:
-    """Let one process of the suite compile at a time: the next finds in numba's cache what it was going to compile as well."""
-    lock = FileLock(Path(tempfile.gettempdir()) / f"halobench-compiling-{zlib.crc32(bytes(ROOT)):x}.lock", thread_local=False)
+    """Let one process of the suite compile at a time: the next finds in numba's cache what it was going to
+    compile as well.
+    """
+    lock = FileLock(
+        Path(tempfile.gettempdir()) / f"halobench-compiling-{zlib.crc32(bytes(ROOT)):x}.lock",
+        thread_local=False,
+    )
     compiled = Dispatcher.compile
 
     def compile_in_turn(self, signature):

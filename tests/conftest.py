@@ -16,18 +16,30 @@ from tests.redis_server import RedisServer
 ROOT = Path(__file__).resolve().parent.parent
 
 # Examples go to worker processes; a slow machine must not turn a slow example into a failure.
-settings.register_profile("halobench", deadline=None, suppress_health_check=[HealthCheck.too_slow,
-                          HealthCheck.function_scoped_fixture], derandomize=True, max_examples=20)
+settings.register_profile(
+    "halobench",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    derandomize=True,
+    max_examples=20,
+)
 settings.load_profile("halobench")
 take_turns()
 
 
 def pytest_addoption(parser):
-    parser.addoption("--share", type=float, metavar="SECONDS", help="of the nightly tests run only what fits into so long, beginning with another one every day")
+    parser.addoption(
+        "--share",
+        type=float,
+        metavar="SECONDS",
+        help="of the nightly tests run only what fits into so long, beginning with another one every day",
+    )
 
 
 def pytest_collection_modifyitems(config, items):
-    """Under --share, begin with the nightly tests whose turn it is: a week of shares begins in seven places."""
+    """Under --share, begin with the nightly tests whose turn it is: a week of shares begins in seven
+    places.
+    """
     if config.getoption("--share") is not None and items:
         turn = datetime.date.today().toordinal() * max(1, len(items) // 7) % len(items)
         items[:] = items[turn:] + items[:turn]

@@ -1,6 +1,8 @@
-"""Runs `python -m harness` again and again, each time in a fork of this process, which has everything imported.
+"""Runs `python -m harness` again and again, each time in a fork of this process, which has everything
+imported.
 
-A line of standard input is [arguments, file for stdout, file for stderr]; two lines come back: the pid, and the exit code.
+A line of standard input is [arguments, file for stdout, file for stderr]; two lines come back: the pid, and
+the exit code.
 """
 
 import json
@@ -15,7 +17,8 @@ from harness.run import command, preload  # noqa: F401
 
 def child(arguments: list[str], out: str, err: str) -> None:
     os.setsid()
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # as in a terminal, however the tests were started
+    # as in a terminal, however the tests were started
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     for path, number in ((out, 1), (err, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)

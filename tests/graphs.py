@@ -1,4 +1,6 @@
-"""Random graphs for tests: one by its size, and a hypothesis strategy over all the shapes a graph may take."""
+"""Random graphs for tests: one by its size, and a hypothesis strategy over all the shapes a graph may
+take.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,11 @@ def random_graph(
     multilabel: bool = False,
     self_loops: bool = False,
 ) -> Graph:
-    """A validated graph with uniform random endpoints; about `mean_degree` in-edges a vertex, repeats dropped.
+    """A validated graph with uniform random endpoints; about `mean_degree` in-edges a vertex, repeats
+    dropped.
 
-    Half the vertices train, a quarter validate, an eighth test; the rest are in no split and, single-label, have label
-    -1. Vertex 0 always trains. `self_loops` keeps the loops that the draw happens to hold.
+    Half the vertices train, a quarter validate, an eighth test; the rest are in no split and, single-label,
+    have label -1. Vertex 0 always trains. `self_loops` keeps the loops that the draw happens to hold.
     """
     rng = np.random.default_rng(seed)
     draws = int(num_vertices * mean_degree / (2 if symmetric else 1))
@@ -53,7 +56,9 @@ def random_graph(
 
 @st.composite
 def graphs(draw, min_vertices: int = 1, max_vertices: int = 40, symmetric: bool | None = None) -> Graph:
-    """Directed and undirected, from edgeless to dense, with isolated vertices, self-loops, one label or many."""
+    """Directed and undirected, from edgeless to dense, with isolated vertices, self-loops, one label
+    or many.
+    """
     return random_graph(
         draw(st.integers(min_vertices, max_vertices)),
         draw(st.sampled_from([0.0, 0.5, 2.0, 6.0, 20.0])),

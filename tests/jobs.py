@@ -13,7 +13,7 @@ import torch
 from harness.bench.overlap import SlowLink
 from harness.check import typed
 from harness.cluster.config import Cluster
-from harness.comm.comm import HaloPlan
+from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.comm.store import Store
 from harness.core.config import ModelConfig, OptimiserConfig
@@ -26,13 +26,23 @@ from tests.memory import shared_memory
 
 
 def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=None) -> Trainer:
-    return Trainer(shard, comm, make_system(block), typed(ModelConfig, model, "model"),
-                   typed(OptimiserConfig, optimiser, "optimiser"), seed=seed, epochs=epochs, kernel="numba",
-                   cluster=typed(Cluster, cluster, "cluster") if cluster else None)
+    return Trainer(
+        shard,
+        comm,
+        make_system(block),
+        typed(ModelConfig, model, "model"),
+        typed(OptimiserConfig, optimiser, "optimiser"),
+        seed=seed,
+        epochs=epochs,
+        kernel="numba",
+        cluster=typed(Cluster, cluster, "cluster") if cluster else None,
+    )
 
 
 def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, cluster, shard) -> dict:
-    """Train and report what happened, epoch by epoch; with `stop_at`, through a state dict and a new trainer."""
+    """Train and report what happened, epoch by epoch; with `stop_at`, through a state dict and a new
+    trainer.
+    """
     torch.set_default_dtype(getattr(torch, dtype))
     try:
         trainer = make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster)
@@ -40,7 +50,8 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, c
         for epoch in range(epochs):
             if epoch == stop_at:
                 state = trainer.state_dict()
-                comm.barrier()  # a server may end with worker 0, and others still be asking it for their state
+                # a server may end with worker 0, and others still be asking it for their state
+                comm.barrier()
                 trainer.system.close()
                 trainer = make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster)
                 trainer.load_state_dict(state)
@@ -55,7 +66,14 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, c
             spans.append((record.train, record.spans))
         trainer.system.close()
         comm.drain()
-        return {"losses": losses, "weights": weights, "sent": sent, "metrics": metrics, "spans": spans, "scores": scores}
+        return {
+            "losses": losses,
+            "weights": weights,
+            "sent": sent,
+            "metrics": metrics,
+            "spans": spans,
+            "scores": scores,
+        }
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -73,7 +91,9 @@ def devices(comm, run, run_dir) -> Cluster | None:
 
 
 def score(comm, logits, shard) -> dict[str, float]:
-    """What the scorer makes of the whole graph's logits [V, C], by column; `not_finite` where there are such."""
+    """What the scorer makes of the whole graph's logits [V, C], by column; `not_finite` where there
+    are such.
+    """
     masks = [torch.from_numpy(mask).nonzero().squeeze(1) for mask in (shard.train, shard.val, shard.test)]
     labels = torch.from_numpy(shard.labels)
     scorer = Scorer(comm, labels.double() if labels.ndim == 2 else labels.long(), masks)
@@ -163,7 +183,9 @@ def loopback_bytes() -> int:
 
 
 def exchange_once(comm, width, shard) -> dict:
-    """The halo of global ids, the gradient of a sum weighted by global id, and what was counted inside and outside."""
+    """The halo of global ids, the gradient of a sum weighted by global id, and what was counted inside and
+    outside.
+    """
     plan = halo_plan(shard, comm.device)
     ids = torch.as_tensor(shard.inner, dtype=torch.float64)
     h = (ids[:, None] + torch.arange(width) / 100).requires_grad_()
@@ -175,15 +197,24 @@ def exchange_once(comm, width, shard) -> dict:
         local = (h * 2).sum()
         halo = pending.wait()
         (halo.sum() + local).backward()
-    return {"halo": halo.detach().numpy().copy(), "outside": outside.shape, "gradient": h.grad.numpy(),
-            "counted_outside": counted_outside, "sent": dict(comm.recorder.epoch.sent), "spans": comm.recorder.epoch.spans}
+    return {
+        "halo": halo.detach().numpy().copy(),
+        "outside": outside.shape,
+        "gradient": h.grad.numpy(),
+        "counted_outside": counted_outside,
+        "sent": dict(comm.recorder.epoch.sent),
+        "spans": comm.recorder.epoch.spans,
+    }
 
 
 def collectives(comm) -> dict:
     flags = comm.all_gather_flag(comm.rank % 2 == 1, layer=0)
     tensor = torch.full((7,), float(comm.rank + 1))
     comm.all_reduce(tensor, "weights")
-    blocks = [torch.full((2, 3), float(comm.rank)) if j == comm.rank else torch.full((2, 3), -1.0) for j in range(comm.size)]
+    blocks = [
+        torch.full((2, 3), float(comm.rank)) if j == comm.rank else torch.full((2, 3), -1.0)
+        for j in range(comm.size)
+    ]
     comm.broadcast_blocks(blocks, [0, 2], 1, "forward", "blocks").wait()
     return {"flags": flags, "sum": tensor.tolist(), "blocks": [float(b[0, 0]) for b in blocks]}
 
@@ -195,23 +226,41 @@ def gather_ragged(comm) -> dict:
         parts = comm.all_gather(torch.arange(comm.rank + 1) * 2, 0, "ids")
         # Two exchanges of one kind in flight at once, each in a slot of its own.
         send = receive = [int(p != comm.rank) for p in range(comm.size)]
-        flights = [comm.start_exchange(torch.full((comm.size - 1, 2), 10.0 * comm.rank + slot), send, receive, 1, "forward", "halo", slot)
-                   for slot in (0, 1)]  # fmt: skip
+        flights = [
+            comm.start_exchange(
+                torch.full((comm.size - 1, 2), 10.0 * comm.rank + slot),
+                send,
+                receive,
+                1,
+                "forward",
+                "halo",
+                slot,
+            )
+            for slot in (0, 1)
+        ]
         for flight, _ in flights:
             flight.wait()
-    return {"told": told, "parts": [p.tolist() for p in parts], "slots": [rows[:, 0].tolist() for _, rows in flights],
-            "bytes": sum(size for (layer, *_), (_, size) in comm.recorder.epoch.sent.items() if layer == 0)}
+    return {
+        "told": told,
+        "parts": [p.tolist() for p in parts],
+        "slots": [rows[:, 0].tolist() for _, rows in flights],
+        "bytes": sum(size for (layer, *_), (_, size) in comm.recorder.epoch.sent.items() if layer == 0),
+    }
 
 
 def through_store(comm, address, shard) -> dict:
-    """Three pushes a worker of rows that hold stamp, layer and global id; what each pull gives, and what was counted."""
+    """Three pushes a worker of rows that hold stamp, layer and global id; what each pull gives, and what was
+    counted.
+    """
     store = Store(address, comm, shard, {1: 3, 2: 5})
     ids = torch.as_tensor(shard.inner)[:, None].float()
     pulled, late = {}, {}
     comm.recorder.begin_epoch(0)
     for stamp in (7, 8, 9):
         for layer, width in store.widths.items():
-            store.push(layer, (ids + 1000 * layer + 10_000 * stamp).expand(-1, width).contiguous(), stamp).wait()
+            store.push(
+                layer, (ids + 1000 * layer + 10_000 * stamp).expand(-1, width).contiguous(), stamp
+            ).wait()
         comm.barrier()
         if stamp > 7:
             pulled[stamp] = {layer: store.pull(layer, stamp).wait().clone() for layer in store.widths}
@@ -237,8 +286,17 @@ def through_store(comm, address, shard) -> dict:
     comm.barrier()
     store.close()
     other.close()
-    return {"pulled": pulled, "late": late, "newest": newest_rows, "stamps": newest.stamps, "again": again, "again_late": again_late,
-            "sent": dict(comm.recorder.epoch.sent), "spans": comm.recorder.epoch.spans, "nbytes": store.nbytes}
+    return {
+        "pulled": pulled,
+        "late": late,
+        "newest": newest_rows,
+        "stamps": newest.stamps,
+        "again": again,
+        "again_late": again_late,
+        "sent": dict(comm.recorder.epoch.sent),
+        "spans": comm.recorder.epoch.spans,
+        "nbytes": store.nbytes,
+    }
 
 
 def failing_push(comm, address, shard) -> str:
@@ -287,7 +345,9 @@ def through_small_blocks(comm, address, shard) -> dict:
 
 
 def names_of_store(comm, shard) -> tuple[list[str], list[str]]:
-    """While a store in shared memory is open: the names of the memory mapped, and those of them that can still be opened."""
+    """While a store in shared memory is open: the names of the memory mapped, and those of them that can
+    still be opened.
+    """
     before = shared_memory(psutil.Process())  # an earlier test's that is not yet collected
     store = Store("shared", comm, shard, {1: 3})
     comm.barrier()

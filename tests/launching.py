@@ -79,14 +79,16 @@ class HeldDigestA(Held, DigestA):
 
 def losses(run_dir: Path) -> pd.DataFrame:
     """What two runs of the same settings have in common, to the bit."""
-    return Trace(run_dir).epochs[["epoch", "worker", "loss", "train_acc", "val_acc", "test_acc", "bytes_sent"]]
+    return Trace(run_dir).epochs[
+        ["epoch", "worker", "loss", "train_acc", "val_acc", "test_acc", "bytes_sent"]
+    ]
 
 
 class Place:
     """A folder with a small graph, results and cache of its own, from which `python -m harness` is run.
 
-    Commands are forked from one process that has imported the command: each is a process of its own, in a session of its
-    own, without the seconds that importing torch takes. `truly` starts one from scratch.
+    Commands are forked from one process that has imported the command: each is a process of its own, in a
+    session of its own, without the seconds that importing torch takes. `truly` starts one from scratch.
     """
 
     def __init__(self, folder: Path, num_vertices: int = 60):
@@ -103,14 +105,25 @@ class Place:
             yaml = (ROOT / "conf" / "system" / f"{name}.yaml").read_text()
             held = yaml.replace(f"systems.{name}.", "held.Held")
             (folder / "conf" / "system" / f"held_{name}.yaml").write_text(held)
-        self.environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder / 'modules'}", "TMPDIR": str(folder),
-                            "COLUMNS": "300", "PYTHONDONTWRITEBYTECODE": "1",
-                            "HALOBENCH_HOLD": str(self.hold)}
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}:{folder / 'modules'}",
+            "TMPDIR": str(folder),
+            "COLUMNS": "300",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HALOBENCH_HOLD": str(self.hold),
+        }
         self.more = f"hydra.searchpath=[file://{folder / 'conf'}]"
         self.trouble = (self.more, "system=trouble")
         self.going: Started | None = None
-        self.forker = subprocess.Popen([sys.executable, "-m", "tests.forker"], env=self.environment, cwd=folder,
-                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.forker = subprocess.Popen(
+            [sys.executable, "-m", "tests.forker"],
+            env=self.environment,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def close(self) -> None:
         self.forker.stdin.close()
@@ -118,12 +131,29 @@ class Place:
 
     def write_graph(self, num_vertices: int, seed: int = 3) -> None:
         graph = random_graph(num_vertices, 6, seed=seed)
-        np.savez(self.graph, edges=np.stack(edge_list(graph)), features=graph.features, labels=graph.labels,
-                 train=graph.train, val=graph.val, test=graph.test)
+        np.savez(
+            self.graph,
+            edges=np.stack(edge_list(graph)),
+            features=graph.features,
+            labels=graph.labels,
+            train=graph.train,
+            val=graph.val,
+            test=graph.test,
+        )
 
     def arguments(self, *overrides: str) -> list[str]:
-        fixed = {"dataset": "npz", "dataset.path": self.graph, "results": self.results, "cache": self.folder / "cache",
-                 "gpus": 2, "epochs": 6, "model.hidden": 4, "kernel": "numba", "threads": 1, "checkpoint_every": 2}
+        fixed = {
+            "dataset": "npz",
+            "dataset.path": self.graph,
+            "results": self.results,
+            "cache": self.folder / "cache",
+            "gpus": 2,
+            "epochs": 6,
+            "model.hidden": 4,
+            "kernel": "numba",
+            "threads": 1,
+            "checkpoint_every": 2,
+        }
         given = {o.lstrip("+~").split("=")[0] for o in overrides}
         flags = [o for o in overrides if o.startswith("-")]
         rest = [o for o in overrides if not o.startswith("-")]
@@ -147,8 +177,14 @@ class Place:
         return self.start(*overrides).end()
 
     def truly(self, *arguments: str) -> subprocess.CompletedProcess:
-        return subprocess.run([sys.executable, *arguments], env=self.environment, cwd=self.folder, capture_output=True, text=True,
-                              timeout=PATIENCE)
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env=self.environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
 
     def runs(self, pattern: str = "npz/*") -> list[Path]:
         return sorted(p.parent for p in self.results.glob(f"{pattern}/config.yaml"))
@@ -185,8 +221,14 @@ class Started:
             assert condition(), f"the command ended early: {self.err.read_text()}"
 
     def until_epoch(self, epoch: int) -> None:
-        """Return once a checkpoint from which `epoch` or a later one goes on is complete; notes who is there."""
-        self.until(lambda: any(int(p.read_text()) >= epoch for p in self.place.results.glob("npz/*/checkpoints/latest")))
+        """Return once a checkpoint from which `epoch` or a later one goes on is complete; notes who is
+        there.
+        """
+        self.until(
+            lambda: any(
+                int(p.read_text()) >= epoch for p in self.place.results.glob("npz/*/checkpoints/latest")
+            )
+        )
         self.family = self.process.children(recursive=True)
 
     def end(self) -> Ended:

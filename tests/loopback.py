@@ -1,4 +1,6 @@
-"""`python -m tests.loopback`: one large epoch of four workers, counted by Comm and by a loopback interface of their own."""
+"""`python -m tests.loopback`: one large epoch of four workers, counted by Comm and by a loopback interface of
+their own.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.pool import WorkerPool
 
 
 def own_network() -> bool:
-    """Move to a network of our own, with a loopback that nobody else uses; False where that is not allowed."""
+    """Move to a network of our own, with a loopback that nobody else uses; False where that is not
+    allowed.
+    """
     CLONE_NEWUSER, CLONE_NEWNET, SIOCSIFFLAGS, IFF_UP = 0x10000000, 0x40000000, 0x8914, 0x1
     libc = ctypes.CDLL(None, use_errno=True)
     flags = CLONE_NEWNET if os.geteuid() == 0 else CLONE_NEWNET | CLONE_NEWUSER

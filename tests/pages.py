@@ -1,7 +1,9 @@
-"""`python -m tests.pages`: bring the knobs and decisions in `docs/systems/` up to date with `conf/system/` and the systems' docstrings.
+"""`python -m tests.pages`: bring the knobs and decisions in `docs/systems/` up to date with `conf/system/`
+and the systems' docstrings.
 
-A page is `# NAME`, what the system does, and three sections: knobs (a table of its yaml), decisions (from its module's docstring) and
-the picture that shows it working. Knobs and decisions are written here, the rest by hand.
+A page is `# NAME`, what the system does, and three sections: knobs (a table of its yaml), decisions (from its
+module's docstring) and the picture that shows it working. Knobs and decisions are written here, the rest by
+hand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A pool of worker processes, started once a session: a test sends it work instead of paying for `import torch`."""
+"""A pool of worker processes, started once a session: a test sends it work instead of paying for `import
+torch`.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,16 @@ MEMORY = "memory" if sys.platform == "linux" else "sockets"
 
 
 class WorkerPool:
-    """`run(job, size, *args)` calls job(comm, *args) on `size` workers in a real group and returns their results.
+    """`run(job, size, *args)` calls job(comm, *args) on `size` workers in a real group and returns their
+    results.
 
-    Workers meet once for each size and transport, and again after a job that failed: to meet takes as long as a small job.
+    Workers meet once for each size and transport, and again after a job that failed: to meet takes as long as
+    a small job.
     """
 
     def __init__(self, size: int = SIZE):
-        # Forked from a process that has imported everything and done nothing: the test process has run threads of its own.
+        # Forked from a process that has imported everything and done nothing: the test process has run
+        # threads of its own.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["tests.jobs", "harness.comm.group", "harness.run.preload"])
         self.pipes, self.processes = [], []

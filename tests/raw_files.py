@@ -20,7 +20,9 @@ from tests.conftest import ROOT
 
 @dataclass
 class Small:
-    """What a small data set holds: directed edges (one direction each), and all that belongs to the vertices."""
+    """What a small data set holds: directed edges (one direction each), and all that belongs to the
+    vertices.
+    """
 
     src: np.ndarray  # [E]
     dst: np.ndarray  # [E]
@@ -65,7 +67,9 @@ def write_reddit(folder: Path, what: Small) -> None:
         node_ids=np.arange(what.num_vertices),
     )
     ends = (np.concatenate([what.src, what.dst]), np.concatenate([what.dst, what.src]))
-    sp.save_npz(raw / "reddit_graph.npz", sp.coo_matrix((np.ones(len(ends[0])), ends), (what.num_vertices,) * 2))
+    sp.save_npz(
+        raw / "reddit_graph.npz", sp.coo_matrix((np.ones(len(ends[0])), ends), (what.num_vertices,) * 2)
+    )
 
 
 def write_saint(folder: Path, what: Small, multilabel: np.ndarray | None = None) -> None:
@@ -75,13 +79,21 @@ def write_saint(folder: Path, what: Small, multilabel: np.ndarray | None = None)
         (np.ones(2 * len(what.src), bool), (np.r_[what.src, what.dst], np.r_[what.dst, what.src])),
         (what.num_vertices,) * 2,
     )
-    np.savez(raw / "adj_full.npz", data=matrix.data, indices=matrix.indices, indptr=matrix.indptr, shape=matrix.shape)
+    np.savez(
+        raw / "adj_full.npz",
+        data=matrix.data,
+        indices=matrix.indices,
+        indptr=matrix.indptr,
+        shape=matrix.shape,
+    )
     np.save(raw / "feats.npy", what.features.astype(np.float64))
     classes = what.labels if multilabel is None else multilabel
     (raw / "class_map.json").write_text(
         json.dumps({str(v): classes[v].tolist() for v in reversed(range(what.num_vertices))})
     )
-    roles = {name: np.flatnonzero(what.kinds == kind).tolist() for name, kind in (("tr", 1), ("va", 2), ("te", 3))}
+    roles = {
+        name: np.flatnonzero(what.kinds == kind).tolist() for name, kind in (("tr", 1), ("va", 2), ("te", 3))
+    }
     (raw / "role.json").write_text(json.dumps(roles))
 
 
@@ -120,11 +132,18 @@ def write_heterophilous(folder: Path, what: Small, num_masks: int = 2) -> None:
 
 
 def write_planetoid(folder: Path, name: str, what: Small, missing: tuple[int, ...] = ()) -> np.ndarray:
-    """12 vertices train, the last 10 test but for `missing` ones, which no file describes. Returns the test ids."""
+    """12 vertices train, the last 10 test but for `missing` ones, which no file describes. Returns the test
+    ids.
+    """
     raw, known = _raw(folder), what.num_vertices - 10
     one_hot = np.eye(what.labels.max() + 1, dtype=np.int32)[what.labels]
-    test = np.random.default_rng(0).permutation([v for v in range(known, what.num_vertices) if v not in missing])
-    graph = {v: what.dst[what.src == v].tolist() + what.src[what.dst == v].tolist() for v in range(what.num_vertices)}
+    test = np.random.default_rng(0).permutation(
+        [v for v in range(known, what.num_vertices) if v not in missing]
+    )
+    graph = {
+        v: what.dst[what.src == v].tolist() + what.src[what.dst == v].tolist()
+        for v in range(what.num_vertices)
+    }
     parts = {
         "x": sp.csr_matrix(what.features[:12]),
         "tx": sp.csr_matrix(what.features[test]),
@@ -178,7 +197,9 @@ def write_ogb_binary(folder: Path, what: Small, unlabelled: int = 0) -> None:
 def block(name: str, **changes) -> DatasetConfig:
     """The dataset block of conf/dataset/NAME.yaml."""
     return typed(
-        DatasetConfig, {**yaml.safe_load((ROOT / f"conf/dataset/{name}.yaml").read_text()), **changes}, "dataset"
+        DatasetConfig,
+        {**yaml.safe_load((ROOT / f"conf/dataset/{name}.yaml").read_text()), **changes},
+        "dataset",
     )
 
 

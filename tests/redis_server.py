@@ -13,7 +13,9 @@ import redis
 
 
 class RedisServer:
-    """Started at once; `url` is what `system.store` takes. `kill` ends it as a crash would, `start` brings it back, empty."""
+    """Started at once; `url` is what `system.store` takes. `kill` ends it as a crash would, `start` brings it
+    back, empty.
+    """
 
     def __init__(self, folder):
         self.folder, self.process = folder, None
@@ -25,8 +27,21 @@ class RedisServer:
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [executable(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(self.folder)],
-            stdout=subprocess.DEVNULL)
+            [
+                executable(),
+                "--port",
+                str(self.port),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--dir",
+                str(self.folder),
+            ],
+            stdout=subprocess.DEVNULL,
+        )
         deadline = time.monotonic() + 30
         while True:
             try:
@@ -35,7 +50,9 @@ class RedisServer:
                     if answer.recv(7) == b"+PONG\r\n":
                         return
             except OSError:
-                assert self.process.poll() is None and time.monotonic() < deadline, "redis-server did not start"
+                assert self.process.poll() is None and time.monotonic() < deadline, (
+                    "redis-server did not start"
+                )
                 time.sleep(0.02)
 
     def bytes_received(self) -> int:
@@ -49,7 +66,9 @@ class RedisServer:
 
 
 def executable() -> str:
-    """Where redis-server is; without one the test is skipped, or fails where HALOBENCH_MUST_HAVE asks for it."""
+    """Where redis-server is; without one the test is skipped, or fails where HALOBENCH_MUST_HAVE asks
+    for it.
+    """
     found = shutil.which("redis-server")
     if found is None:
         assert "redis" not in os.environ.get("HALOBENCH_MUST_HAVE", ""), "redis-server is not installed"

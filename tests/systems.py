@@ -29,19 +29,27 @@ from tests.pool import MEMORY
 CONF = Path(__file__).resolve().parent.parent / "conf" / "system"
 
 
-
 def _collect(table: str) -> list:
     return [(module, getattr(module, table)) for module in MODULES if hasattr(module, table)]
 
 
-MODULES = [importlib.import_module(f"tests.variants.{m.name}") for m in pkgutil.iter_modules(variants.__path__)]
-EXACT: dict[str, list[dict] | dict | None] = {name: knobs for _, table in _collect("EXACT") for name, knobs in table.items()}
-EXACT_VARIANTS = [(name, knobs) for name, settings in EXACT.items() if isinstance(settings, list) for knobs in settings]
+MODULES = [
+    importlib.import_module(f"tests.variants.{m.name}") for m in pkgutil.iter_modules(variants.__path__)
+]
+EXACT: dict[str, list[dict] | dict | None] = {
+    name: knobs for _, table in _collect("EXACT") for name, knobs in table.items()
+}
+EXACT_VARIANTS = [
+    (name, knobs) for name, settings in EXACT.items() if isinstance(settings, list) for knobs in settings
+]
 SINGLE_VARIANTS = [(name, knobs or {}) for name, knobs in EXACT.items() if not isinstance(knobs, list)]
 STALE_VARIANTS = [variant for _, table in _collect("STALE") for variant in table]
 # The first of a system's variants in every run of the suite, the others at night.
-CONTROL_VARIANTS = [pytest.param(variant, marks=pytest.mark.nightly(20)) if number else variant
-                    for _, table in _collect("CONTROL") for number, variant in enumerate(table)]  # fmt: skip
+CONTROL_VARIANTS = [
+    pytest.param(variant, marks=pytest.mark.nightly(20)) if number else variant
+    for _, table in _collect("CONTROL")
+    for number, variant in enumerate(table)
+]
 PARTITIONS = [(1, "block"), (2, "metis"), (3, "random"), (4, "block")]
 
 
@@ -110,21 +118,46 @@ class Outcome:
         return total
 
 
-def run(pool, graph: Graph, system: dict, parts: int, method: str | None = None, settings: Settings | None = None,
-        assignment: np.ndarray | EdgeAssignment | None = None, transport: str = MEMORY) -> Outcome:
-    """Train on `assignment`, or on a partition by `method`: by default one of the kind that the system trains on."""
+def run(
+    pool,
+    graph: Graph,
+    system: dict,
+    parts: int,
+    method: str | None = None,
+    settings: Settings | None = None,
+    assignment: np.ndarray | EdgeAssignment | None = None,
+    transport: str = MEMORY,
+) -> Outcome:
+    """Train on `assignment`, or on a partition by `method`: by default one of the kind that the system trains
+    on.
+    """
     s = settings or Settings()
     method = method or {"edge": "random", "vertex": "ebv"}[make_system(system).cut]
     if assignment is None:
         assignment = (assign_edges if method in EDGE_METHODS else assign)(graph, method, parts, s.seed)
     shards = shards_of(graph, assignment, parts)
-    answers = pool.run(jobs.train, parts, system, s.model, s.optimiser, s.seed, s.epochs, s.dtype, s.stop_at, s.scored, s.cluster,
-                       per_worker=shards, transport=transport)  # fmt: skip
+    answers = pool.run(
+        jobs.train,
+        parts,
+        system,
+        s.model,
+        s.optimiser,
+        s.seed,
+        s.epochs,
+        s.dtype,
+        s.stop_at,
+        s.scored,
+        s.cluster,
+        per_worker=shards,
+        transport=transport,
+    )
     first = answers[0]
     for other in answers[1:]:
         assert other["losses"] == first["losses"] and other["scores"] == first["scores"]
         for mine, theirs in zip(first["weights"], other["weights"]):
-            assert all(np.array_equal(mine[name], theirs[name]) for name in mine), "workers' weights drifted apart"
+            assert all(np.array_equal(mine[name], theirs[name]) for name in mine), (
+                "workers' weights drifted apart"
+            )
     widths = [graph.num_features] + [s.model["hidden"]] * (s.model["layers"] - 1) + [graph.num_classes]
     return Outcome(first["losses"], first["weights"], first["scores"], answers, assignment, widths)
 
@@ -143,23 +176,40 @@ def assert_trained_alike(outcome: Outcome, history, rtol: float = 1e-5) -> None:
             np.testing.assert_allclose(after[name], want[name], rtol=rtol, atol=1e-8, err_msg=name)
 
 
-def planted_graph(seed: int, *, vertices: int = 900, classes: int = 5, features: int = 64, degree: int = 16) -> Graph:
-    """A symmetric graph whose vertices say little of their class by themselves and much through their neighbours.
+def planted_graph(
+    seed: int, *, vertices: int = 900, classes: int = 5, features: int = 64, degree: int = 16
+) -> Graph:
+    """A symmetric graph whose vertices say little of their class by themselves and much through their
+    neighbours.
 
-    90 % of edges join vertices of one class; features are the class's unit direction drowned in noise of four times its
-    length in every dimension; 20 training vertices a class.
+    90 % of edges join vertices of one class; features are the class's unit direction drowned in noise of four
+    times its length in every dimension; 20 training vertices a class.
     """
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, vertices).astype(np.int32)
     source = rng.integers(0, vertices, vertices * degree // 2)
     same = np.array([rng.choice(np.flatnonzero(labels == c)) for c in labels[source]])
     target = np.where(rng.random(len(source)) < 0.9, same, rng.integers(0, vertices, len(source)))
-    edges = from_edges(source.astype(np.int32), target.astype(np.int32), vertices, symmetrise=True, self_loops=False)
+    edges = from_edges(
+        source.astype(np.int32), target.astype(np.int32), vertices, symmetrise=True, self_loops=False
+    )
     directions = np.linalg.qr(rng.standard_normal((features, classes)))[0].T
     x = directions[labels] + 4 * rng.standard_normal((vertices, features))
     train = np.zeros(vertices, bool)
     for c in range(classes):
         train[rng.choice(np.flatnonzero(labels == c), 20, replace=False)] = True
     val = ~train & (rng.random(vertices) < 0.3)
-    return validate(Graph("planted", edges.indptr, edges.indices, x.astype(np.float32), labels, classes, train, val,
-                          ~train & ~val, True))
+    return validate(
+        Graph(
+            "planted",
+            edges.indptr,
+            edges.indices,
+            x.astype(np.float32),
+            labels,
+            classes,
+            train,
+            val,
+            ~train & ~val,
+            True,
+        )
+    )

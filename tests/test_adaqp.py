@@ -22,24 +22,37 @@ from tests.systems import Settings
 @pytest.mark.parametrize("bits", LEVELS)
 def test_bytes_are_the_closed_form(pool, features, bits):
     graph = random_graph(12, vertices=40)
-    settings = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=2)
-    outcome = systems.run(pool, graph, systems.block("adaqp", features=features, bits=bits), 4, settings=settings)
+    settings = Settings(
+        model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=2
+    )
+    outcome = systems.run(
+        pool, graph, systems.block("adaqp", features=features, bits=bits), 4, settings=settings
+    )
     for epoch in range(2):
         exact = count.vanilla(graph, outcome.assignment, outcome.widths, features=features, first=epoch == 0)
         for direction in ("forward", "backward"):
             for layer, rows in enumerate(exact["rows"][direction]):
-                sent = {p: v for (l, way, p), v in outcome.sent(epoch).items() if (l, way) == (layer, direction)}
-                each = row_bytes(outcome.widths[layer], bits, torch.float32) if "halo" in sent else 4 * outcome.widths[layer]
+                sent = {
+                    p: v for (l, way, p), v in outcome.sent(epoch).items() if (l, way) == (layer, direction)
+                }
+                each = (
+                    row_bytes(outcome.widths[layer], bits, torch.float32)
+                    if "halo" in sent
+                    else 4 * outcome.widths[layer]
+                )
                 assert sum(size for _, size in sent.values()) == rows * each
 
 
 def test_every_message_of_every_epoch_has_draws_of_its_own_and_they_are_uniform():
-    messages = itertools.product((0, 1, 7), (0, 1, 50), (0, 1, 2), ("forward", "backward"), (0, 1, 3))  # the last the sender
+    # the last the sender
+    messages = itertools.product((0, 1, 7), (0, 1, 50), (0, 1, 2), ("forward", "backward"), (0, 1, 3))
     drawn = np.stack([draws(*message, (40, 5), torch.float64).numpy().ravel() for message in messages])
     # Of 24 bits, two independent messages share no value place by place but once in 2^24 / 200.
     assert all((drawn[k] == drawn[k + 1 :]).sum() < 5 for k in range(len(drawn)))
     assert drawn.min() >= 0 and drawn.max() < 1
-    np.testing.assert_allclose(np.histogram(drawn, 10, (0, 1))[0] / drawn.size, 0.1, atol=6 * 0.3 / drawn.size**0.5)
+    np.testing.assert_allclose(
+        np.histogram(drawn, 10, (0, 1))[0] / drawn.size, 0.1, atol=6 * 0.3 / drawn.size**0.5
+    )
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=6), st.sampled_from(LEVELS))

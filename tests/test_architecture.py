@@ -11,8 +11,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-LAYERS = ("harness.base", "harness.check", "harness.cluster", "harness.graph", "harness.partition", "harness.comm", "harness.core",
-          "systems.parts", "systems", "harness.trace", "harness.report", "harness.run")
+LAYERS = (
+    "harness.base",
+    "harness.check",
+    "harness.cluster",
+    "harness.graph",
+    "harness.partition",
+    "harness.comm",
+    "harness.core",
+    "systems.parts",
+    "systems",
+    "harness.trace",
+    "harness.report",
+    "harness.run",
+)
 ENTRY = len(LAYERS)  # every other package of harness/: commands
 FILES = sorted([*ROOT.glob("harness/**/*.py"), *ROOT.glob("systems/**/*.py")])
 PACKAGES = sorted(p.parent.name for p in ROOT.glob("harness/*/__init__.py"))
@@ -26,7 +38,10 @@ def layer_of(module: str) -> int:
     """The number of a module's package layer; the package itself, which holds the version, is below all."""
     if module in ("harness", "harness.__version__"):
         return -1
-    return next((i for i, package in enumerate(LAYERS) if module == package or module.startswith(package + ".")), ENTRY)
+    return next(
+        (i for i, package in enumerate(LAYERS) if module == package or module.startswith(package + ".")),
+        ENTRY,
+    )
 
 
 @cache
@@ -53,13 +68,24 @@ def test_imports_run_downwards(path):
     for name in imports(path):
         if name.split(".")[0] in ("harness", "systems"):
             assert layer_of(name) <= layer_of(own), f"{own} imports {name} from a package layer above"
-            assert not (layer_of(own) < ENTRY and name.startswith("systems") and not own.startswith("systems")), (
-                f"{own} imports {name}: only Hydra's _target_ names a system")
+            assert not (
+                layer_of(own) < ENTRY and name.startswith("systems") and not own.startswith("systems")
+            ), f"{own} imports {name}: only Hydra's _target_ names a system"
 
 
 def test_an_upward_import_would_be_seen():
-    assert layer_of("harness.trace.reader") > layer_of("systems.vanilla") > layer_of("harness.core.trainer") > layer_of("harness.comm.comm")
-    assert layer_of("harness.bench.roofline") == ENTRY > layer_of("harness.run.launch") > layer_of("harness.report.table")
+    assert (
+        layer_of("harness.trace.reader")
+        > layer_of("systems.vanilla")
+        > layer_of("harness.core.trainer")
+        > layer_of("harness.comm.comm")
+    )
+    assert (
+        layer_of("harness.bench.roofline")
+        == ENTRY
+        > layer_of("harness.run.launch")
+        > layer_of("harness.report.table")
+    )
     assert layer_of("systems.vanilla") > layer_of("systems.parts.blocks")
     assert "harness.comm.group" in imports(ROOT / "harness" / "run" / "worker.py")
 
@@ -67,7 +93,9 @@ def test_an_upward_import_would_be_seen():
 def test_no_modules_import_each_other():
     """Neither at the top of a file nor inside a function: a circle is two modules that are one."""
     known = {module_of(path) for path in FILES}
-    TopologicalSorter({module_of(path): imports(path) & known - {module_of(path)} for path in FILES}).prepare()
+    TopologicalSorter(
+        {module_of(path): imports(path) & known - {module_of(path)} for path in FILES}
+    ).prepare()
 
 
 def test_every_module_is_in_a_package_and_short():
@@ -82,16 +110,23 @@ def test_only_comm_knows_torch_distributed():
         own = module_of(path)
         known = {name for name in imports(path) if name.startswith("torch.distributed")}
         if own in ("harness.run.launch", "harness.run.worker"):
-            known = {name for name in known if not name.startswith("torch.distributed.elastic")}  # how processes are started
+            # how processes are started
+            known = {name for name in known if not name.startswith("torch.distributed.elastic")}
         assert not known or own.startswith("harness.comm."), f"{own} imports {known}"
         attributes = {ast.unparse(node) for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
-        assert own.startswith("harness.comm.") or "torch.distributed" not in attributes, f"{own} uses torch.distributed"
+        assert own.startswith("harness.comm.") or "torch.distributed" not in attributes, (
+            f"{own} uses torch.distributed"
+        )
 
 
 def code_words(path: Path) -> set[str]:
     """Words of identifiers and strings, docstrings and comments apart."""
-    docs = {id(node.body[0].value) for node in ast.walk(tree(path))
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None}
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and ast.get_docstring(node) is not None
+    }
     text = []
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
@@ -107,15 +142,20 @@ def code_words(path: Path) -> set[str]:
     return set(re.findall(r"[a-z]+(?:_[a-z]+)*", " ".join(text).lower()))
 
 
-# "local" is also a plain word (launch=local, LOCAL_RANK), so for that system the import rule alone stands guard.
-SYSTEMS = {re.search(r"_target_: systems\.(\w+)", p.read_text())[1] for p in ROOT.glob("conf/system/**/*.yaml")} - {"local"}
+# "local" is also a plain word (launch=local, LOCAL_RANK), so for that system the import rule alone stands
+# guard.
+SYSTEMS = {
+    re.search(r"_target_: systems\.(\w+)", p.read_text())[1] for p in ROOT.glob("conf/system/**/*.yaml")
+} - {"local"}
 
 
 def test_no_system_is_named_in_the_harness():
     assert {"vanilla", "sancus", "cagnet", "zero_halo"} <= SYSTEMS
     for path in ROOT.glob("harness/**/*.py"):
         if path.relative_to(ROOT).parts[1] in ("bench", "figures", "study") or path.name == "twin_specs.py":
-            continue  # bench and figures name the systems they run, as a command line does; a citation names a paper's column
+            # bench and figures name the systems they run, as a command line does; a citation names a paper's
+            # column
+            continue
         named = code_words(path) & SYSTEMS
         assert not named, f"{path.relative_to(ROOT)} names {named}"
 
@@ -123,16 +163,40 @@ def test_no_system_is_named_in_the_harness():
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_mutable_state_at_module_level(path):
     for node in tree(path).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, ast.AnnAssign)
+            else []
+        )
         names = [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
         mutable = node.value if targets else None
         if isinstance(mutable, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp):
-            assert all(name.isupper() for name in names), f"{names} is mutable: a constant is UPPERCASE, and never changed"
-    constants = {n.id for node in tree(path).body if isinstance(node, ast.Assign) for n in node.targets if isinstance(n, ast.Name)}
+            assert all(name.isupper() for name in names), (
+                f"{names} is mutable: a constant is UPPERCASE, and never changed"
+            )
+    constants = {
+        n.id
+        for node in tree(path).body
+        if isinstance(node, ast.Assign)
+        for n in node.targets
+        if isinstance(n, ast.Name)
+    }
     for node in ast.walk(tree(path)):
-        assert not isinstance(node, ast.Global), f"{path} rebinds module-level names {getattr(node, 'names', '')}"
+        assert not isinstance(node, ast.Global), (
+            f"{path} rebinds module-level names {getattr(node, 'names', '')}"
+        )
         stores = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del)
-        changes = isinstance(node, ast.Attribute) and node.attr in ("append", "add", "update", "extend", "pop", "clear", "setdefault")
+        changes = isinstance(node, ast.Attribute) and node.attr in (
+            "append",
+            "add",
+            "update",
+            "extend",
+            "pop",
+            "clear",
+            "setdefault",
+        )
         if (stores or changes) and isinstance(node.value, ast.Name) and node.value.id.isupper():
             assert node.value.id not in constants, f"{path} changes {node.value.id}"
 

@@ -1,4 +1,6 @@
-"""Graph attention: the compiled edge softmax, its gradients, and whole training beside torch_geometric's GATConv."""
+"""Graph attention: the compiled edge softmax, its gradients, and whole training beside torch_geometric's
+GATConv.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ GAT = {"name": "gat", "layers": 3, "hidden": 6, "heads": 2, "out_heads": 2, "dro
 CPU = torch.device("cpu")
 
 
-@given(seed=st.integers(0, 10_000), parts=st.integers(1, 3), heads=st.integers(1, 3), threads=st.integers(1, 2))
+@given(
+    seed=st.integers(0, 10_000), parts=st.integers(1, 3), heads=st.integers(1, 3), threads=st.integers(1, 2)
+)
 def test_compiled_attention_equals_torch_in_both_passes(seed, parts, heads, threads):
     graph = random_graph(seed, vertices=20)
     shard = next(build_shards(graph, (np.arange(20) % parts).astype(np.int32), parts))
@@ -39,7 +43,9 @@ def test_compiled_attention_equals_torch_in_both_passes(seed, parts, heads, thre
     torch.set_num_threads(threads)
     try:
         z = attend(edges, *ours)
-        want = attend_with_torch(torch.from_numpy(edges.indices).long(), torch.from_numpy(edges.target).long(), *theirs)
+        want = attend_with_torch(
+            torch.from_numpy(edges.indices).long(), torch.from_numpy(edges.target).long(), *theirs
+        )
         torch.testing.assert_close(z, want)
         grad = torch.randn(z.shape, generator=rng, dtype=torch.float64)
         z.backward(grad)
@@ -58,7 +64,11 @@ def pyg_losses(graph, weights, epochs: int, lr: float, weight_decay: float) -> l
     edges = torch.from_numpy(np.stack([graph.indices[kept], targets[kept]]).astype(np.int64))
     layers = []
     for l in range(GAT["layers"]):
-        own = {name.split(".")[2]: torch.from_numpy(w) for name, w in weights.items() if name.startswith(f"layers.{l}.")}
+        own = {
+            name.split(".")[2]: torch.from_numpy(w)
+            for name, w in weights.items()
+            if name.startswith(f"layers.{l}.")
+        }
         heads, f = own["att_source"].shape
         layer = conv(own["weight"].shape[0], f, heads, concat=l + 1 < GAT["layers"])
         with torch.no_grad():
@@ -67,7 +77,9 @@ def pyg_losses(graph, weights, epochs: int, lr: float, weight_decay: float) -> l
             layer.att_dst.copy_(own["att_target"][None])
             layer.bias.copy_(own["bias"])
         layers.append(layer)
-    optimiser = torch.optim.Adam([p for layer in layers for p in layer.parameters()], lr=lr, weight_decay=weight_decay)
+    optimiser = torch.optim.Adam(
+        [p for layer in layers for p in layer.parameters()], lr=lr, weight_decay=weight_decay
+    )
     x, labels, losses = torch.from_numpy(graph.features).double(), torch.from_numpy(graph.labels).long(), []
     for _ in range(epochs):
         h = x
@@ -98,14 +110,27 @@ def test_training_equals_pyg(pool, directed, parts, method, features):
 
 def test_the_oracles_gradients_are_finite_differences():
     graph, rng = random_graph(1), np.random.default_rng(2)
-    shapes = {"weight": [(5, 6), (6, 6)], "att_source": [(2, 3), (2, 3)], "att_target": [(2, 3), (2, 3)], "bias": [(6,), (3,)]}
-    weights = {f"layers.{l}.{name}": 0.5 * rng.standard_normal(shape) for name, each in shapes.items() for l, shape in enumerate(each)}
+    shapes = {
+        "weight": [(5, 6), (6, 6)],
+        "att_source": [(2, 3), (2, 3)],
+        "att_target": [(2, 3), (2, 3)],
+        "bias": [(6,), (3,)],
+    }
+    weights = {
+        f"layers.{l}.{name}": 0.5 * rng.standard_normal(shape)
+        for name, each in shapes.items()
+        for l, shape in enumerate(each)
+    }
     edges = (dense.adjacency(graph) + np.eye(graph.num_vertices)) > 0
 
     def loss(w):
-        return dense.loss_and_delta(gat.forward(edges, graph.features.astype(float), w)[0][-1], graph.labels, graph.train, 6)
+        return dense.loss_and_delta(
+            gat.forward(edges, graph.features.astype(float), w)[0][-1], graph.labels, graph.train, 6
+        )
 
-    gradients = gat.backward(edges, *gat.forward(edges, graph.features.astype(float), weights), loss(weights)[1], weights)
+    gradients = gat.backward(
+        edges, *gat.forward(edges, graph.features.astype(float), weights), loss(weights)[1], weights
+    )
     for name, w in weights.items():
         for index in np.ndindex(w.shape):
             step = np.zeros_like(w)
@@ -126,7 +151,10 @@ def test_a_system_with_its_own_product_refuses_attention():
     assert "model=gat" in reason and "give model=gcn" in reason
 
 
-@pytest.mark.parametrize("system, mend", [(Bns(rate=0.5), "system.rate=1"), (Adaqp(bits=4, assignment="adaptive"), "assignment=uniform")])
+@pytest.mark.parametrize(
+    "system, mend",
+    [(Bns(rate=0.5), "system.rate=1"), (Adaqp(bits=4, assignment="adaptive"), "assignment=uniform")],
+)
 def test_a_knob_that_attention_has_no_sense_for_is_refused_with_it(system, mend):
     facts = RunFacts(model="gat", num_workers=2, symmetric=True, multilabel=False)
     assert mend in system.supports(facts)

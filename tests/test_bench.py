@@ -1,4 +1,6 @@
-"""The bench on tiny graphs: its peers compute what we compute, and every part gives finite figures; no timing is judged."""
+"""The bench on tiny graphs: its peers compute what we compute, and every part gives finite figures; no timing
+is judged.
+"""
 
 import math
 import subprocess
@@ -59,7 +61,8 @@ def test_epoch_lines_are_finite_and_positive():
     figures = [line for line in found if not math.isnan(line.ours)]
     assert all(line.ours > 0 and (line.peer is None or line.peer > 0) for line in figures)
     assert {line.name for line in figures if line.target == 1.0} >= {
-        f"one worker features={how} / {peer}" for how in ("refetch", "once")
+        f"one worker features={how} / {peer}"
+        for how in ("refetch", "once")
         for peer in (["DGL"] if load_dgl() is not None else [])
     }
     assert any("PyG" in line.name and line.target == 1.0 for line in figures)
@@ -67,8 +70,14 @@ def test_epoch_lines_are_finite_and_positive():
 
 def test_interleaved_takes_turns_and_drops_the_warm_up():
     called = []
-    seconds = lines.interleaved({name: lambda name=name: called.append(name) for name in "abc"}, rounds=2, warm_up=1)
-    assert "".join(called) == "abcabcabc" and {name: len(s) for name, s in seconds.items()} == {"a": 2, "b": 2, "c": 2}
+    seconds = lines.interleaved(
+        {name: lambda name=name: called.append(name) for name in "abc"}, rounds=2, warm_up=1
+    )
+    assert "".join(called) == "abcabcabc" and {name: len(s) for name, s in seconds.items()} == {
+        "a": 2,
+        "b": 2,
+        "c": 2,
+    }
 
 
 @pytest.mark.parametrize("ours, peer, target, met", [
@@ -90,7 +99,9 @@ def folders(tmp_path_factory):
 
 @pytest.fixture
 def forked(place, monkeypatch):
-    """The bench's commands without the seconds that importing takes, where what they measure does not hold them."""
+    """The bench's commands without the seconds that importing takes, where what they measure does not hold
+    them.
+    """
 
     def run(command, **_):
         imported = f"imported {time.monotonic()}\n"
@@ -136,4 +147,6 @@ def test_every_configured_system_is_benched():
 @pytest.mark.nightly(60)
 def test_partition_lines_are_of_every_edge_method():
     found = partition.partition_lines(random_graph(300, 12, num_features=2, num_classes=2, seed=1))
-    assert [line.name.split(":")[0] for line in found] == list(partition.EDGE_METHODS) and all(line.met for line in found)
+    assert [line.name.split(":")[0] for line in found] == list(partition.EDGE_METHODS) and all(
+        line.met for line in found
+    )

@@ -134,7 +134,7 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path):
         Cache(tmp_path / "file").get_or_make("graphs", SPEC, never)
 
 
-# -- shards_for ---------------------------------------------------------------------------------------------------
+# -- shards_for --
 
 
 def test_shards_of_one_graph_share_it_and_load_it_once(tmp_path):

@@ -1,4 +1,6 @@
-"""CDFGNN: its invariant, its messages and their bytes, its threshold; and the core's exact training over a vertex-cut."""
+"""CDFGNN: its invariant, its messages and their bytes, its threshold; and the core's exact training over a
+vertex-cut.
+"""
 
 from __future__ import annotations
 
@@ -51,19 +53,31 @@ def test_the_exact_form_is_full_batch_training(pool, model, directed, features):
     block = {"_target_": "tests.test_cdfgnn.Plain", "features": features}
     for parts, method in [(1, "ebv"), (2, "hep"), (3, "dne"), (4, "ebv")]:
         outcome = systems.run(pool, graph, block, parts, method, settings)
-        history = dense.train(graph, outcome.weights[0], model=model, epochs=settings.epochs, **settings.optimiser)
+        history = dense.train(
+            graph, outcome.weights[0], model=model, epochs=settings.epochs, **settings.optimiser
+        )
         systems.assert_trained_alike(outcome, history)
-        np.testing.assert_allclose(outcome.scores[-1], [history.scores[split] for split in ("train", "val", "test")])
+        np.testing.assert_allclose(
+            outcome.scores[-1], [history.scores[split] for split in ("train", "val", "test")]
+        )
 
 
-@pytest.mark.parametrize("system", [{"_target_": "tests.test_cdfgnn.Plain"}, systems.block("cdfgnn", **BASELINE)], ids=["core", "baseline"])
+@pytest.mark.parametrize(
+    "system",
+    [{"_target_": "tests.test_cdfgnn.Plain"}, systems.block("cdfgnn", **BASELINE)],
+    ids=["core", "baseline"],
+)
 def test_multilabel_and_row_normalisation(pool, system):
     graph = random_graph(10, vertices=24, multilabel=True)
-    settings = Settings(model={"name": "gcn", "layers": 2, "hidden": 9, "dropout": 0.0, "normalisation": "row"})
+    settings = Settings(
+        model={"name": "gcn", "layers": 2, "hidden": 9, "dropout": 0.0, "normalisation": "row"}
+    )
     outcome = systems.run(pool, graph, system, 3, settings=settings)
     history = dense.train(graph, outcome.weights[0], epochs=5, normalisation="row", **settings.optimiser)
     systems.assert_trained_alike(outcome, history)
-    np.testing.assert_allclose(outcome.scores[-1], [history.scores[split] for split in ("train", "val", "test")])
+    np.testing.assert_allclose(
+        outcome.scores[-1], [history.scores[split] for split in ("train", "val", "test")]
+    )
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
@@ -78,11 +92,16 @@ def test_dropout_and_layer_norm_are_the_same_for_any_cut(pool, model):
 
 def test_a_worker_without_edges_or_masters_trains(pool):
     """Two edges over four workers: some hold nothing but what a hash gave them."""
-    graph = random_graph(1, vertices=14).replace(indptr=np.array([0, 1, 3, 4] + [4] * 11, np.int32),
-                                                 indices=np.array([1, 0, 2, 1], np.int32), symmetric=True)
+    graph = random_graph(1, vertices=14).replace(
+        indptr=np.array([0, 1, 3, 4] + [4] * 11, np.int32),
+        indices=np.array([1, 0, 2, 1], np.int32),
+        symmetric=True,
+    )
     assert 0 in statistics(assign_edges(graph, "ebv", 4, 0))["edges"]
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **BASELINE), 4)
-    systems.assert_trained_alike(outcome, dense.train(graph, outcome.weights[0], epochs=5, **Settings().optimiser))
+    systems.assert_trained_alike(
+        outcome, dense.train(graph, outcome.weights[0], epochs=5, **Settings().optimiser)
+    )
     systems.run(pool, graph, systems.block("cdfgnn"), 4)
 
 
@@ -93,23 +112,48 @@ def caches(comm, block, epochs, shard) -> list[dict]:
     """After every epoch: the caches, the vertices they belong to, and Z and delta as the layers used them."""
     torch.set_default_dtype(torch.float64)
     try:
-        trainer = jobs.make_trainer(comm, block, {"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.3},
-                                    {"lr": 0.05, "weight_decay": 0.0}, 3, epochs, shard)
+        trainer = jobs.make_trainer(
+            comm,
+            block,
+            {"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.3},
+            {"lr": 0.05, "weight_decay": 0.0},
+            3,
+            epochs,
+            shard,
+        )
         system, seen = trainer.system, []
         ids = torch.as_tensor(shard.vertices)
         for epoch in range(epochs):
             trainer.train_epoch(epoch)
-            rows = {key: {name: value.numpy().copy() for name, value in each.items()} for key, each in system.rows.items()}
-            seen.append({"rows": rows, "shared": ids[system.shared].numpy(), "mirrors": ids[shard.num_masters :].numpy()})
+            rows = {
+                key: {name: value.numpy().copy() for name, value in each.items()}
+                for key, each in system.rows.items()
+            }
+            seen.append(
+                {
+                    "rows": rows,
+                    "shared": ids[system.shared].numpy(),
+                    "mirrors": ids[shard.num_masters :].numpy(),
+                }
+            )
         return seen
     finally:
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize("knobs", [
-    {}, {"bits": 2}, {"scatter": "diff", "bits": 4}, {"scatter": "fp32", "epsilon": 0.2}, {"quantise": False}, {"cache": False},
-    {"features": "once", "rule": "literal"},
-], ids=str)
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {},
+        {"bits": 2},
+        {"scatter": "diff", "bits": 4},
+        {"scatter": "fp32", "epsilon": 0.2},
+        {"quantise": False},
+        {"cache": False},
+        {"features": "once", "rule": "literal"},
+    ],
+    ids=str,
+)
 def test_a_masters_sum_is_that_of_all_parts_and_replicas_agree(pool, knobs):
     graph = random_graph(5, vertices=30)
     shards = list(systems.build_replicas(graph, assign_edges(graph, "ebv", 4, 0)))
@@ -129,10 +173,14 @@ def test_a_masters_sum_is_that_of_all_parts_and_replicas_agree(pool, knobs):
                 used[worker["shared"]] = rows["master_used"]
             np.testing.assert_allclose(sums, parts, atol=1e-12, err_msg="zt = sum_i zt_i")
             for worker in (w[epoch] for w in workers):
-                assert np.array_equal(used[worker["mirrors"]], worker["rows"][key]["mirror_used"]), "replicas compute with one row"
+                assert np.array_equal(used[worker["mirrors"]], worker["rows"][key]["mirror_used"]), (
+                    "replicas compute with one row"
+                )
             if knobs.get("quantise", True) and knobs.get("scatter") != "fp32" and key == "forward 1":
                 at = np.unique(np.concatenate([w[epoch]["mirrors"] for w in workers]))
-                assert not np.allclose(used[at], sums[at], atol=1e-12), "nothing was quantised: the case tests nothing"
+                assert not np.allclose(used[at], sums[at], atol=1e-12), (
+                    "nothing was quantised: the case tests nothing"
+                )
 
 
 # Messages and bytes
@@ -149,20 +197,30 @@ def messages(outcome, epoch: int, name: str) -> dict[tuple[int, str], int]:
     return total
 
 
-@pytest.mark.parametrize("bits, quantised, scatter", [(8, True, "value"), (4, True, "fp32"), (2, True, "diff"), (8, False, "value")])
+@pytest.mark.parametrize(
+    "bits, quantised, scatter",
+    [(8, True, "value"), (4, True, "fp32"), (2, True, "diff"), (8, False, "value")],
+)
 def test_without_a_cache_bytes_are_the_closed_form(pool, bits, quantised, scatter):
     graph = random_graph(12, vertices=40)
-    settings = Settings(model={"name": "gcn", "layers": 3, "hidden": 7, "dropout": 0.0}, dtype="float32", epochs=2)
+    settings = Settings(
+        model={"name": "gcn", "layers": 3, "hidden": 7, "dropout": 0.0}, dtype="float32", epochs=2
+    )
     knobs = {"cache": False, "quantise": quantised, "bits": bits, "scatter": scatter, **REFETCH}
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
     mirrors = sum(statistics(outcome.assignment)["replicas"]) - 40
     for epoch in range(2):
         sent = outcome.sent(epoch)
-        assert sent.pop((-1, "backward", "weights"))[1] == count.all_reduce(sum(w.size for w in outcome.weights[0].values()), 4)
+        assert sent.pop((-1, "backward", "weights"))[1] == count.all_reduce(
+            sum(w.size for w in outcome.weights[0].values()), 4
+        )
         for layer, width in enumerate(outcome.widths[1:]):
             coded, plain = row_bytes(width, bits, torch.float32), 4 * width
             for direction in ("forward", "backward"):
-                assert sent.pop((layer, direction, "gather")) == (mirrors, mirrors * (coded if quantised else plain))
+                assert sent.pop((layer, direction, "gather")) == (
+                    mirrors,
+                    mirrors * (coded if quantised else plain),
+                )
                 each = coded if quantised and scatter != "fp32" else plain
                 assert sent.pop((layer, direction, "scatter")) == (mirrors, mirrors * each)
                 assert messages(outcome, epoch, "sent")[layer, direction] == 2 * mirrors
@@ -172,25 +230,34 @@ def test_without_a_cache_bytes_are_the_closed_form(pool, bits, quantised, scatte
 @pytest.mark.parametrize("quantised", [True, False])
 def test_with_a_cache_bytes_follow_the_messages(pool, quantised):
     graph = random_graph(12, vertices=40, directed=False)
-    settings = Settings(model={"name": "gcn", "layers": 2, "hidden": 7, "dropout": 0.0}, dtype="float32", epochs=12)
+    settings = Settings(
+        model={"name": "gcn", "layers": 2, "hidden": 7, "dropout": 0.0}, dtype="float32", epochs=12
+    )
     knobs = {"quantise": quantised, "bits": 4, "epsilon": 0.1, **REFETCH}
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), 4, settings=settings)
     mirrors = sum(statistics(outcome.assignment)["replicas"]) - 40
     shares = []
     for epoch in range(12):
-        sent, told, possible = outcome.sent(epoch), messages(outcome, epoch, "sent"), messages(outcome, epoch, "possible")
+        sent = outcome.sent(epoch)
+        told = messages(outcome, epoch, "sent")
+        possible = messages(outcome, epoch, "possible")
         assert set(possible.values()) == {2 * mirrors}
         for layer, width in enumerate(outcome.widths[1:]):
-            row = 4 + (row_bytes(width, 4, torch.float32) if quantised else 4 * width)  # its id travels with a row
+            # its id travels with a row
+            row = 4 + (row_bytes(width, 4, torch.float32) if quantised else 4 * width)
             for direction in ("forward", "backward"):
-                gathered, scattered = (sent.get((layer, direction, phase), (0, 0)) for phase in ("gather", "scatter"))
+                gathered, scattered = (
+                    sent.get((layer, direction, phase), (0, 0)) for phase in ("gather", "scatter")
+                )
                 assert gathered[0] + scattered[0] == told[layer, direction]
                 assert gathered[1] == gathered[0] * row and scattered[1] == scattered[0] * row
                 # Every worker tells every other, before each of the two phases, how many rows to expect.
                 assert sent[layer, direction, "counts"][1] == 2 * 4 * 3 * 8
         assert sent[-1, "backward", "accuracy"][1] == 2 * 3 * 2 * 8
         shares.append(sum(told.values()) / sum(possible.values()))
-    assert all(sent == 2 * mirrors for (_, way), sent in messages(outcome, 0, "sent").items() if way == "forward"), "caches start empty"
+    assert all(
+        sent == 2 * mirrors for (_, way), sent in messages(outcome, 0, "sent").items() if way == "forward"
+    ), "caches start empty"
     assert min(shares) < 0.5 * shares[0], "the cache saves messages"
     # The loss is on masters only: a mirror's own part of delta in the last layer is 0, and 0 is not sent.
     assert all((1, "backward", "gather") not in outcome.sent(epoch) for epoch in range(12))
@@ -198,7 +265,9 @@ def test_with_a_cache_bytes_follow_the_messages(pool, quantised):
 
 def test_features_once_leaves_layer_0_silent(pool):
     graph = random_graph(12, vertices=40)
-    outcome = systems.run(pool, graph, systems.block("cdfgnn", features="once"), 4, settings=Settings(dtype="float32"))
+    outcome = systems.run(
+        pool, graph, systems.block("cdfgnn", features="once"), 4, settings=Settings(dtype="float32")
+    )
     mirrors = sum(statistics(outcome.assignment)["replicas"]) - 40
     f0 = outcome.widths[0]
     assert outcome.sent(0)[0, "forward", "features"] == (2 * mirrors, 2 * mirrors * 4 * f0)
@@ -263,29 +332,37 @@ def test_the_threshold_stays_within_its_bounds(accuracies, rule):
 
 def test_the_accuracy_is_that_of_the_whole_training_set(pool):
     graph = random_graph(4, vertices=24)
-    outcome = systems.run(pool, graph, systems.block("cdfgnn", nu2=0.0, nu1=0.0, epsilon=0.0, quantise=False), 3)
+    outcome = systems.run(
+        pool, graph, systems.block("cdfgnn", nu2=0.0, nu1=0.0, epsilon=0.0, quantise=False), 3
+    )
     for epoch in range(5):
         a = dense.gcn_operator(dense.adjacency(graph), "symmetric")
         logits = dense.forward(a, graph.features.astype(float), outcome.weights[epoch], "gcn")[1][-1]
         want = dense.score(logits, graph.labels, graph.train)
-        assert all(worker["metrics"][epoch][-1, "train_accuracy"] == pytest.approx(want) for worker in outcome.workers)
+        assert all(
+            worker["metrics"][epoch][-1, "train_accuracy"] == pytest.approx(want)
+            for worker in outcome.workers
+        )
 
 
 # What is refused, and what is composed
 
 
-@pytest.mark.parametrize("knobs, sentence", [
-    ({"bits": 3}, 'system.bits="3" is not known; known: 16, 2, 4, 8'),
-    ({"scatter": "values"}, 'system.scatter="values" is not known; did you mean "value"?'),
-    ({"rule": "prosa"}, 'system.rule="prosa" is not known; did you mean "prose"?'),
-    ({"features": "twice"}, 'system.features="twice" is not known; known: once, refetch'),
-    ({"epsilon": 0.5}, "system.epsilon=0.5 is out of range: give 0.001 to 0.3"),
-    ({"nu1": 0.0001}, "system.nu1=0.0001 is less than nu2=0.001: give the upper bound of epsilon as nu1"),
-    ({"lambda1": 0.9}, "system.lambda1=0.9 is too small: give 1 or more"),
-    ({"lambda2": 1.1}, "system.lambda2=1.1 is out of range: give 0 to 1"),
-    ({"momentum": -0.1}, "system.momentum=-0.1 is out of range: give 0 to 1"),
-    ({"mu2": -1}, "system.mu2=-1.0 is too small: give 0 or more"),
-])
+@pytest.mark.parametrize(
+    "knobs, sentence",
+    [
+        ({"bits": 3}, 'system.bits="3" is not known; known: 16, 2, 4, 8'),
+        ({"scatter": "values"}, 'system.scatter="values" is not known; did you mean "value"?'),
+        ({"rule": "prosa"}, 'system.rule="prosa" is not known; did you mean "prose"?'),
+        ({"features": "twice"}, 'system.features="twice" is not known; known: once, refetch'),
+        ({"epsilon": 0.5}, "system.epsilon=0.5 is out of range: give 0.001 to 0.3"),
+        ({"nu1": 0.0001}, "system.nu1=0.0001 is less than nu2=0.001: give the upper bound of epsilon as nu1"),
+        ({"lambda1": 0.9}, "system.lambda1=0.9 is too small: give 1 or more"),
+        ({"lambda2": 1.1}, "system.lambda2=1.1 is out of range: give 0 to 1"),
+        ({"momentum": -0.1}, "system.momentum=-0.1 is out of range: give 0 to 1"),
+        ({"mu2": -1}, "system.mu2=-1.0 is too small: give 0 or more"),
+    ],
+)
 def test_bad_knobs_are_one_sentence(knobs, sentence):
     with pytest.raises(InputError) as caught:
         make_system(systems.block("cdfgnn", **knobs))
@@ -303,8 +380,14 @@ def test_the_partition_needs_no_word_and_a_wrong_one_is_refused(tmp_path):
     assert composed("system=vanilla").partition.method == "metis"
     places = [f"results={tmp_path}", f"cache={tmp_path}"]
     for arguments, sentence in [
-        (("system=cdfgnn", "partition=metis"), "partition=metis is an edge-cut and cdfgnn trains on a vertex-cut: give partition=ebv"),
-        (("system=vanilla", "partition=dne"), "partition=dne is a vertex-cut and vanilla trains on an edge-cut: give partition=metis"),
+        (
+            ("system=cdfgnn", "partition=metis"),
+            "partition=metis is an edge-cut and cdfgnn trains on a vertex-cut: give partition=ebv",
+        ),
+        (
+            ("system=vanilla", "partition=dne"),
+            "partition=dne is a vertex-cut and vanilla trains on an edge-cut: give partition=metis",
+        ),
     ]:
         with pytest.raises(InputError) as caught:
             prepare.prepare(composed(*arguments, *places))

@@ -1,4 +1,6 @@
-"""Clusters: every preset is one, what is wrong with one is said in a sentence, times are relative to the slowest."""
+"""Clusters: every preset is one, what is wrong with one is said in a sentence, times are relative to the
+slowest.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from harness.run.config import make_system
 from tests import jobs, systems
 from tests.conftest import ROOT
 
-PRESETS = sorted(p.relative_to(ROOT / "conf" / "cluster").with_suffix("").as_posix() for p in (ROOT / "conf" / "cluster").rglob("*.yaml"))
+PRESETS = sorted(
+    p.relative_to(ROOT / "conf" / "cluster").with_suffix("").as_posix()
+    for p in (ROOT / "conf" / "cluster").rglob("*.yaml")
+)
 SIZES = {"cdfgnn": None, "digest": 8, "measured": 0, "pscgcn": 6, **{f"capgnn/x{n}": n for n in range(2, 9)}}
 
 
@@ -43,24 +48,43 @@ def test_a_preset_is_a_cluster_of_its_papers_size(name):
 def test_times_are_relative_to_the_slowest(times):
     shares = relative([Device(mm_s=time) for time in times], "mm_s")
     assert max(shares) == 1.0 and all(0 < share <= 1 for share in shares)
-    assert sorted(range(len(times)), key=times.__getitem__) == sorted(range(len(times)), key=shares.__getitem__)
+    assert sorted(range(len(times)), key=times.__getitem__) == sorted(
+        range(len(times)), key=shares.__getitem__
+    )
     assert relative([Device() for _ in times], "mm_s") == [1.0] * len(times)
 
 
 def test_devices_of_one_kind_have_the_medians_of_their_kind():
-    times = lambda at: {name: at + place for place, name in enumerate(TIMES)}  # noqa: E731
+    times = lambda at: {name: at + place for place, name in enumerate(TIMES)}
     measured = [("a", 1.0), ("b", 70.0), ("a", 9.0), ("a", 2.0)]
-    found = pooled([Device(kind=kind, host=at % 2, memory_gb=at + 1, **times(time)) for at, (kind, time) in enumerate(measured)])
+    found = pooled(
+        [
+            Device(kind=kind, host=at % 2, memory_gb=at + 1, **times(time))
+            for at, (kind, time) in enumerate(measured)
+        ]
+    )
     want = [("a", 2.0), ("b", 70.0), ("a", 2.0), ("a", 2.0)]
-    assert found == [Device(kind=kind, host=at % 2, memory_gb=at + 1, **times(time)) for at, (kind, time) in enumerate(want)]
+    assert found == [
+        Device(kind=kind, host=at % 2, memory_gb=at + 1, **times(time))
+        for at, (kind, time) in enumerate(want)
+    ]
 
 
-@pytest.mark.parametrize("needs,name,knobs", [
-    (True, "capgnn", {}), (True, "capgnn", {"capacity": 5}), (True, "capgnn", {"rapa": False}), (True, "capgnn", {"jaca": False}),
-    (True, "capgnn", {"rapa": False, "local_capacity": 5}), (True, "capgnn", {"rapa": False, "global_capacity": 5}),
-    (False, "capgnn", {"rapa": False, "jaca": False}), (False, "capgnn", {"rapa": False, "capacity": 5}),
-    (False, "capgnn", {"rapa": False, "local_capacity": 0, "global_capacity": 5}), (False, "vanilla", {}),
-])
+@pytest.mark.parametrize(
+    "needs,name,knobs",
+    [
+        (True, "capgnn", {}),
+        (True, "capgnn", {"capacity": 5}),
+        (True, "capgnn", {"rapa": False}),
+        (True, "capgnn", {"jaca": False}),
+        (True, "capgnn", {"rapa": False, "local_capacity": 5}),
+        (True, "capgnn", {"rapa": False, "global_capacity": 5}),
+        (False, "capgnn", {"rapa": False, "jaca": False}),
+        (False, "capgnn", {"rapa": False, "capacity": 5}),
+        (False, "capgnn", {"rapa": False, "local_capacity": 0, "global_capacity": 5}),
+        (False, "vanilla", {}),
+    ],
+)
 def test_devices_are_needed_to_balance_workers_and_to_size_a_cache_that_has_no_size(needs, name, knobs):
     assert make_system(systems.block(name, **knobs)).needs_devices() == needs
 
@@ -71,13 +95,18 @@ def test_measured_devices_are_kept_and_a_resumed_run_has_those_it_began_with(poo
     first, second = pool.run(jobs.devices, 2, run, tmp_path)
     assert first == second and len(first.devices) == 2 and first.host_memory_gb > 0
     for device in first.devices:
-        assert device.memory_gb == pytest.approx(first.host_memory_gb / 2), "shared by the workers of the host"
+        assert device.memory_gb == pytest.approx(first.host_memory_gb / 2), (
+            "shared by the workers of the host"
+        )
         assert all(getattr(device, name) > 0 for name in TIMES)
     assert all(relative(first.devices, name) == [1.0, 1.0] for name in TIMES), "both are the same processor"
     kept = json.loads(path.read_text())
     kept["devices"][1]["mm_s"] = 1234.5
     path.write_text(json.dumps(kept))
-    assert [cluster.devices[1].mm_s for cluster in pool.run(jobs.devices, 2, run, tmp_path)] == [1234.5, 1234.5]
+    assert [cluster.devices[1].mm_s for cluster in pool.run(jobs.devices, 2, run, tmp_path)] == [
+        1234.5,
+        1234.5,
+    ]
 
 
 def test_devices_that_are_named_or_not_needed_are_not_measured(pool, tmp_path):

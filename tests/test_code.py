@@ -1,4 +1,6 @@
-"""The hash of code: what is imported, wherever from, and where in it things stand; neither comments nor layout."""
+"""The hash of code: what is imported, wherever from, and where in it things stand; neither comments nor
+layout.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,16 @@ def rewrite(path, text: str) -> None:
 
 def test_code_is_what_is_imported_and_neither_comments_nor_layout(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    package(tmp_path, idea_a='"""An idea."""\nimport math\nimport torch\nfrom idea_b import step\n\n\ndef f(x):\n    return step(x)\n',
-            idea_b="def step(x):\n    from idea_c import more\n    return more(x)\n", idea_c="more = abs\n", idea_d="more = 1\n")  # fmt: skip
+    package(
+        tmp_path,
+        idea_a=(
+            '"""An idea."""\nimport math\nimport torch\nfrom idea_b import step\n\n\ndef f(x):\n    return'
+            " step(x)\n"
+        ),
+        idea_b="def step(x):\n    from idea_c import more\n    return more(x)\n",
+        idea_c="more = abs\n",
+        idea_d="more = 1\n",
+    )
     first = code_of("idea_a")
 
     def changed(**modules: str) -> bool:
@@ -30,21 +40,31 @@ def test_code_is_what_is_imported_and_neither_comments_nor_layout(tmp_path, monk
             rewrite(tmp_path / f"{name}.py", text)
         return code_of("idea_a") != first
 
-    assert not changed(idea_a='"""Said otherwise."""\nimport math  # why\nimport torch\nfrom idea_b import step\ndef f(x):\n  return (step(x))\n')
+    assert not changed(
+        idea_a=(
+            '"""Said otherwise."""\nimport math  # why\nimport torch\nfrom idea_b import step\ndef f(x):\n '
+            " return (step(x))\n"
+        )
+    )
     assert not changed(idea_d="more = 2\n")
     assert changed(idea_c="more = round\n")
     assert changed(idea_b="def step(x):\n    return x\n")
 
 
-@pytest.mark.parametrize("one, other", [
-    ("if a:\n    b()\n    c()\n", "if a:\n    b()\nc()\n"),
-    ("for x in a:\n    for y in x:\n        b(y)\n        c(y)\n",
-     "for x in a:\n    for y in x:\n        b(y)\n    c(y)\n"),
-    ("f(a(b), c)\n", "f(a(b, c))\n"),
-    ("x = [[1], 2]\n", "x = [[1, 2]]\n"),
-    ("x = a - (b - c)\n", "x = a - b - c\n"),
-    ("x = None\n", "x = ()\n"),
-])
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("if a:\n    b()\n    c()\n", "if a:\n    b()\nc()\n"),
+        (
+            "for x in a:\n    for y in x:\n        b(y)\n        c(y)\n",
+            "for x in a:\n    for y in x:\n        b(y)\n    c(y)\n",
+        ),
+        ("f(a(b), c)\n", "f(a(b, c))\n"),
+        ("x = [[1], 2]\n", "x = [[1, 2]]\n"),
+        ("x = a - (b - c)\n", "x = a - b - c\n"),
+        ("x = None\n", "x = ()\n"),
+    ],
+)
 def test_where_a_statement_or_an_argument_stands_is_code(tmp_path, one, other):
     """The same words in the same order, in another structure."""
     for name, text in (("one", one), ("other", other), ("again", f"# Why.\n{one}")):
@@ -61,12 +81,16 @@ def test_code_of_a_package_of_ones_own_holds_all_its_files(tmp_path, monkeypatch
     monkeypatch.syspath_prepend(tmp_path)
     inner = tmp_path / "mine_x" / "sub"
     inner.mkdir(parents=True)
-    package(inner, idea=f"{written}\n", helper="f = 1\n", **{name: "a = 1\n" for name in beside})
-    package(inner.parent, more="g = 1\n", **{name: "a = 1\n" for name in beside})
+    package(inner, idea=f"{written}\n", helper="f = 1\n", **dict.fromkeys(beside, "a = 1\n"))
+    package(inner.parent, more="g = 1\n", **dict.fromkeys(beside, "a = 1\n"))
     first = code_of("mine_x.sub.idea")
     read = "helper" if "helper" in written else "more"
-    for file in [inner.parent / "more.py", inner / "helper.py", inner / "idea.py",
-                 *(folder / f"{name}.py" for folder in (inner, inner.parent) for name in beside)]:  # fmt: skip
+    for file in [
+        inner.parent / "more.py",
+        inner / "helper.py",
+        inner / "idea.py",
+        *(folder / f"{name}.py" for folder in (inner, inner.parent) for name in beside),
+    ]:
         before = file.read_text()
         rewrite(file, before + "changed = 2\n")
         counts = file.stem in (read, "idea", "__init__")

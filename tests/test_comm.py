@@ -47,7 +47,9 @@ def test_local_work_runs_while_rows_are_in_flight(pool, transport):
         posted = [s for s in answer["spans"] if s.kind == "comm"]
         waits = [s for s in answer["spans"] if s.kind == "wait"]
         assert len(posted) == 2 and {s.id for s in posted} == {s.id for s in waits}
-        for comm_span, wait in zip(sorted(posted, key=lambda s: s.start), sorted(waits, key=lambda s: s.start)):
+        for comm_span, wait in zip(
+            sorted(posted, key=lambda s: s.start), sorted(waits, key=lambda s: s.start)
+        ):
             assert comm_span.start < wait.start and comm_span.end <= wait.end + 0.05
 
 
@@ -62,7 +64,9 @@ def test_collectives(pool, transport):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the interface counters of Linux")
 def test_counted_bytes_are_what_the_loopback_interface_saw():
     """Within 5 %, on a loopback interface that these workers have to themselves."""
-    told = subprocess.run([sys.executable, "-m", "tests.loopback"], cwd=ROOT, capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.loopback"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     answer = json.loads(told.stdout)
     if not answer["alone"]:
         pytest.skip("this user may not make a network of its own, and a shared one counts others' traffic")
@@ -77,4 +81,6 @@ def test_counts_and_ragged_tensors_travel(pool, size, transport):
         assert answer["told"] == [10 * p + rank if p != rank else 0 for p in range(size)]
         assert answer["parts"] == [[2 * i for i in range(p + 1)] for p in range(size)]
         assert answer["slots"] == [[10.0 * p + slot for p in peers] for slot in (0, 1)]
-        assert answer["bytes"] == len(peers) * (8 + 8 + 8 * (rank + 1)), "two counts and the tensor, to every peer"
+        assert answer["bytes"] == len(peers) * (8 + 8 + 8 * (rank + 1)), (
+            "two counts and the tensor, to every peer"
+        )

@@ -1,4 +1,6 @@
-"""`python -m harness` as it is typed: completed by the shell, watched, over loopback, in a folder of its own."""
+"""`python -m harness` as it is typed: completed by the shell, watched, over loopback, in a folder of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,24 @@ for line in sys.stdin:
 
 
 def test_the_shell_completes_keys_and_options(launcher):
-    offered = {"halobench system=sancus system.st": "system.staleness=", "halobench system=pip": "system=pipegcn",
-               "halobench epo": "epochs="}  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", COMPLETE], input="\n".join(offered), env=launcher.environment, capture_output=True,
-                          text=True, timeout=PATIENCE)
+    offered = {
+        "halobench system=sancus system.st": "system.staleness=",
+        "halobench system=pip": "system=pipegcn",
+        "halobench epo": "epochs=",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", COMPLETE],
+        input="\n".join(offered),
+        env=launcher.environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
     assert done.stdout.splitlines() == list(offered.values()), done.stderr
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["halobench"] == "harness.__main__:main"
+    assert (
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["halobench"]
+        == "harness.__main__:main"
+    )
 
 
 def test_a_watched_run_tells_epoch_loss_accuracy_bytes_and_time_left(place):
@@ -44,7 +58,9 @@ def test_a_watched_run_tells_epoch_loss_accuracy_bytes_and_time_left(place):
     last = trace[trace["epoch"] == 2].iloc[0]
     sent = trace[trace["worker"] == 0]["bytes_sent"].sum() / 1e6
     shown = " ".join(done.err.split())
-    assert f"epoch 3/3 loss {last['loss']:.4f} val {last['val_acc']:.4f} {sent:.1f} MB sent by worker 0" in shown
+    assert (
+        f"epoch 3/3 loss {last['loss']:.4f} val {last['val_acc']:.4f} {sent:.1f} MB sent by worker 0" in shown
+    )
     assert re.search(r"\d:\d\d:\d\d", shown), "the time left"
 
 
@@ -67,9 +83,17 @@ def test_workers_of_one_host_are_reached_over_loopback_only_and_their_folder_is_
     assert sys.platform != "linux" or not any(map(exchanges_through_memory, run.family))
     listening = [c.laddr.ip for p in run.family for c in p.net_connections("inet")]
     assert set(listening) == {"127.0.0.1"}
-    second = subprocess.run([sys.executable, "-m", "harness", *place.arguments("epochs=1000000", "transport=sockets")], env=place.environment,
-                            cwd=place.folder, capture_output=True, text=True, timeout=PATIENCE)
+    second = subprocess.run(
+        [sys.executable, "-m", "harness", *place.arguments("epochs=1000000", "transport=sockets")],
+        env=place.environment,
+        cwd=place.folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
     (run_dir,) = place.runs()
     assert (second.returncode, second.stderr) == (
-        2, f"error: {run_dir} is in use: the same run is going on in another process; wait for it to end\n")
+        2,
+        f"error: {run_dir} is in use: the same run is going on in another process; wait for it to end\n",
+    )
     assert all(psutil.pid_exists(p.pid) for p in run.family), "the run that has the folder goes on"

@@ -16,28 +16,32 @@ def accept(*arguments: str) -> config.Run:
         return config.check(compose("config", overrides=list(arguments)))
 
 
-@pytest.mark.parametrize("arguments, parts", [
-    (["system=vanila"], ['system="vanila"', 'did you mean "vanilla"?']),
-    (["dataset=twin/redit"], ['dataset="twin/redit"', 'did you mean "twin/reddit"?']),
-    (["systm=vanilla"], ["systm", 'did you mean "system"?']),
-    (["model.hiden=3"], ["model.hiden", 'did you mean "hidden"?']),
-    (["system=sancus", "+system.bouund=2"], ["system.bouund", 'did you mean "bound"?']),
-    (["epochs=abc"], ["epochs='abc'"]),
-    (["model.hidden=x"], ["model.hidden='x'"]),
-    (["gpus=0"], ["gpus=0", "give 1 or more"]),
-    (["epochs=-3"], ["epochs=-3", "give 1 or more"]),
-    (["system=sancus", "system.bound=1.5"], ["bound=1.5", "whole number"]),
-    (["system=sancus", "system.bound=inf"], ["bound=inf", "whole number"]),
-    (["kernel=foo"], ['kernel="foo"', "numba"]),
-    (["transport=foo"], ['transport="foo"', "memory", "sockets"]),
-    (["progress=7"], ['progress="7"']),
-    (["foo"], ['"foo"', "KEY=VALUE"]),
-    (["model=gcn,sage"], ["model=gcn,sage", "-m"]),
-    (["label=${foo}"], ["foo"]),
-    (["dataset=npz"], ["dataset.path", "VALUE"]),
-    (["hydra.searchpath=[file:///no/such]"], ["/no/such", "file://FOLDER"]),
-    (["system._target_=foo.Bar"], ['system._target_="foo.Bar"', "Python path"]),
-], ids=lambda x: x[-1] if isinstance(x, list) else None)
+@pytest.mark.parametrize(
+    "arguments, parts",
+    [
+        (["system=vanila"], ['system="vanila"', 'did you mean "vanilla"?']),
+        (["dataset=twin/redit"], ['dataset="twin/redit"', 'did you mean "twin/reddit"?']),
+        (["systm=vanilla"], ["systm", 'did you mean "system"?']),
+        (["model.hiden=3"], ["model.hiden", 'did you mean "hidden"?']),
+        (["system=sancus", "+system.bouund=2"], ["system.bouund", 'did you mean "bound"?']),
+        (["epochs=abc"], ["epochs='abc'"]),
+        (["model.hidden=x"], ["model.hidden='x'"]),
+        (["gpus=0"], ["gpus=0", "give 1 or more"]),
+        (["epochs=-3"], ["epochs=-3", "give 1 or more"]),
+        (["system=sancus", "system.bound=1.5"], ["bound=1.5", "whole number"]),
+        (["system=sancus", "system.bound=inf"], ["bound=inf", "whole number"]),
+        (["kernel=foo"], ['kernel="foo"', "numba"]),
+        (["transport=foo"], ['transport="foo"', "memory", "sockets"]),
+        (["progress=7"], ['progress="7"']),
+        (["foo"], ['"foo"', "KEY=VALUE"]),
+        (["model=gcn,sage"], ["model=gcn,sage", "-m"]),
+        (["label=${foo}"], ["foo"]),
+        (["dataset=npz"], ["dataset.path", "VALUE"]),
+        (["hydra.searchpath=[file:///no/such]"], ["/no/such", "file://FOLDER"]),
+        (["system._target_=foo.Bar"], ['system._target_="foo.Bar"', "Python path"]),
+    ],
+    ids=lambda x: x[-1] if isinstance(x, list) else None,
+)
 def test_refused_in_one_sentence(arguments, parts):
     with pytest.raises(InputError) as refused:
         accept(*arguments)
@@ -49,13 +53,20 @@ WHY = ("has no effect: features=once fetches and keeps all boundary features; "
        "system.features=refetch caches a share")  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments, expected", [
-    ([], []),
-    (["system.cache=0.2", "system.policy=inclusion"], []),  # their defaults
-    (["system.cache=0.5"], [f"system.cache=0.5 {WHY}"]),
-    (["system.cache=0", "system.policy=degree"], [f"system.cache=0.0 {WHY}", f"system.policy=degree {WHY}"]),
-    (["system.cache=0.5", "system.policy=degree", "system.features=refetch"], []),
-], ids=str)
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        ([], []),
+        (["system.cache=0.2", "system.policy=inclusion"], []),  # their defaults
+        (["system.cache=0.5"], [f"system.cache=0.5 {WHY}"]),
+        (
+            ["system.cache=0", "system.policy=degree"],
+            [f"system.cache=0.0 {WHY}", f"system.policy=degree {WHY}"],
+        ),
+        (["system.cache=0.5", "system.policy=degree", "system.features=refetch"], []),
+    ],
+    ids=str,
+)
 def test_knobs_without_effect_are_told(arguments, expected):
     assert accept("system=pscgcn", *arguments).system.ineffective() == expected
 
@@ -75,7 +86,13 @@ def test_sweeps_are_recognised_and_checked():
 def test_a_sweep_over_systems_sets_keys_that_the_default_system_lacks():
     given = ["-m", "system=digest,digest_a", "system.interval=5", "model.hidden=8", "seed=1,2"]
     assert overrides.check(given, CONF) is True
-    assert overrides.for_hydra(given, CONF) == ["-m", "system=digest,digest_a", "system.interval=choice(5)", "model.hidden=8", "seed=1,2"]
+    assert overrides.for_hydra(given, CONF) == [
+        "-m",
+        "system=digest,digest_a",
+        "system.interval=choice(5)",
+        "model.hidden=8",
+        "seed=1,2",
+    ]
     for same in (given[1:2] + given[3:], ["-m", "system=digest", "system.interval=5,6"]):
         assert overrides.for_hydra(same, CONF) == same
 
@@ -85,7 +102,9 @@ def test_such_a_sweep_reaches_every_run(place):
     assert done.code == 0, done.err
     prepared = [config.stored(run_dir)["system"] for run_dir in place.runs()]
     assert sorted((system["_target_"], system["interval"]) for system in prepared) == [
-        ("systems.digest.Digest", 5), ("systems.digest_a.DigestA", 5)]
+        ("systems.digest.Digest", 5),
+        ("systems.digest_a.DigestA", 5),
+    ]
 
 
 def test_damaged_config_of_a_run_is_named(tmp_path):

@@ -1,4 +1,6 @@
-"""What a system must be and give: said in one sentence where it is not so, instead of in a crash or a wrong number."""
+"""What a system must be and give: said in one sentence where it is not so, instead of in a crash or a wrong
+number.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,15 @@ class Wrong(System):
         return self.spoil(rows) if self.comm.rank == 1 else rows
 
     def spoil(self, rows):
-        return {"short": lambda: rows[1:], "long": lambda: torch.cat([rows, rows[:1]]), "wide": lambda: torch.cat([rows, rows], 1),
-                "flat": lambda: rows.flatten(), "type": lambda: rows.to(torch.float32), "none": lambda: None,
-                "right": lambda: rows}[self.how]()  # fmt: skip
+        return {
+            "short": lambda: rows[1:],
+            "long": lambda: torch.cat([rows, rows[:1]]),
+            "wide": lambda: torch.cat([rows, rows], 1),
+            "flat": lambda: rows.flatten(),
+            "type": lambda: rows.to(torch.float32),
+            "none": lambda: None,
+            "right": lambda: rows,
+        }[self.how]()
 
 
 @dataclass
@@ -52,23 +60,34 @@ class WrongSums(ReplicaSystem):
 def test_rows_of_another_shape_are_one_sentence_with_system_layer_and_worker(pool, how, model):
     heads = {"heads": 2} if model == "gat" else {}
     settings = Settings(model={"name": model, "layers": 2, "hidden": 4, "dropout": 0.0, **heads}, epochs=1)
-    with pytest.raises(AssertionError, match=r"InputError: system tests.test_contract.Wrong, layer 1, worker 1: it gave .* needed"):
+    with pytest.raises(
+        AssertionError,
+        match=r"InputError: system tests.test_contract.Wrong, layer 1, worker 1: it gave .* needed",
+    ):
         systems.run(pool, GRAPH, {"_target_": "tests.test_contract.Wrong", "how": how}, 2, settings=settings)
 
 
 def test_features_fetched_once_are_held_to_their_shape_too(pool):
     block = {"_target_": "tests.test_contract.Wrong", "how": "short", "features": "once"}
-    with pytest.raises(AssertionError, match="InputError: system tests.test_contract.Wrong, input_halo, worker 1: it gave"):
+    with pytest.raises(
+        AssertionError, match="InputError: system tests.test_contract.Wrong, input_halo, worker 1: it gave"
+    ):
         systems.run(pool, GRAPH, block, 2, settings=Settings(epochs=1))
 
 
 def test_sums_over_replicas_are_held_to_their_shape_too(pool):
-    with pytest.raises(AssertionError, match="InputError: system tests.test_contract.WrongSums, layer 0, worker 1: it gave"):
-        systems.run(pool, GRAPH, {"_target_": "tests.test_contract.WrongSums"}, 2, settings=Settings(epochs=1))
+    with pytest.raises(
+        AssertionError, match="InputError: system tests.test_contract.WrongSums, layer 0, worker 1: it gave"
+    ):
+        systems.run(
+            pool, GRAPH, {"_target_": "tests.test_contract.WrongSums"}, 2, settings=Settings(epochs=1)
+        )
 
 
 def test_rows_of_the_right_shape_pass(pool):
-    outcome = systems.run(pool, GRAPH, {"_target_": "tests.test_contract.Wrong"}, 2, settings=Settings(epochs=1))
+    outcome = systems.run(
+        pool, GRAPH, {"_target_": "tests.test_contract.Wrong"}, 2, settings=Settings(epochs=1)
+    )
     assert len(outcome.losses) == 1
 
 
@@ -95,12 +114,15 @@ class SilentReplicas(ReplicaSystem):
     knob: int = 1
 
 
-@pytest.mark.parametrize("name, says", [
-    ("Plain", "is not a dataclass; write @dataclass above the class"),
-    ("DerivedWithAKnob", "is not a dataclass; write @dataclass above the class"),
-    ("Silent", r"lacks the method halo\(self, layer, h\)"),
-    ("SilentReplicas", r"lacks the method synchronize\(self, layer, z\)"),
-])
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("Plain", "is not a dataclass; write @dataclass above the class"),
+        ("DerivedWithAKnob", "is not a dataclass; write @dataclass above the class"),
+        ("Silent", r"lacks the method halo\(self, layer, h\)"),
+        ("SilentReplicas", r"lacks the method synchronize\(self, layer, z\)"),
+    ],
+)
 def test_a_class_that_is_no_system_is_refused_before_any_worker_starts(name, says):
     with pytest.raises(InputError, match=rf'system._target_="tests.test_contract.{name}" {says}'):
         make_system({"_target_": f"tests.test_contract.{name}"})

@@ -69,9 +69,14 @@ ADAM = {"lr": st.floats(1e-4, 0.5), "beta1": st.floats(0.5, 0.95), "beta2": st.f
         "eps": st.sampled_from([1e-8, 1e-4]), "weight_decay": st.sampled_from([0.0, 5e-4, 0.1])}  # fmt: skip
 
 
-@given(adam=st.fixed_dictionaries(ADAM), seed=st.integers(0, 10**6), steps=st.integers(1, 12),
-       stop=st.integers(0, 12), scale=st.sampled_from([1.0, 0.25]),
-       dtype=st.sampled_from(["float32", "float64"]))
+@given(
+    adam=st.fixed_dictionaries(ADAM),
+    seed=st.integers(0, 10**6),
+    steps=st.integers(1, 12),
+    stop=st.integers(0, 12),
+    scale=st.sampled_from([1.0, 0.25]),
+    dtype=st.sampled_from(["float32", "float64"]),
+)
 def test_the_servers_adam_is_torchs_to_rounding_and_its_state_is_all(adam, seed, steps, stop, scale, dtype):
     rng = np.random.default_rng(seed)
     start, sizes = rng.standard_normal(7).astype(dtype), 10.0 ** rng.integers(-4, 3, 7)
@@ -124,7 +129,9 @@ def test_the_servers_clock_counts_seconds_from_the_first_update_and_on_from_wher
 def test_the_server_ends_without_a_word_when_its_workers_hang_up_before_worker_0_lets_go_of_it(tmp_path):
     settings = json.dumps(dataclasses.asdict(Settings(1, "arrival", 1.0, "float32")))
     command = [sys.executable, "-m", "harness.comm.server", str(tmp_path / "socket"), settings]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout.readline() == b"ready\n"
         with socket.socket(socket.AF_UNIX) as worker:
             worker.connect(str(tmp_path / "socket"))
@@ -140,11 +147,12 @@ def test_a_worker_that_hangs_up_before_its_answer_is_no_error_of_the_server(monk
     assert (made.version, connection.fileno()) == (1, -1)
 
 
-@pytest.mark.parametrize("order, features, update",
-                         [("arrival", "once", "gradient"), ("rotation", "refetch", "delta")])
+@pytest.mark.parametrize(
+    "order, features, update", [("arrival", "once", "gradient"), ("rotation", "refetch", "delta")]
+)
 def test_bytes_are_the_closed_form(pool, order, features, update):
-    """Every round an update and the weights, 8 bytes of version each way; pushes and pulls as in DIGEST, and 8 bytes an owner where
-    its newest push is asked for."""
+    """Every round an update and the weights, 8 bytes of version each way; pushes and pulls as in DIGEST, and
+    8 bytes an owner where its newest push is asked for."""
     graph = random_graph(6, vertices=30)
     knobs = {"interval": 2, "order": order, "features": features, "update": update}
     how = How(MODEL, dtype="float32", epochs=5)
@@ -153,9 +161,15 @@ def test_bytes_are_the_closed_form(pool, order, features, update):
     f0, f1, f2, _ = outcome.widths
     weights = sum(w.size for w in outcome.weights[0].values())
     for epoch in range(5):
-        want = {(-1, way, purpose): (0, 4 * size) for way, purpose, size in [
-            ("backward", update, 4 * weights), ("backward", "stamps", 8),
-            ("forward", "weights", 4 * weights), ("forward", "stamps", 8)]}
+        want = {
+            (-1, way, purpose): (0, 4 * size)
+            for way, purpose, size in [
+                ("backward", update, 4 * weights),
+                ("backward", "stamps", 8),
+                ("forward", "weights", 4 * weights),
+                ("forward", "stamps", 8),
+            ]
+        }
         if epoch == 0 or features == "refetch":
             want[0, "forward", "features"] = (halo, halo * f0 * 4)
         for layer, width in ((1, f1), (2, f2)):
@@ -167,11 +181,16 @@ def test_bytes_are_the_closed_form(pool, order, features, update):
                     want[layer, "forward", "stamps"] = (0, 4 * 3 * 8)
         assert outcome.sent(epoch) == want
     for worker in outcome.workers:
-        assert [metrics.get((-1, "store_bytes")) for metrics in worker["metrics"]] == [30 * (f1 + f2) * 4, *[None] * 4]
+        assert [metrics.get((-1, "store_bytes")) for metrics in worker["metrics"]] == [
+            30 * (f1 + f2) * 4,
+            *[None] * 4,
+        ]
 
 
 def test_staleness_in_rotation_is_that_of_the_pushes_which_the_weights_hold(pool):
-    """Pulled in rounds 1, 3, 5, 7: an owner up to the worker has made its round before by then, a later one the round before that."""
+    """Pulled in rounds 1, 3, 5, 7: an owner up to the worker has made its round before by then, a later one
+    the round before that.
+    """
     knobs = {"interval": 2, "order": "rotation"}
     graph, block = random_graph(6, vertices=30), systems.block("digest_a", **knobs)
     outcome = systems.run(pool, graph, block, 3, "random", How(MODEL, epochs=8))
@@ -179,20 +198,30 @@ def test_staleness_in_rotation_is_that_of_the_pushes_which_the_weights_hold(pool
         for epoch, metrics in enumerate(worker["metrics"]):
             r = epoch + 1
             pulled = r - (r - 1) % 2
-            stamps = [max((pulled - (1 if owner < rank else 2)) // 2 * 2, 1) for owner in range(3) if owner != rank]
+            stamps = [
+                max((pulled - (1 if owner < rank else 2)) // 2 * 2, 1) for owner in range(3) if owner != rank
+            ]
             for layer in (1, 2):
                 assert metrics[layer, "staleness"] == r - min(stamps)
                 assert metrics[layer, "staleness_mean"] == r - np.mean(stamps)
 
 
-def prepared(folder: Path, epochs: int, checkpoint_every: int = 0, target: str = "systems.digest_a.DigestA",
-             **knobs) -> Path:
+def prepared(
+    folder: Path, epochs: int, checkpoint_every: int = 0, target: str = "systems.digest_a.DigestA", **knobs
+) -> Path:
     """The folder of a run of two workers."""
     own = {key: knobs.pop(key) for key in ("pace", "meeting") if key in knobs}
     block = {**systems.block("digest_a", interval=2, **knobs), **own, "_target_": target}
-    composed = traces.config(system=block, epochs=epochs, checkpoint_every=checkpoint_every, threads=1,
-                             kernel="numba", evaluate={"every": 1}, model__hidden=4,
-                             optimiser={"lr": 0.01, "weight_decay": 0.0})
+    composed = traces.config(
+        system=block,
+        epochs=epochs,
+        checkpoint_every=checkpoint_every,
+        threads=1,
+        kernel="numba",
+        evaluate={"every": 1},
+        model__hidden=4,
+        optimiser={"lr": 0.01, "weight_decay": 0.0},
+    )
     traces.prepare(folder, composed)
     (folder / "shards").mkdir()
     for shard in systems.shards_of(random_graph(6, vertices=30), np.arange(30) % 2, 2):
@@ -246,8 +275,11 @@ def test_a_run_is_resumed_where_its_workers_stood_at_different_rounds(pool, tmp_
     assert when.index.tolist() == list(range(8)) and (np.diff(when) > 0).all()
 
 
-@pytest.mark.parametrize("knobs", [{"features": "refetch"}, {"order": "rotation"},
-                                   {"order": "rotation", "update": "delta"}], ids=str)
+@pytest.mark.parametrize(
+    "knobs",
+    [{"features": "refetch"}, {"order": "rotation"}, {"order": "rotation", "update": "delta"}],
+    ids=str,
+)
 def test_where_the_workers_keep_step_they_make_as_many_rounds_as_there_are_epochs(pool, tmp_path, knobs):
     folder = prepared(tmp_path, 5, checkpoint_every=2, **knobs)
     pool.run(jobs.work, 2, folder)

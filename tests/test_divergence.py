@@ -41,7 +41,9 @@ def test_weights_that_the_last_step_spoilt_are_seen_in_the_evaluation(place):
     (run_dir,) = place.runs()
     trace = Trace(run_dir)
     assert np.isfinite(trace.epochs["loss"]).all() and trace.summary["diverged"] == 0
-    assert (trace.metrics.query("name == 'not_finite_logits'").value > 0).all() and trace.epochs["test_acc"].isna().all()
+    assert (trace.metrics.query("name == 'not_finite_logits'").value > 0).all() and trace.epochs[
+        "test_acc"
+    ].isna().all()
 
 
 def test_a_sweep_goes_on_behind_a_run_that_diverged(place):

@@ -1,4 +1,6 @@
-"""Dropout by hash: rate, scale, gradient, keys, and independence of partition, thread count and device path."""
+"""Dropout by hash: rate, scale, gradient, keys, and independence of partition, thread count and device
+path.
+"""
 
 import itertools
 
@@ -32,7 +34,9 @@ def test_mask_belongs_to_the_vertex_and_not_to_its_place():
     whole = dropout(x, ids, 0.5, key=3)
     order = torch.randperm(500)
     assert torch.equal(dropout(x[order], ids[order], 0.5, key=3), whole[order])
-    assert torch.equal(torch.cat([dropout(x[:123], ids[:123], 0.5, 3), dropout(x[123:], ids[123:], 0.5, 3)]), whole)
+    assert torch.equal(
+        torch.cat([dropout(x[:123], ids[:123], 0.5, 3), dropout(x[123:], ids[123:], 0.5, 3)]), whole
+    )
 
 
 def test_any_number_of_threads_gives_the_same_bits():
@@ -65,7 +69,8 @@ def test_rows_columns_and_keys_look_independent():
         return (dropout(torch.ones(4096, 256), ids_of(4096), 0.5, key) != 0).double() * 2 - 1
 
     first = mask(1)
-    # Correlations of n fair signs have deviation 1 / sqrt(n); the largest of 2^15 pairs stays below 6 of them.
+    # Correlations of n fair signs have deviation 1 / sqrt(n); the largest of 2^15 pairs stays below 6 of
+    # them.
     columns = (first.T @ first / 4096).fill_diagonal_(0)
     rows = (first[:256] @ first[:256].T / 256).fill_diagonal_(0)
     assert columns.abs().max() < 6 / 64 and rows.abs().max() < 6 / 16
@@ -74,7 +79,9 @@ def test_rows_columns_and_keys_look_independent():
 
 
 def test_every_seed_epoch_layer_and_pass_has_a_key_of_its_own():
-    some = list(itertools.product((0, 1, 2, 255, 70_000), (0, 1, 2, 999, 100_000), (0, 1, 2, 9), (0, 1, 2, 300)))
+    some = list(
+        itertools.product((0, 1, 2, 255, 70_000), (0, 1, 2, 999, 100_000), (0, 1, 2, 9), (0, 1, 2, 300))
+    )
     assert len({dropout_key(*which) for which in some}) == len(some)
 
 

@@ -1,4 +1,6 @@
-"""Scores of splits: those of scikit-learn, the same however vertices are divided, and none where there is nothing to score."""
+"""Scores of splits: those of scikit-learn, the same however vertices are divided, and none where there is
+nothing to score.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def test_a_split_without_vertices_has_no_score(pool, multilabel):
 
 
 def expected(logits: np.ndarray, labels: np.ndarray) -> tuple[float, float, float]:
-    """Accuracy (or micro-F1), AUC and balanced accuracy of a split by scikit-learn; NaN where there is none."""
+    """Accuracy (or micro-F1), AUC and balanced accuracy of a split by scikit-learn; NaN where there is
+    none.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if labels.ndim == 2:
@@ -40,27 +44,46 @@ def expected(logits: np.ndarray, labels: np.ndarray) -> tuple[float, float, floa
             both = [c for c in range(labels.shape[1]) if 0 < labels[:, c].sum() < len(labels)]
             aucs = [metrics.roc_auc_score(labels[:, c], logits[:, c]) for c in both]
             balanced = [metrics.balanced_accuracy_score(labels[:, c], predicted[:, c]) for c in both]
-            f1 = metrics.f1_score(labels, predicted, average="micro") if predicted.any() or labels.any() else 0.0
+            f1 = (
+                metrics.f1_score(labels, predicted, average="micro")
+                if predicted.any() or labels.any()
+                else 0.0
+            )
             return f1, *(np.mean(each) if each else math.nan for each in (aucs, balanced))
         odds = torch.softmax(torch.from_numpy(logits), 1).numpy()
         there = [c for c in range(logits.shape[1]) if 0 < (labels == c).sum() < len(labels)]
         there = [1] if logits.shape[1] == 2 and there else there
         aucs = [metrics.roc_auc_score(labels == c, odds[:, c]) for c in there]
         predicted = logits.argmax(1)
-        return (metrics.accuracy_score(labels, predicted), np.mean(aucs) if aucs else math.nan,
-                metrics.balanced_accuracy_score(labels, predicted))  # fmt: skip
+        return (
+            metrics.accuracy_score(labels, predicted),
+            np.mean(aucs) if aucs else math.nan,
+            metrics.balanced_accuracy_score(labels, predicted),
+        )
 
 
 @settings(max_examples=40)
-@given(seed=st.integers(0, 10**6), classes=st.integers(2, 5), multilabel=st.booleans(), parts=st.integers(1, 4),
-       levels=st.sampled_from([3, 30]))  # fmt: skip
+@given(
+    seed=st.integers(0, 10**6),
+    classes=st.integers(2, 5),
+    multilabel=st.booleans(),
+    parts=st.integers(1, 4),
+    levels=st.sampled_from([3, 30]),
+)
 def test_scores_are_scikit_learns_on_any_number_of_workers(pool, seed, classes, multilabel, parts, levels):
-    """Few levels of logits make many ties, where a class is ranked by one logit or by the difference of two."""
+    """Few levels of logits make many ties, where a class is ranked by one logit or by the difference
+    of two.
+    """
     rng = np.random.default_rng(seed)
     graph = random_graph(40, 4, seed=seed % 50, multilabel=multilabel)
-    labels = rng.integers(0, 2, (40, classes)).astype(np.uint8) if multilabel else rng.integers(0, classes, 40).astype(np.int32)
+    labels = (
+        rng.integers(0, 2, (40, classes)).astype(np.uint8)
+        if multilabel
+        else rng.integers(0, classes, 40).astype(np.int32)
+    )
     graph = dataclasses.replace(graph, labels=labels, num_classes=classes)
-    # Quarters are exact in any precision: ties here are ties there. A softmax over three or more would round them apart.
+    # Quarters are exact in any precision: ties here are ties there. A softmax over three or more would round
+    # them apart.
     tied = rng.integers(-levels, levels, (40, classes)) / 4
     logits = tied if multilabel or classes == 2 else rng.normal(0, 3, (40, classes))
     assignment = np.arange(40, dtype=np.int32) % parts
@@ -103,7 +126,9 @@ def test_logits_that_are_no_numbers_have_no_scores_and_are_counted(pool):
     graph = random_graph(40, 4)
     logits = np.zeros((40, graph.num_classes))
     logits[3, 0], logits[17] = math.nan, math.inf
-    for found in pool.run(jobs.score, 2, logits, per_worker=shards_of(graph, np.arange(40, dtype=np.int32) % 2, 2)):
+    for found in pool.run(
+        jobs.score, 2, logits, per_worker=shards_of(graph, np.arange(40, dtype=np.int32) % 2, 2)
+    ):
         assert found.pop("not_finite") == 2
         assert all(math.isnan(value) for value in found.values())
 

@@ -1,4 +1,6 @@
-"""What goes wrong while a run is going on, each by really doing it: kill, interrupt, raise, damage, resume."""
+"""What goes wrong while a run is going on, each by really doing it: kill, interrupt, raise, damage,
+resume.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ def test_killed_worker_ends_the_run_and_leaves_a_readable_trace(place):
     workers[1].kill()
     done = run.end()
     assert done.code == 128 + signal.SIGKILL
-    assert "worker 1 was killed by SIGKILL" in done.err and "Traceback" not in done.err and "worker 0" not in done.err
+    assert (
+        "worker 1 was killed by SIGKILL" in done.err
+        and "Traceback" not in done.err
+        and "worker 0" not in done.err
+    )
     assert run.survivors() == []
     epochs = Trace(place.runs()[0]).epochs
     for worker in (0, 1):
@@ -52,10 +58,19 @@ def test_killed_launcher_takes_its_workers_along(place):
     assert run.survivors() == []
 
 
-@pytest.mark.parametrize("stop, system, every, evaluated", [
-    (signal.SIGINT, ("system=held_vanilla",), 25, [0, 25, 50, 59]),
-    (signal.SIGTERM, ("system=held_sancus", "system.staleness=variation_gap", "system.bound=0.05"), 0, [59]),
-], ids=["SIGINT-vanilla", "SIGTERM-sancus"])
+@pytest.mark.parametrize(
+    "stop, system, every, evaluated",
+    [
+        (signal.SIGINT, ("system=held_vanilla",), 25, [0, 25, 50, 59]),
+        (
+            signal.SIGTERM,
+            ("system=held_sancus", "system.staleness=variation_gap", "system.bound=0.05"),
+            0,
+            [59],
+        ),
+    ],
+    ids=["SIGINT-vanilla", "SIGTERM-sancus"],
+)
 def test_stopped_run_ends_cleanly_and_resumed_equals_one_never_stopped(place, stop, system, every, evaluated):
     command = (place.more, *system, "epochs=60", "checkpoint_every=10", f"evaluate.every={every}")
     place.hold.touch()  # it cannot end before it is told to
@@ -85,7 +100,9 @@ def test_stopped_run_ends_cleanly_and_resumed_equals_one_never_stopped(place, st
 
 @pytest.fixture
 def stopped(place):
-    """A run folder with a checkpoint of which worker 1 was killed at epoch 3, and the command that goes on from it."""
+    """A run folder with a checkpoint of which worker 1 was killed at epoch 3, and the command that goes on
+    from it.
+    """
     command = (*place.trouble, "system.how=kill")
     assert place.run(*command).code == 128 + signal.SIGKILL
     return place.runs()[0], command
@@ -94,7 +111,9 @@ def stopped(place):
 def test_damaged_files_of_a_stopped_run_get_one_sentence(place, stopped):
     run_dir, command = stopped
     checkpoints = run_dir / "checkpoints"
-    (shard,) = place.folder.glob(f"cache/shards/{json.loads((run_dir / 'shards.json').read_text())['folder'].split('/')[-1]}/worker-1*")
+    (shard,) = place.folder.glob(
+        f"cache/shards/{json.loads((run_dir / 'shards.json').read_text())['folder'].split('/')[-1]}/worker-1*"
+    )
     for path, mend in [
         (checkpoints / "epoch-000002" / "worker-1.pt", "fresh=true"),
         (checkpoints / "latest", "fresh=true"),
@@ -129,12 +148,15 @@ def test_sweep_survives_a_failing_job_names_it_and_runs_only_what_is_missing(pla
     done = place.run(*sweep)
     assert done.code == 1
     assert len(list(place.results.glob("npz/*/summary.json"))) == 2
-    listed = done.err[done.err.index("2 of the sweep's jobs failed"):].splitlines()[1:]
+    listed = done.err[done.err.index("2 of the sweep's jobs failed") :].splitlines()[1:]
     assert len(listed) == 2 and all("system.how=raise" in line for line in listed)
     assert [next(w for w in line.split() if w.startswith("seed=")) for line in listed] == ["seed=1", "seed=2"]
     (place.folder / "modules" / "trouble.py").write_text(
-        (place.folder / "modules" / "trouble.py").read_text().replace("ZeroDivisionError", "KeyError").replace(
-            'if self.how == "raise"', 'if self.how == "never"'))
+        (place.folder / "modules" / "trouble.py")
+        .read_text()
+        .replace("ZeroDivisionError", "KeyError")
+        .replace('if self.how == "raise"', 'if self.how == "never"')
+    )
     before = {p: p.stat().st_mtime_ns for p in place.results.glob("npz/*/summary.json")}
     again = place.run(*sweep)
     after = {p: p.stat().st_mtime_ns for p in place.results.glob("npz/*/summary.json")}

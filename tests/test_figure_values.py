@@ -45,18 +45,31 @@ def lines(ax) -> dict[str, list[float]]:
 
 def lookups(layer: int, count: float, local: float, shared: float, refresh: bool) -> dict:
     rates = ["hit_rate"] if refresh else ["hit_rate", "hit_rate_between_refreshes"]
-    return {(layer, "lookups"): count, (layer, "local_hits"): local, (layer, "global_hits"): shared,
-            **{(layer, name): (local + shared) / count for name in rates}}  # fmt: skip
+    return {
+        (layer, "lookups"): count,
+        (layer, "local_hits"): local,
+        (layer, "global_hits"): shared,
+        **{(layer, name): (local + shared) / count for name in rates},
+    }
 
 
 def test_capgnn_hits_are_shares_of_lookups_with_and_without_those_of_refreshes(drawn):
     first = lookups(0, 100, 90, 9, False)  # epoch 0, which counts in no rate
-    both, each = drawn(capgnn_hits, [
-        ({"system__policy": policy, "system__tiers": tiers, "system__capacity": 500 * k}, [
-            first, {**lookups(0, 100 * k, 20, 15, False), **lookups(1, 100 * k, 10, 0, False)},
-            {**lookups(0, 100 * k, 20, 15, False), **lookups(1, 100 * k, 0, 0, True)}])
-        for policy, tiers in capgnn_hits.CACHES.values() for k in (1, 2)
-    ])  # fmt: skip
+    both, each = drawn(
+        capgnn_hits,
+        [
+            (
+                {"system__policy": policy, "system__tiers": tiers, "system__capacity": 500 * k},
+                [
+                    first,
+                    {**lookups(0, 100 * k, 20, 15, False), **lookups(1, 100 * k, 10, 0, False)},
+                    {**lookups(0, 100 * k, 20, 15, False), **lookups(1, 100 * k, 0, 0, True)},
+                ],
+            )
+            for policy, tiers in capgnn_hits.CACHES.values()
+            for k in (1, 2)
+        ],
+    )
     for policy in capgnn_hits.CACHES:
         assert lines(both)[policy] == pytest.approx([100 * 80 / 300, 100 * 80 / 600])
         assert lines(both)[f"{policy}, of all lookups"] == pytest.approx([100 * 80 / 400, 100 * 80 / 800])
@@ -73,19 +86,28 @@ def test_capgnn_bytes_are_shares_of_vanillas_without_weights_and_the_first_epoch
         sent = [first, *[{**epoch, (-1, "backward", "weights", 1): (0, 999)}] * 2]
         metrics = [{(-1, "local_capacity"): 30.0, (0, "lookups"): 40.0, (1, "lookups"): 40.0}] * 3
         for name in ("flickr", "friendster"):
-            composed = traces.config(gpus=1, epochs=3, system___target_=f"systems.{system}.{system.title()}",
-                                     dataset__name=name, dataset__source="twin")
+            composed = traces.config(
+                gpus=1,
+                epochs=3,
+                system___target_=f"systems.{system}.{system.title()}",
+                dataset__name=name,
+                dataset__source="twin",
+            )
             traces.measured(tmp_path / system / name, metrics, composed, sent=sent)
     compared, _ = groups.load([tmp_path])
     rows = [row.replace(" ", "").split("|")[1:-1] for row in capgnn_table8.table(compared).splitlines()]
     published = 100 * 9.55 / 36.91
     assert rows[2:] == [
         ["twin/flickr", "75", "20.0", "15.0", "35.0", f"{published:.1f}", f"{35 - published:+.1f}"],
-        ["twin/friendster", "75", "20.0", "15.0", "35.0", "-", "-"]]
+        ["twin/friendster", "75", "20.0", "15.0", "35.0", "-", "-"],
+    ]
     (ax,) = capgnn_table8.draw(compared).axes
     bars = {bars.get_label(): [bar.get_height() for bar in bars] for bars in ax.containers}
-    assert bars == {"bytes: gradients": [20, 20], "bytes: halo rows": [15, 15],
-                    "published: seconds": [pytest.approx(published)]}
+    assert bars == {
+        "bytes: gradients": [20, 20],
+        "bytes: halo rows": [15, 15],
+        "published: seconds": [pytest.approx(published)],
+    }
 
 
 def test_the_page_shows_the_bytes_that_follow_from_the_widths_alone():
@@ -118,17 +140,24 @@ def test_cdfgnn_messages_are_shares_of_those_possible(drawn):
     runs = [({"model__dropout": 0.0, "system__epsilon": start}, metrics) for start in (0.1, 0.01)]
     first, second, threshold, _ = drawn(cdfgnn_messages, runs)
     assert lines(first) == {
-        "sent forward, layer 0": [25, 2.5, 25], "sent forward, layer 1": [75, 75, 75],
-        "sent backward, layer 1": [25, 25, 25], "zero backward, layer 1": [50, 50, 50],
-    }  # fmt: skip
+        "sent forward, layer 0": [25, 2.5, 25],
+        "sent forward, layer 1": [75, 75, 75],
+        "sent backward, layer 1": [25, 25, 25],
+        "zero backward, layer 1": [50, 50, 50],
+    }
     assert lines(threshold) == {"epsilon": pytest.approx([0.01, 0.02, 0.03])}, "on an axis of its own"
     for ax, start in ((first, 0.01), (second, 0.1)):
         assert ax.get_title(loc="left") == f"dropout 0, epsilon from {start}: 1 epochs under 5%"
 
 
 def test_pscgcn_hit_rates_are_those_after_the_first_renewal(drawn):
-    metrics = [{(0, "hit_rate"): 0.9 if k < pscgcn_hits.RENEWED else 0.25} for k in range(pscgcn_hits.RENEWED + 3)]
-    rates, sent = drawn(pscgcn_hits, [({"system__policy": policy, "system__cache": 0.1}, metrics) for policy in pscgcn_hits.POLICIES])
+    metrics = [
+        {(0, "hit_rate"): 0.9 if k < pscgcn_hits.RENEWED else 0.25} for k in range(pscgcn_hits.RENEWED + 3)
+    ]
+    rates, sent = drawn(
+        pscgcn_hits,
+        [({"system__policy": policy, "system__cache": 0.1}, metrics) for policy in pscgcn_hits.POLICIES],
+    )
     assert lines(rates) == {policy: [25] for policy in pscgcn_hits.POLICIES}
     assert lines(sent)["inclusion"] == [64 / 1e6]  # what tests/traces.py sends in layer 0
 
@@ -137,13 +166,25 @@ def test_sancus_has_a_row_per_method_and_a_dot_per_epoch_that_broadcasts_in_laye
     def metrics(period):
         return [{(1, "active"): float(k % period == 0), (0, "active"): 1.0} for k in range(4)]
 
-    methods = [("variation_gap", 0.02, 1), ("epoch_adaptive", 2, 4), ("epoch_fixed", 3, 4),
-               ("epoch_fixed", 1, 2)]  # fmt: skip
-    (ax,) = drawn(sancus_broadcasts, [({"system__staleness": rule, "system__bound": bound}, metrics(period))
-                                      for rule, bound, period in methods])  # fmt: skip
+    methods = [
+        ("variation_gap", 0.02, 1),
+        ("epoch_adaptive", 2, 4),
+        ("epoch_fixed", 3, 4),
+        ("epoch_fixed", 1, 2),
+    ]
+    (ax,) = drawn(
+        sancus_broadcasts,
+        [
+            ({"system__staleness": rule, "system__bound": bound}, metrics(period))
+            for rule, bound, period in methods
+        ],
+    )
     assert [label.get_text() for label in ax.get_yticklabels()] == [
-        "SCS-E1, eps = 1: 50%", "SCS-E3, eps = 3: 25%", "SCS-A2, eps = 2: 25%", "SCS-H2, eps = 0.02: 100%",
-    ]  # fmt: skip
+        "SCS-E1, eps = 1: 50%",
+        "SCS-E3, eps = 3: 25%",
+        "SCS-A2, eps = 2: 25%",
+        "SCS-H2, eps = 0.02: 100%",
+    ]
     dots = [sorted(map(tuple, row.get_offsets().tolist())) for row in ax.collections]
     assert dots == [[(0, 0), (2, 0)], [(0, 1)], [(0, 2)], [(k, 3) for k in range(4)]]
     assert ax.get_ylim()[0] > ax.get_ylim()[1], "the first method on top, as printed"
@@ -161,42 +202,63 @@ def test_sancus_dots_are_as_large_as_the_share_of_workers_that_broadcast(tmp_pat
 
 def test_sancus_methods_are_those_of_fig_24():
     sweeps = sancus_broadcasts.sweeps("twin/reddit")
-    asked = [dict(override.split("=", 1) for override in run)
-             for sweep in sweeps for run in runner.expand(sweep)]  # fmt: skip
+    asked = [
+        dict(override.split("=", 1) for override in run) for sweep in sweeps for run in runner.expand(sweep)
+    ]
     assert [(run["system.staleness"], float(run["system.bound"])) for run in asked] == [
-        ("epoch_fixed", 1), ("epoch_fixed", 3), *(("epoch_adaptive", bound) for bound in (1, 2, 3)),
+        ("epoch_fixed", 1),
+        ("epoch_fixed", 3),
+        *(("epoch_adaptive", bound) for bound in (1, 2, 3)),
         *(("variation_gap", bound) for bound in (0.01, 0.02, 0.03)),
-    ]  # fmt: skip
+    ]
 
 
 def test_intervals_are_drawn_with_rows_as_they_are_and_of_length_1_beside_what_is_published(drawn):
     knobs = [{"system__interval": n, "model__norm": norm} for norm in ("none", "l2") for n in (1, 5, 10, 20)]
     for ax in drawn(digest_interval, [(changes, [{}] * 3) for changes in knobs]):
         assert [line.get_label() for line in ax.lines] == [
-            "N = 1 (paper: worse)", "N = 5", "N = 10 (paper: best)", "N = 20 (paper: worse)",
-            *(f"N = {n}, rows of length 1" for n in (1, 5, 10, 20))]
+            "N = 1 (paper: worse)",
+            "N = 5",
+            "N = 10 (paper: best)",
+            "N = 20 (paper: worse)",
+            *(f"N = {n}, rows of length 1" for n in (1, 5, 10, 20)),
+        ]
         looks = [(line.get_color(), line.get_linestyle()) for line in ax.lines]
         assert [color for color, _ in looks[:4]] == [color for color, _ in looks[4:]] and len(set(looks)) == 8
         assert all(list(line.get_ydata()) == pytest.approx([0, 1, 2]) for line in ax.lines)
 
 
 def test_digest_is_drawn_over_its_slowest_worker_and_digest_a_over_its_servers_clock(drawn):
-    (ax,) = drawn(digest_straggler, [
-        ({"system__straggler": -1}, [{}] * 3),
-        ({"system__straggler": 0, "system___target_": "somewhere.serving.Serving"}, [{(-1, "server_s"): 2.0 * k} for k in range(3)]),
-    ])  # fmt: skip
+    (ax,) = drawn(
+        digest_straggler,
+        [
+            ({"system__straggler": -1}, [{}] * 3),
+            (
+                {"system__straggler": 0, "system___target_": "somewhere.serving.Serving"},
+                [{(-1, "server_s"): 2.0 * k} for k in range(3)],
+            ),
+        ],
+    )
     over = {line.get_label(): list(line.get_xdata()) for line in ax.lines}
     assert over == {"plain": pytest.approx([0, 0.8, 1.6]), "serving, a straggler": [0, 2, 4]}
     assert all(each == pytest.approx([0, 1, 2]) for each in lines(ax).values())
 
 
 def test_rapas_iterations_are_drawn_by_worker(drawn):
-    metrics = [{(k, name): float(10 * n + k) for n, name in enumerate(("rapa_lambda", "rapa_vertices", "rapa_edges")) for k in range(3)}]
+    metrics = [
+        {
+            (k, name): float(10 * n + k)
+            for n, name in enumerate(("rapa_lambda", "rapa_vertices", "rapa_edges"))
+            for k in range(3)
+        }
+    ]
     axes = drawn(capgnn_rapa, [({"cluster__name": "x", "cluster__devices": [{"kind": "R9"}]}, metrics)])
     assert [lines(ax) for ax in axes] == [{"0: R9": [10 * n, 10 * n + 1, 10 * n + 2]} for n in range(3)]
 
 
-@pytest.mark.parametrize("remote, limit", [(0.0, 38.0), (0.1, 5.134), (0.5, 1.026), (0.75, 0.684), (1.0, 0.513)])
+@pytest.mark.parametrize(
+    "remote, limit", [(0.0, 38.0), (0.1, 5.134), (0.5, 1.026), (0.75, 0.684), (1.0, 0.513)]
+)
 def test_the_largest_stable_step_is_where_a_simulated_error_begins_to_grow(remote, limit):
     """The recurrence itself, step by step."""
 
@@ -219,7 +281,12 @@ def test_accuracy_is_drawn_over_the_learning_rate_by_remote_share(tmp_path):
     for lr in (0.01, 0.001):
         for workers, share in ((2, 0.4), (4, 0.66)):
             composed = traces.config(gpus=workers, optimiser={"lr": lr}, system___target_="systems.stale.S")
-            traces.finished(tmp_path / f"{lr}{workers}", composed, stats={"graph": "cora", "remote_weight": share}, target=100 * lr * share)
+            traces.finished(
+                tmp_path / f"{lr}{workers}",
+                composed,
+                stats={"graph": "cora", "remote_weight": share},
+                target=100 * lr * share,
+            )
         composed = traces.config(gpus=4, optimiser={"lr": lr}, system___target_="systems.vanilla.V")
         traces.finished(tmp_path / f"{lr}", composed, stats={"graph": "cora", "remote_weight": 0.66})
     compared, _ = groups.load([tmp_path])

@@ -47,12 +47,18 @@ def test_a_sweep_is_started_as_the_command_would(places):
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES.keys() - {command.split()[0] for _, command in COMMANDS}))
-def test_a_figure_on_no_page_draws_from_traces_and_reuses_what_has_run(name, places, place, monkeypatch, tmp_path, capsys):
-    """The first run of each of its sweeps, shortened; the command is forked rather than started, which alone takes seconds."""
+def test_a_figure_on_no_page_draws_from_traces_and_reuses_what_has_run(
+    name, places, place, monkeypatch, tmp_path, capsys
+):
+    """The first run of each of its sweeps, shortened; the command is forked rather than started, which alone
+    takes seconds.
+    """
     module = FIGURES[name]
     sweeps = []
     for sweep in module.sweeps(TINY):
-        short = {"epochs": "12", "evaluate.every": "4", "gpus": "2"} | ({"cluster": "capgnn/x2"} if "cluster=" in sweep else {})
+        short = {"epochs": "12", "evaluate.every": "4", "gpus": "2"} | (
+            {"cluster": "capgnn/x2"} if "cluster=" in sweep else {}
+        )
         kept = [o for o in runner.expand(sweep)[0] if o.partition("=")[0] not in short]
         sweeps.append(" ".join([*kept, *(f"{key}={value}" for key, value in short.items())]))
 
@@ -62,7 +68,17 @@ def test_a_figure_on_no_page_draws_from_traces_and_reuses_what_has_run(name, pla
 
     monkeypatch.setattr(module, "sweeps", lambda graph: sweeps)
     monkeypatch.setattr(runner, "start", start)
-    arguments = [name, "--graph", TINY, "--out", str(tmp_path), "--results", str(places.results), "--cache", str(places.cache)]
+    arguments = [
+        name,
+        "--graph",
+        TINY,
+        "--out",
+        str(tmp_path),
+        "--results",
+        str(places.results),
+        "--cache",
+        str(places.cache),
+    ]
     assert figures.main(arguments) == 0
     said = capsys.readouterr().out.splitlines()
     drawn = [line for line in said if line.endswith(".png")]
@@ -76,7 +92,11 @@ def test_a_figure_on_no_page_draws_from_traces_and_reuses_what_has_run(name, pla
 
 
 def test_a_graph_of_ones_own_is_drawn_by_its_name(tmp_path, monkeypatch, place):
-    monkeypatch.setattr(FIGURES["systems"], "sweeps", lambda graph: [f"system=vanilla dataset={graph} gpus=2 epochs=2 kernel=numba"])
+    monkeypatch.setattr(
+        FIGURES["systems"],
+        "sweeps",
+        lambda graph: [f"system=vanilla dataset={graph} gpus=2 epochs=2 kernel=numba"],
+    )
 
     def start(sweep, there):
         ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
@@ -84,7 +104,10 @@ def test_a_graph_of_ones_own_is_drawn_by_its_name(tmp_path, monkeypatch, place):
 
     monkeypatch.setattr(runner, "start", start)
     graph = f"npz dataset.path={place.graph} dataset.name=mine"
-    assert figures.main(["systems", "--graph", graph, "--out", str(tmp_path), "--results", str(tmp_path / "r")]) == 0
+    assert (
+        figures.main(["systems", "--graph", graph, "--out", str(tmp_path), "--results", str(tmp_path / "r")])
+        == 0
+    )
     data = pd.read_csv(tmp_path / "systems-mine-accuracy-over-epochs.csv")
     assert {path.suffix for path in tmp_path.glob("systems-mine-*")} == {".png", ".csv"}
     assert data.x_axis.unique().tolist() == ["epoch"] and len(data[data.kind == "line"]) == 3
@@ -99,7 +122,12 @@ def test_a_graph_that_is_not_here_gives_way_to_a_twin_or_is_left_out_and_said(tm
     made = []
     monkeypatch.setattr(figures, "make", lambda name, module, graph, *_: made.append((name, graph)))
     assert figures.main(["pscgcn_hits", "systems", "--data-dir", str(tmp_path)]) == 0
-    assert made == [("pscgcn_hits", "twin/reddit dataset.scale=0.02"), ("systems", "twin/reddit dataset.scale=0.02")]
-    assert f"systems: amazon-photo is not in {tmp_path}, left out" in " ".join(capsys.readouterr().err.split())
+    assert made == [
+        ("pscgcn_hits", "twin/reddit dataset.scale=0.02"),
+        ("systems", "twin/reddit dataset.scale=0.02"),
+    ]
+    assert f"systems: amazon-photo is not in {tmp_path}, left out" in " ".join(
+        capsys.readouterr().err.split()
+    )
     assert figures.main(["systems", "--graph", "dlbp"]) == 2
     assert 'did you mean "dblp"?' in capsys.readouterr().err

@@ -17,8 +17,22 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def losses(folder: Path, *overrides: str) -> np.ndarray:
-    subprocess.run([sys.executable, "-m", "harness", "dataset=twin/coauthor-physics", "dataset.scale=0.02", "model.dropout=0",
-                    "epochs=5", f"results={folder}", f"cache={folder}/cache", *overrides], cwd=ROOT, check=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "harness",
+            "dataset=twin/coauthor-physics",
+            "dataset.scale=0.02",
+            "model.dropout=0",
+            "epochs=5",
+            f"results={folder}",
+            f"cache={folder}/cache",
+            *overrides,
+        ],
+        cwd=ROOT,
+        check=True,
+    )
     epochs = Trace(find_runs([folder])[0]).epochs
     return epochs[epochs.worker == 0].loss.to_numpy()
 

@@ -64,7 +64,9 @@ def test_sparse_rows_become_dense_as_in_scipy(entries):
     order = np.argsort(pairs[:, 0], kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=n))])
     dense = csr.dense_rows(indptr, pairs[order, 1], values[order], n, "attr")
-    np.testing.assert_array_equal(dense, sp.csr_matrix((values[order], pairs[order, 1], indptr), (n, n)).toarray())
+    np.testing.assert_array_equal(
+        dense, sp.csr_matrix((values[order], pairs[order, 1], indptr), (n, n)).toarray()
+    )
     assert dense.dtype == np.float32
 
 
@@ -93,12 +95,30 @@ def test_rows_out_of_order_are_seen():
             lambda: csr.from_edges(np.array([0]), np.array([1, 2]), 3, symmetrise=True),
             "give two lists of the same length",
         ),
-        (lambda: csr.from_csr(np.array([0, 2, 1, 2]), np.array([0, 1]), symmetrise=True), "must rise from 0 to 2"),
-        (lambda: csr.from_csr(np.array([0, 1, 3]), np.array([0, 1]), symmetrise=True), "must rise from 0 to 2"),
-        (lambda: csr.from_csr(np.array([0, 2]), np.array([0, 7]), symmetrise=True), "endpoint 7 is not a vertex"),
-        (lambda: csr.dense_rows(np.array([0, 1]), np.array([4]), np.ones(1), 4, "attr"), "column 4 is out of range"),
-        (lambda: csr.dense_rows(np.array([0, 2]), np.array([1]), np.ones(1), 4, "attr"), "must rise from 0 to 1"),
-        (lambda: csr.dense_rows(np.array([0, 1]), np.array([1]), np.ones(2), 4, "attr"), "one integer index a number"),
+        (
+            lambda: csr.from_csr(np.array([0, 2, 1, 2]), np.array([0, 1]), symmetrise=True),
+            "must rise from 0 to 2",
+        ),
+        (
+            lambda: csr.from_csr(np.array([0, 1, 3]), np.array([0, 1]), symmetrise=True),
+            "must rise from 0 to 2",
+        ),
+        (
+            lambda: csr.from_csr(np.array([0, 2]), np.array([0, 7]), symmetrise=True),
+            "endpoint 7 is not a vertex",
+        ),
+        (
+            lambda: csr.dense_rows(np.array([0, 1]), np.array([4]), np.ones(1), 4, "attr"),
+            "column 4 is out of range",
+        ),
+        (
+            lambda: csr.dense_rows(np.array([0, 2]), np.array([1]), np.ones(1), 4, "attr"),
+            "must rise from 0 to 1",
+        ),
+        (
+            lambda: csr.dense_rows(np.array([0, 1]), np.array([1]), np.ones(2), 4, "attr"),
+            "one integer index a number",
+        ),
     ],
 )
 def test_parts_that_are_no_graph_are_refused(call, says):

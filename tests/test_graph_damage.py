@@ -1,4 +1,6 @@
-"""Truncated, corrupt and hostile raw files: each gets one sentence that names the file, and nothing in it is run."""
+"""Truncated, corrupt and hostile raw files: each gets one sentence that names the file, and nothing in it is
+run.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def test_a_damaged_file_is_named(name, file, damage, tmp_path):
     )
     with pytest.raises(InputError) as error:
         load(block(name), tmp_path, seed=1)
-    # Nothing but its header protects an npy: wrong numbers in it show as a wrong graph, under the graph's name.
+    # Nothing but its header protects an npy: wrong numbers in it show as a wrong graph, under the graph's
+    # name.
     named = "yelp: features" if (damage, path.name) == ("middle", "feats.npy") else path.name
     assert named in str(error.value) and "\n" not in str(error.value)
 
@@ -55,9 +58,16 @@ class Hostile:
 def test_a_hostile_pickle_runs_nothing(part, tmp_path):
     folder, trace = write("cora", tmp_path, small()), tmp_path / "trace"
     for number, call in enumerate(
-        [(Path.touch, (trace,)), (eval, (f"open({str(trace)!r}, 'w')",)), (getattr, ("", "join")), (np.load, ("x",))]
+        [
+            (Path.touch, (trace,)),
+            (eval, (f"open({str(trace)!r}, 'w')",)),
+            (getattr, ("", "join")),
+            (np.load, ("x",)),
+        ]
     ):
-        (folder / "raw" / f"ind.cora.{part}").write_bytes(pickle.dumps(Hostile(*call), protocol=2 + number % 2))
+        (folder / "raw" / f"ind.cora.{part}").write_bytes(
+            pickle.dumps(Hostile(*call), protocol=2 + number % 2)
+        )
         with pytest.raises(InputError, match=f"ind.cora.{part}.* which no Planetoid file needs"):
             load(block("cora"), tmp_path, seed=1)
     assert not trace.exists()
@@ -111,7 +121,12 @@ def test_wild_test_ids_are_refused_before_memory_is_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("name", "file", "change", "says"),
     [
-        ("reddit", "reddit_graph.npz", {"row": [0], "col": [40]}, "endpoint 40 is not a vertex; vertices are 0 to 39"),
+        (
+            "reddit",
+            "reddit_graph.npz",
+            {"row": [0], "col": [40]},
+            "endpoint 40 is not a vertex; vertices are 0 to 39",
+        ),
         (
             "reddit",
             "reddit_data.npz",
@@ -144,7 +159,12 @@ def test_wild_test_ids_are_refused_before_memory_is_asked_for(tmp_path):
             {"node_label": np.array([[None]])},
             "holds Python objects, which are never loaded",
         ),
-        ("ogbn-papers100m", "node-label.npz", {"node_label": np.full((43, 1), 0.5)}, "label 0.5 is not a whole number"),
+        (
+            "ogbn-papers100m",
+            "node-label.npz",
+            {"node_label": np.full((43, 1), 0.5)},
+            "label 0.5 is not a whole number",
+        ),
         (
             "ogbn-papers100m",
             "data.npz",
@@ -203,6 +223,8 @@ def test_a_member_that_claims_more_than_memory_is_refused(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         for member in members.keys() - {"node_features.npy"}:
             archive.writestr(member, members[member])
-        archive.writestr("node_features.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+        archive.writestr(
+            "node_features.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+        )
     with pytest.raises(InputError, match="tolokers.npz"):
         load(block("tolokers"), tmp_path, seed=1)

@@ -44,7 +44,7 @@ def refusal_of(folder: Path, **stored) -> str:
     return refusal(folder / "g.npz")
 
 
-# -- labels that make implausibly many classes ---------------------------------------------------------------
+# -- labels that make implausibly many classes --
 
 
 def test_a_wild_label_is_named_with_the_classes_that_have_a_vertex(tmp_path):
@@ -118,7 +118,7 @@ def test_single_labels_are_refused_exactly_where_classes_are_mostly_empty_or_out
         assert class_count(np.array(labels, np.int32)) == count
 
 
-# -- features of too few rows --------------------------------------------------------------------------------
+# -- features of too few rows --
 
 
 def as_rows(what: Small) -> dict[str, np.ndarray]:
@@ -178,7 +178,7 @@ def test_a_real_graphs_short_features_are_blamed(tmp_path):
         load(block("ogbn-arxiv"), tmp_path, seed=1)
 
 
-# -- torch_geometric's names ---------------------------------------------------------------------------------
+# -- torch_geometric's names --
 
 
 def test_torch_geometrics_names_are_met_with_all_the_names_wanted(tmp_path):
@@ -206,7 +206,7 @@ def test_torch_geometrics_names_beside_the_wanted_ones_are_ignored_aloud(tmp_pat
     assert graph.num_edges == 2 * (V - 1)
 
 
-# -- files that are no npz -----------------------------------------------------------------------------------
+# -- files that are no npz --
 
 
 class Hostile:

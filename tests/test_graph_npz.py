@@ -1,4 +1,6 @@
-"""Bring your own graph: the documented npz, every way to get it wrong; normalisation and the fingerprint of a graph."""
+"""Bring your own graph: the documented npz, every way to get it wrong; normalisation and the fingerprint of a
+graph.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ def parts_of(what: Small) -> dict[str, np.ndarray]:
 
 def dense(graph) -> np.ndarray:
     rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    return sp.coo_matrix((np.ones(graph.num_edges), (rows, graph.indices)), (graph.num_vertices,) * 2).toarray() != 0
+    return (
+        sp.coo_matrix((np.ones(graph.num_edges), (rows, graph.indices)), (graph.num_vertices,) * 2).toarray()
+        != 0
+    )
 
 
 @given(
@@ -42,7 +47,9 @@ def dense(graph) -> np.ndarray:
     multilabel=st.booleans(),
     symmetrise=st.sampled_from([None, True, False]),
 )
-def test_what_is_stored_is_what_is_loaded(tmp_path, seed, shape, sparse, directed, split, multilabel, symmetrise):
+def test_what_is_stored_is_what_is_loaded(
+    tmp_path, seed, shape, sparse, directed, split, multilabel, symmetrise
+):
     what = small(seed=seed)
     stored = parts_of(what)
     if shape == "columns":
@@ -98,10 +105,19 @@ ONES = np.ones(V, bool)
         ({"edges": np.zeros((3, 2))}, "float64 are not vertex numbers"),
         ({"edges": np.array([[0, V]])}, "edges name vertex 40: .*, or number the vertices 0 to 39"),
         ({"edges": np.array([[0, -1]])}, "endpoint -1 is not a vertex"),
-        ({"edges": None, "indptr": np.zeros(V, int), "indices": np.zeros(0, int)}, "indptr has 40 entries for 40 rows"),
-        ({"edges": None, "indptr": np.zeros(V + 1, int), "indices": np.zeros(1, int)}, "indptr must rise from 0 to 1"),
+        (
+            {"edges": None, "indptr": np.zeros(V, int), "indices": np.zeros(0, int)},
+            "indptr has 40 entries for 40 rows",
+        ),
+        (
+            {"edges": None, "indptr": np.zeros(V + 1, int), "indices": np.zeros(1, int)},
+            "indptr must rise from 0 to 1",
+        ),
         ({"edges": None, "indptr": np.zeros(V + 1), "indices": np.zeros(0, int)}, "indptr has type float64"),
-        ({"edges": None, "indptr": np.zeros(V + 1, int), "indices": np.zeros((0, 2), int)}, "indices has shape"),
+        (
+            {"edges": None, "indptr": np.zeros(V + 1, int), "indices": np.zeros((0, 2), int)},
+            "indices has shape",
+        ),
         ({"features": np.ones(V)}, r"features of type float64 and shape \(40,\)"),
         ({"features": np.full((V, 2), "a")}, "features of type <U1"),
         ({"features": np.full((V, 2), None)}, 'array "features" holds Python objects'),
@@ -122,7 +138,10 @@ ONES = np.ones(V, bool)
         ({"train": np.array([V]), "val": ~ONES, "test": ~ONES}, "train: 40 is not a vertex"),
         ({"train": np.arange(V) % 2, "val": ~ONES, "test": ~ONES}, "train lists a vertex twice"),
         ({"train": np.ones(3), "val": ~ONES, "test": ~ONES}, "train of type float64"),
-        ({"train": ONES[None].repeat(2, 0), "val": ~ONES, "test": ~ONES}, "train, val and test hold 2, 1, 1 splits"),
+        (
+            {"train": ONES[None].repeat(2, 0), "val": ~ONES, "test": ~ONES},
+            "train, val and test hold 2, 1, 1 splits",
+        ),
         ({"train": ~ONES, "val": ~ONES, "test": ONES}, "no vertex is in train"),
     ],
 )
@@ -201,7 +220,7 @@ def test_normalised_rows_sum_to_one_and_empty_rows_stay(tmp_path):
         load(npz(tmp_path / "g.npz", normalise_features=True), NOWHERE, seed=1)
 
 
-# -- the fingerprint --------------------------------------------------------------------------------------------------
+# -- the fingerprint --
 
 
 def test_the_fingerprint_changes_with_whatever_changes_the_graph(tmp_path):
@@ -226,7 +245,9 @@ def test_the_fingerprint_ignores_the_seed_of_an_own_split_and_where_files_lie(tm
         write_attributed(tmp_path / place / "CS", "ms_academic_cs.npz", small())
     own, drawn = DatasetConfig("tolokers"), DatasetConfig("coauthor-cs")
     assert fingerprint(own, tmp_path / "a", 1) == fingerprint(own, tmp_path / "b", 2)
-    assert fingerprint(DatasetConfig("tolokers", mask=1), tmp_path / "a", 1) != fingerprint(own, tmp_path / "a", 1)
+    assert fingerprint(DatasetConfig("tolokers", mask=1), tmp_path / "a", 1) != fingerprint(
+        own, tmp_path / "a", 1
+    )
     assert fingerprint(drawn, tmp_path / "a", 1) != fingerprint(drawn, tmp_path / "a", 2)
     os.utime(tmp_path / "a/CS/raw/ms_academic_cs.npz", (0, 0))
     assert fingerprint(drawn, tmp_path / "a", 1) == fingerprint(drawn, tmp_path / "b", 1)
@@ -257,6 +278,7 @@ def test_a_twin_is_split_by_the_runs_seed_where_asked():
     first, again = load(own, NOWHERE, 1), load(own, NOWHERE, 2)
     assert np.array_equal(first.train, again.train) and first.name == "twin/corafull"
     drawn = [
-        load(DatasetConfig("corafull", source="twin", scale=0.04, split="random"), NOWHERE, seed) for seed in (1, 2)
+        load(DatasetConfig("corafull", source="twin", scale=0.04, split="random"), NOWHERE, seed)
+        for seed in (1, 2)
     ]
     assert (drawn[0].train != drawn[1].train).any()

@@ -1,4 +1,6 @@
-"""Real data sets: the eight real ones against their published figures, every format on small files, downloads."""
+"""Real data sets: the eight real ones against their published figures, every format on small files,
+downloads.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from harness.graph.sources import fingerprint, load
 from tests import raw_files
 from tests.raw_files import block, small, write
 
-# -- the real files ---------------------------------------------------------------------------------------------------
+# -- the real files --
 
 # vertices, directed edges, features, classes, homophily, own split's sizes: the data folder's README
 PUBLISHED = {
@@ -54,7 +56,8 @@ def test_the_real_graph_has_its_published_figures(name, real_data):
     assert graph.symmetric
     split = tuple(int(mask.sum()) for mask in (graph.train, graph.val, graph.test))
     assert split == (
-        sizes or (int(0.6 * vertices), int(0.2 * vertices), vertices - int(0.6 * vertices) - int(0.2 * vertices))
+        sizes
+        or (int(0.6 * vertices), int(0.2 * vertices), vertices - int(0.6 * vertices) - int(0.2 * vertices))
     )
     if name in ("cora", "citeseer"):
         sums = graph.features.sum(axis=1)
@@ -80,11 +83,13 @@ def test_amazon_is_asymmetric_as_stored_and_low_label_splits_it(real_data):
 def test_tolokers_has_ten_splits(real_data):
     first, last = (load(block("tolokers", mask=mask), real_data, seed=1) for mask in (0, 9))
     assert (first.train != last.train).any()
-    with pytest.raises(InputError, match="dataset.mask=10 is out of range: tolokers has 10 own splits, give 0 to 9"):
+    with pytest.raises(
+        InputError, match="dataset.mask=10 is out of range: tolokers has 10 own splits, give 0 to 9"
+    ):
         load(block("tolokers", mask=10), real_data, seed=1)
 
 
-# -- every format on small files --------------------------------------------------------------------------------------
+# -- every format on small files --
 
 
 def dense(graph: Graph) -> np.ndarray:
@@ -103,7 +108,10 @@ def test_each_format_gives_the_graph_that_was_written(name, tmp_path):
     np.testing.assert_array_equal(dense(graph)[:v, :v], what.adjacency())
     np.testing.assert_array_equal(graph.features[:v], what.features)
     assert (
-        graph.name == name and graph.symmetric and graph.indices.dtype == np.int32 and graph.features.flags.c_contiguous
+        graph.name == name
+        and graph.symmetric
+        and graph.indices.dtype == np.int32
+        and graph.features.flags.c_contiguous
     )
     if name in ("yelp", "amazon-products"):
         np.testing.assert_array_equal(graph.labels, np.eye(4)[what.labels])
@@ -167,7 +175,7 @@ def test_corafull_beside_planetoids_cora(tmp_path):
     np.testing.assert_array_equal(load(block("corafull"), tmp_path, 1).features, small(seed=2).features)
 
 
-# -- missing: downloaded, or one sentence -----------------------------------------------------------------------------
+# -- missing: downloaded, or one sentence --
 
 
 @pytest.fixture

@@ -62,14 +62,22 @@ def test_random_split_of_multi_labels_uses_every_vertex():
     assert np.stack(splits.random(np.zeros((10, 3), np.uint8), 0)).sum(axis=1).tolist() == [6, 2, 2]
 
 
-# -- validation -------------------------------------------------------------------------------------------------------
+# -- validation --
 
 
 def graph(**changes) -> Graph:
     edges = csr.from_edges(np.array([0, 1, 2]), np.array([1, 2, 3]), 4, symmetrise=True)
     ids = np.arange(4)
     whole = Graph(
-        "g", *edges[:2], np.ones((4, 2), np.float32), (ids % 2).astype(np.int32), 2, ids < 2, ids == 2, ids == 3, True
+        "g",
+        *edges[:2],
+        np.ones((4, 2), np.float32),
+        (ids % 2).astype(np.int32),
+        2,
+        ids < 2,
+        ids == 2,
+        ids == 3,
+        True,
     )
     return whole.replace(**changes)
 
@@ -89,7 +97,10 @@ NAN[2, 1] = np.nan
     [
         ({"indptr": np.array([0], np.int32)}, "g: the graph has no vertices"),
         ({"indptr": np.array([0, 1, 3, 5, 7], np.int32)}, "indptr must rise from 0 to the number of edges"),
-        ({"indices": np.array([1, 0, 2, 1, 3, 4], np.int32)}, "endpoint 4 is not a vertex; vertices are 0 to 3"),
+        (
+            {"indices": np.array([1, 0, 2, 1, 3, 4], np.int32)},
+            "endpoint 4 is not a vertex; vertices are 0 to 3",
+        ),
         ({"indices": np.array([1, 2, 0, 1, 3, 2], np.int32)}, "out of order or repeated"),
         ({"indices": np.array([1, 2, 2, 1, 3, 2], np.int32)}, "out of order or repeated"),
         ({"features": np.ones((3, 2), np.float32)}, "features has 3 rows for 4 vertices"),
@@ -112,7 +123,7 @@ def test_validation_names_the_first_thing_wrong(changes, says):
         validate(graph(**changes))
 
 
-# -- the dataset block ------------------------------------------------------------------------------------------------
+# -- the dataset block --
 
 
 @pytest.mark.parametrize(
@@ -125,7 +136,10 @@ def test_validation_names_the_first_thing_wrong(changes, says):
         ({"name": "cora", "mask": -1}, "dataset.mask=-1 is too small"),
         ({"name": "reddit", "source": "twin", "scale": 0}, "dataset.scale=0.0 is too small"),
         ({"name": "reddit", "source": "twin", "scale": float("nan")}, "dataset.scale=nan is too small"),
-        ({"name": "reddit", "source": "twin", "generator_seed": -1}, "dataset.generator_seed=-1 is too small"),
+        (
+            {"name": "reddit", "source": "twin", "generator_seed": -1},
+            "dataset.generator_seed=-1 is too small",
+        ),
         ({"name": "mine", "source": "npz"}, "dataset.path is not given: add dataset.path="),
         ({"name": "cora", "splt": "own"}, 'dataset.splt is not a key of DatasetConfig; did you mean "split"'),
     ],

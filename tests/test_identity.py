@@ -23,7 +23,19 @@ from harness.trace.reader import Trace
 from tests import traces
 
 # Keys that said where to run at version 0.1, and did not count.
-PLACE_AT_0_1 = ("data_dir", "results", "cache", "device", "threads", "transport", "checkpoint_every", "fresh", "launch", "progress", "run_dir")
+PLACE_AT_0_1 = (
+    "data_dir",
+    "results",
+    "cache",
+    "device",
+    "threads",
+    "transport",
+    "checkpoint_every",
+    "fresh",
+    "launch",
+    "progress",
+    "run_dir",
+)
 
 
 @dataclass
@@ -42,14 +54,37 @@ def run_of(*overrides: str) -> config.Run:
         return config.check(compose("config", overrides=["dataset=twin/flickr", *overrides]))
 
 
-@pytest.mark.parametrize("key", ["results=/elsewhere", "data_dir=/elsewhere", "cache=/elsewhere", "stale=rerun", "progress=true",
-                                 "launch=prepare", "fresh=true", "run_dir=/elsewhere", "checkpoint_every=7"])  # fmt: skip
+@pytest.mark.parametrize(
+    "key",
+    [
+        "results=/elsewhere",
+        "data_dir=/elsewhere",
+        "cache=/elsewhere",
+        "stale=rerun",
+        "progress=true",
+        "launch=prepare",
+        "fresh=true",
+        "run_dir=/elsewhere",
+        "checkpoint_every=7",
+    ],
+)
 def test_where_a_run_is_kept_and_how_it_is_shown_is_no_part_of_it(key):
     assert run_of(key).fingerprint == run_of().fingerprint
 
 
-@pytest.mark.parametrize("key", ["transport=sockets", "transport=memory", "threads=1", "device=cpu", "kernel=numba", "seed=2",
-                                 "diverged=go_on", "evaluate.every=3"])  # fmt: skip
+@pytest.mark.parametrize(
+    "key",
+    [
+        "transport=sockets",
+        "transport=memory",
+        "threads=1",
+        "device=cpu",
+        "kernel=numba",
+        "seed=2",
+        "diverged=go_on",
+        "evaluate.every=3",
+    ],
+)
 def test_whatever_else_is_asked_for_makes_another_run(key, tmp_path):
     one, other = run_of(f"results={tmp_path}"), run_of(f"results={tmp_path}", key)
     assert one.fingerprint != other.fingerprint and one.directory != other.directory
@@ -57,14 +92,19 @@ def test_whatever_else_is_asked_for_makes_another_run(key, tmp_path):
 
 
 def test_where_workers_meet_at_checkpoints_these_belong_to_the_run():
-    assert run_of("system=digest_a").fingerprint != run_of("system=digest_a", "checkpoint_every=7").fingerprint
+    assert (
+        run_of("system=digest_a").fingerprint != run_of("system=digest_a", "checkpoint_every=7").fingerprint
+    )
 
 
-@pytest.mark.parametrize("overrides, lacked, then", [
-    (("system=vanilla", "transport=sockets"), [], {}),
-    (("system=pipegcn",), ["features"], {}),
-    (("system=llcg",), ["features"], {}),
-])
+@pytest.mark.parametrize(
+    "overrides, lacked, then",
+    [
+        (("system=vanilla", "transport=sockets"), [], {}),
+        (("system=pipegcn",), ["features"], {}),
+        (("system=llcg",), ["features"], {}),
+    ],
+)
 def test_a_folder_of_version_0_1_is_found_under_its_old_name(tmp_path, overrides, lacked, then):
     run = run_of(*overrides, f"results={tmp_path}", "gpus=2")
     old = {key: value for key, value in run.composed.items() if key not in ("stale", "diverged")}
@@ -77,10 +117,15 @@ def test_a_folder_of_version_0_1_is_found_under_its_old_name(tmp_path, overrides
     again = run_of(*overrides, f"results={tmp_path}", "gpus=2")
     assert again.directory == folder != run.directory and prepare.is_finished(again)
     assert prepare.other_code(again).startswith("computed by unknown code; this is code ")
-    files.write_json_atomic(folder / "shards.json", {"folder": "", "stats": {}, "graph": {"files": {"twin.py": "of then"}}})
-    assert prepare.is_finished(again), "a twin that the generator would make otherwise now is told, and no hindrance"
+    files.write_json_atomic(
+        folder / "shards.json", {"folder": "", "stats": {}, "graph": {"files": {"twin.py": "of then"}}}
+    )
+    assert prepare.is_finished(again), (
+        "a twin that the generator would make otherwise now is told, and no hindrance"
+    )
     assert prepare.other_code(again).endswith("on a twin that another version of the generator made")
-    # Another run of the same system, number of workers and seed is not taken for it, nor one over another transport.
+    # Another run of the same system, number of workers and seed is not taken for it, nor one over another
+    # transport.
     for other in ("model.hidden=8", "transport=memory"):
         assert run_of(*overrides, other, f"results={tmp_path}", "gpus=2").directory != folder
     assert prepare.anew(run_of(*overrides, f"results={tmp_path}", "gpus=2", "stale=rerun"))
@@ -111,7 +156,9 @@ def test_a_damaged_config_beside_is_no_hindrance(tmp_path, block):
 
 
 def test_a_knob_whose_default_is_new_is_not_found_in_a_folder_that_lacks_it(tmp_path):
-    """Of a knob that came later a system says what was done before, where that is not its default (`System.since`)."""
+    """Of a knob that came later a system says what was done before, where that is not its default
+    (`System.since`).
+    """
     block = {"_target_": "tests.test_identity.Newer"}
     run = run_of(f"results={tmp_path}")
     stored = {**run.composed, "system": block}
@@ -129,10 +176,15 @@ def test_a_finished_run_that_other_code_computed_says_so_and_is_computed_again_w
     same = place.run("epochs=2")
     assert "code" not in same.out and "finished before" in same.out
     found = resolved.read(run_dir)
-    (run_dir / "resolved.json").write_text(json.dumps({**found, "attempts": [{**found["attempts"][0], "code": "0ld"}]}))
+    (run_dir / "resolved.json").write_text(
+        json.dumps({**found, "attempts": [{**found["attempts"][0], "code": "0ld"}]})
+    )
     shown = place.run("epochs=2")
     now = found["attempts"][0]["code"]
-    assert f"note: computed by code 0ld; this is code {now}; stale=rerun computes it again" in shown.out and shown.code == 0
+    assert (
+        f"note: computed by code 0ld; this is code {now}; stale=rerun computes it again" in shown.out
+        and shown.code == 0
+    )
     again = place.run("epochs=2", "stale=rerun")
     assert again.code == 0 and "kept the earlier run as" in again.out
     assert resolved.read(run_dir)["attempts"][0]["code"] == now
@@ -155,11 +207,19 @@ def test_a_run_that_was_only_prepared_was_computed_by_no_code(tmp_path):
 def test_a_sweep_over_transports_is_a_run_each(place):
     done = place.run("-m", "transport=memory,sockets,auto", "threads=1,null", "epochs=2")
     assert done.code == 0, done.err
-    found = {(config.stored(path)["transport"], config.stored(path)["threads"]): resolved.read(path)["attempts"][0] for path in place.runs()}
-    assert {key: each["transport"] for key, each in found.items()} == {
-        (asked, threads): "sockets" if asked == "sockets" else "memory" for asked in ("memory", "sockets", "auto") for threads in (1, None)
+    found = {
+        (config.stored(path)["transport"], config.stored(path)["threads"]): resolved.read(path)["attempts"][0]
+        for path in place.runs()
     }
-    assert all(each["device"] == "cpu" and each["kernel"] == "numba" and each["threads"] >= 1 for each in found.values())
+    assert {key: each["transport"] for key, each in found.items()} == {
+        (asked, threads): "sockets" if asked == "sockets" else "memory"
+        for asked in ("memory", "sockets", "auto")
+        for threads in (1, None)
+    }
+    assert all(
+        each["device"] == "cpu" and each["kernel"] == "numba" and each["threads"] >= 1
+        for each in found.values()
+    )
 
 
 @pytest.mark.parametrize("began", [{"transport": "sockets", "threads": 2, "kernel": "torch"}], ids=["all"])
@@ -172,7 +232,9 @@ def test_a_run_goes_on_with_what_it_began_with(place, began):
     assert run.end().code == 128 + signal.SIGINT
     (run_dir,) = place.runs()
     found = resolved.read(run_dir)
-    (run_dir / "resolved.json").write_text(json.dumps({**found, "attempts": [{**found["attempts"][0], **began}]}))
+    (run_dir / "resolved.json").write_text(
+        json.dumps({**found, "attempts": [{**found["attempts"][0], **began}]})
+    )
     last = int((run_dir / "checkpoints" / "latest").read_text())
     run = place.start(*command)
     run.until_epoch(last + 4)
@@ -190,14 +252,24 @@ def test_what_cannot_be_had_any_more_is_refused_in_one_sentence(tmp_path):
     traces.resolve(tmp_path, 0, device="cuda", kernel="torch")
     assert held(run, tmp_path) is run, "nothing to go on from"
     (tmp_path / "checkpoints" / "latest").write_text("4")
-    with pytest.raises(InputError, match="goes on only with what it began with, .* device=cuda but no CUDA device .*fresh=true") as refused:
+    with pytest.raises(
+        InputError,
+        match="goes on only with what it began with, .* device=cuda but no CUDA device .*fresh=true",
+    ) as refused:
         held(run, tmp_path)
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"attempts": []}', '{"attempts": [{"device": "cpu"}]}',
-                                  '{"attempts": [{"device": 1, "threads": 1, "transport": 1, "kernel": 1}]}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"attempts": []}',
+        '{"attempts": [{"device": "cpu"}]}',
+        '{"attempts": [{"device": 1, "threads": 1, "transport": 1, "kernel": 1}]}',
+    ],
+)
 def test_a_damaged_file_is_named(tmp_path, text):
     (tmp_path / "resolved.json").write_text(text)
     with pytest.raises(InputError, match="resolved.json .*fresh=true"):
@@ -222,4 +294,8 @@ def test_a_run_of_version_0_1_that_went_on_tells_of_both(tmp_path):
 def test_attempts_that_traced_nothing_are_forgotten(tmp_path):
     for first, threads in ((0, 1), (0, 2), (4, 3), (4, 4), (8, 5)):
         traces.resolve(tmp_path, first, threads=threads)
-    assert [(each["first_epoch"], each["threads"]) for each in resolved.read(tmp_path)["attempts"]] == [(0, 2), (4, 4), (8, 5)]
+    assert [(each["first_epoch"], each["threads"]) for each in resolved.read(tmp_path)["attempts"]] == [
+        (0, 2),
+        (4, 4),
+        (8, 5),
+    ]

@@ -35,8 +35,9 @@ class Told:
         return [torch.from_numpy(array) for array in self.said.pop(0)]
 
 
-def tiers_of(seed: int, parts: int, local: list[int], shared: int, top_k: int,
-             exclusive: bool) -> list[Tiers]:
+def tiers_of(
+    seed: int, parts: int, local: list[int], shared: int, top_k: int, exclusive: bool
+) -> list[Tiers]:
     """Every worker's view of the tiers, `policy=jaca`, on a random graph and partition."""
     shards = systems.shards_of(random_graph(seed, vertices=24), random_blocks(seed, 24, parts), parts)
     made = []
@@ -58,7 +59,8 @@ CAPACITIES = {"local": st.lists(st.integers(0, 16), min_size=4, max_size=4), "sh
 
 @given(exclusive=st.booleans(), **CAPACITIES, **HOW)
 def test_every_lookup_is_served_from_one_place_and_no_tier_holds_more_than_it_may(
-        seed, parts, top_k, local, shared, exclusive):
+    seed, parts, top_k, local, shared, exclusive
+):
     tiers = tiers_of(seed, parts, local, shared, top_k, exclusive)
     for own, capacity in zip(tiers, local):
         assert np.count_nonzero(own.local.slots != NONE) == own.local.capacity <= capacity
@@ -78,7 +80,8 @@ def test_every_lookup_is_served_from_one_place_and_no_tier_holds_more_than_it_ma
 
 @given(**CAPACITIES, **HOW)
 def test_an_exclusive_global_tier_serves_what_local_tiers_do_not_hold_and_finds_no_less(
-        seed, parts, top_k, local, shared):
+    seed, parts, top_k, local, shared
+):
     tiers = tiers_of(seed, parts, local, shared, top_k, exclusive=True)
     halos = tiers[0].halos
     past = np.zeros(len(halos.union), int)  # lookups of each vertex that no local tier serves
@@ -109,19 +112,31 @@ def test_an_inclusive_global_tier_that_is_not_larger_than_the_local_ones_is_neve
        pipeline=st.booleans(), gradients=st.sampled_from(["exact", "fresh"]),
        features=st.sampled_from(["once", "refetch"]))  # fmt: skip
 def test_where_all_that_is_looked_up_fits_both_kinds_train_alike_to_the_bit(
-        pool, seed, parts, local, refresh, pipeline, gradients, features):
+    pool, seed, parts, local, refresh, pipeline, gradients, features
+):
     graph = random_graph(seed, vertices=20)
     runs = []
     for tiers in ("inclusive", "exclusive"):
-        block = systems.block("capgnn", rapa=False, tiers=tiers, local_capacity=local, global_capacity=20,
-                              refresh=refresh, pipeline=pipeline, gradients=gradients, features=features)
+        block = systems.block(
+            "capgnn",
+            rapa=False,
+            tiers=tiers,
+            local_capacity=local,
+            global_capacity=20,
+            refresh=refresh,
+            pipeline=pipeline,
+            gradients=gradients,
+            features=features,
+        )
         runs.append(systems.run(pool, graph, block, parts, settings=Settings(epochs=5)))
     assert runs[0].losses == runs[1].losses
     for before, after in zip(*(run.weights for run in runs)):
         assert all(np.array_equal(before[name], after[name]) for name in before)
     for mine, theirs in zip(*(run.workers for run in runs)):
-        same = [{key: value for key, value in epoch.items() if key[1] != "global_capacity"}
-                for epoch in mine["metrics"]]
+        same = [
+            {key: value for key, value in epoch.items() if key[1] != "global_capacity"}
+            for epoch in mine["metrics"]
+        ]
         assert same == [{key: epoch[key] for key in kept} for epoch, kept in zip(theirs["metrics"], same)]
 
 

@@ -71,7 +71,9 @@ def problems(draw):
         if scale is not None:
             diagonal = scipy.sparse.diags(scale.astype(np.float64))
             matrix = diagonal @ matrix if side == 0 else matrix @ diagonal
-    arguments = dict(block=block, row=row, column=column, self_loops=self_loops, symmetric=symmetric, values=values)
+    arguments = dict(
+        block=block, row=row, column=column, self_loops=self_loops, symmetric=symmetric, values=values
+    )
     return arguments, scipy.sparse.csr_matrix(matrix), draw(st.sampled_from([1, 3, 16, 41, 130])), rng
 
 
@@ -102,7 +104,9 @@ def test_gradients_with_and_without_a_base(name):
     scale = rng.random(6).astype(np.float32)
     kernel = make_kernel(name)
     a = SparseOperator(inner, scale, scale, self_loops=True, kernel=kernel)
-    b = SparseOperator(halo, scale, None, values=rng.random(halo.num_entries).astype(np.float32), kernel=kernel)
+    b = SparseOperator(
+        halo, scale, None, values=rng.random(halo.num_entries).astype(np.float32), kernel=kernel
+    )
     x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
     y = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     base = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
@@ -155,7 +159,12 @@ def test_transpose_twice_is_the_block_and_carries_its_values():
 def test_bounds_cover_every_row_and_share_the_entries(degrees, parts):
     indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int32)
     bounds = balanced_bounds(indptr, parts)
-    assert bounds[0] == 0 and bounds[-1] == len(degrees) and len(bounds) == parts + 1 and np.all(np.diff(bounds) >= 0)
+    assert (
+        bounds[0] == 0
+        and bounds[-1] == len(degrees)
+        and len(bounds) == parts + 1
+        and np.all(np.diff(bounds) >= 0)
+    )
     load = indptr[bounds[1:]] - indptr[bounds[:-1]] + np.diff(bounds)
     assert load.max(initial=0) <= (sum(degrees) + len(degrees)) / parts + max(degrees, default=0) + 1
 
@@ -218,7 +227,9 @@ def test_kernel_names_are_checked():
 
 def in_fresh_python(code: str, **environment: str) -> subprocess.CompletedProcess:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
 
 
 WITHOUT_DGL = """
@@ -281,14 +292,10 @@ def test_numba_leaves_the_number_of_torch_threads_alone():
 
 def test_what_is_loaded_before_forking_is_what_an_optimiser_imports():
     done = in_fresh_python(
-        "import sys, torch\n"
-        "import harness.run.preload\n"
-        "loaded = set(sys.modules)\n"
-        "weight = torch.nn.Parameter(torch.ones(2))\n"
-        "optimiser = torch.optim.Adam([weight])\n"
-        "weight.sum().backward()\n"
-        "optimiser.step()\n"
-        "assert 'torch._dynamo' in loaded and len(set(sys.modules) - loaded) < 50, len(set(sys.modules) - loaded)\n"
+        "import sys, torch\nimport harness.run.preload\nloaded = set(sys.modules)\nweight ="
+        " torch.nn.Parameter(torch.ones(2))\noptimiser ="
+        " torch.optim.Adam([weight])\nweight.sum().backward()\noptimiser.step()\nassert 'torch._dynamo' in"
+        " loaded and len(set(sys.modules) - loaded) < 50, len(set(sys.modules) - loaded)\n"
     )
     assert done.returncode == 0, done.stderr
 
@@ -307,7 +314,8 @@ def work(name, threads, queue):
     block = Csr(np.arange(0, 20 * 2001, 20, dtype=np.int32), np.arange(40000, dtype=np.int32) % 2000, 2000)
     operator = SparseOperator(block, kernel=make_kernel(name), self_loops=True)
     x = dropout(torch.ones(2000, 64), torch.arange(2000, dtype=torch.int32), 0.5, 1)
-    queue.put((operator.forward(x).sum().item(), operator.adjoint(x).sum().item(), (x @ x.t()).sum().item() > 0))
+    product, adjoint = operator.forward(x).sum().item(), operator.adjoint(x).sum().item()
+    queue.put((product, adjoint, (x @ x.t()).sum().item() > 0))
 
 context = multiprocessing.get_context("fork")
 for name in NAMES:

@@ -1,4 +1,6 @@
-"""The oracles of full-graph training, the controls and the bytes: against finite differences, torch, and by hand."""
+"""The oracles of full-graph training, the controls and the bytes: against finite differences, torch, and by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from tests.oracles.samples import (
     without_cut_edges,
 )
 
-# --- dense ------------------------------------------------------------------------------------------------------------
+# --- dense
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_operators_by_hand():
@@ -35,7 +38,9 @@ def test_operators_by_hand():
     np.testing.assert_allclose(
         dense.gcn_operator(a, "symmetric"), [[1, 0, 0], [1 / s3, 1 / 3, 1 / s6], [0, 1 / s6, 1 / 2]]
     )
-    np.testing.assert_allclose(dense.gcn_operator(a, "row"), [[1, 0, 0], [1 / 3, 1 / 3, 1 / 3], [0, 1 / 2, 1 / 2]])
+    np.testing.assert_allclose(
+        dense.gcn_operator(a, "row"), [[1, 0, 0], [1 / 3, 1 / 3, 1 / 3], [0, 1 / 2, 1 / 2]]
+    )
     np.testing.assert_allclose(dense.mean_operator(a), [[0, 0, 0], [1 / 2, 0, 1 / 2], [0, 1, 0]])
 
 
@@ -49,7 +54,9 @@ def test_gradients_are_finite_differences(model, normalisation, multilabel):
 
     def loss_of(w):
         x = graph.features.astype(np.float64)
-        return dense.loss_and_gradients(operator, x, graph.labels, graph.train, int(graph.train.sum()), w, model)
+        return dense.loss_and_gradients(
+            operator, x, graph.labels, graph.train, int(graph.train.sum()), w, model
+        )
 
     step, gradients = 1e-6, loss_of(weights)[1]
     assert gradients.keys() == weights.keys()
@@ -73,7 +80,9 @@ def test_the_loss_is_torch_s_loss_also_for_huge_logits(multilabel):
         target = torch.tensor(graph.labels, dtype=torch.float64)
         expected = torch.nn.functional.binary_cross_entropy_with_logits(y[rows], target[rows])
     else:
-        expected = torch.nn.functional.cross_entropy(y[rows], torch.tensor(graph.labels, dtype=torch.int64)[rows])
+        expected = torch.nn.functional.cross_entropy(
+            y[rows], torch.tensor(graph.labels, dtype=torch.int64)[rows]
+        )
     expected.backward()
     assert loss == pytest.approx(expected.item())
     np.testing.assert_allclose(delta, y.grad, atol=1e-12)
@@ -117,19 +126,26 @@ def test_scores_by_hand():
     assert math.isnan(dense.score(logits, np.array([0, 0, 0]), np.zeros(3, dtype=bool)))
 
 
-# --- the controls -----------------------------------------------------------------------------------------------------
+# --- the controls
+# -----------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=10)
 @given(
-    seed=st.integers(0, 10**6), parts=st.integers(1, 4), directed=st.booleans(), model=st.sampled_from(["gcn", "sage"])
+    seed=st.integers(0, 10**6),
+    parts=st.integers(1, 4),
+    directed=st.booleans(),
+    model=st.sampled_from(["gcn", "sage"]),
 )
 def test_the_controls_are_full_graph_training_on_a_cut_matrix(seed, parts, directed, model):
     graph, weights = random_graph(seed, directed=directed), random_weights(seed, model)
     assignment = random_blocks(seed, graph.num_vertices, parts)
     how = dict(model=model, epochs=4, lr=0.02, weight_decay=0.01)
     exact = dense.train(graph, weights, **how)
-    zero, apart = halo.zero_halo(graph, assignment, weights, **how), halo.local(graph, assignment, weights, **how)
+    zero, apart = (
+        halo.zero_halo(graph, assignment, weights, **how),
+        halo.local(graph, assignment, weights, **how),
+    )
 
     # local: full-graph training of the graph without its cut edges (but evaluated on the whole graph)
     cut = dense.train(without_cut_edges(graph, assignment), weights, **how)
@@ -162,14 +178,16 @@ def test_the_controls_differ_from_each_other_and_from_the_exact_run():
     assert differs(runs[0], runs[1]) and differs(runs[0], runs[2]) and differs(runs[1], runs[2])
 
 
-# --- bytes ------------------------------------------------------------------------------------------------------------
+# --- bytes
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_vanilla_bytes_by_hand():
     # parts {0, 1}, {2}, {3}; edges 0->2, 1->2, 0->3, 2->0, 2->1, 3->3, 0->1
     edges = sorted([(2, 0), (2, 1), (3, 0), (0, 2), (1, 2), (3, 3), (1, 0)])  # (to, from)
     graph = random_graph(0).replace(
-        indptr=np.array([0, 1, 3, 5, 7], dtype=np.int32), indices=np.array([u for _, u in edges], dtype=np.int32)
+        indptr=np.array([0, 1, 3, 5, 7], dtype=np.int32),
+        indices=np.array([u for _, u in edges], dtype=np.int32),
     )
     assignment = np.array([0, 0, 1, 2])
     assert count.halo_rows(graph, assignment).tolist() == [[0, 2, 1], [1, 0, 0], [0, 0, 0]]
@@ -197,11 +215,15 @@ def test_cagnet_bytes_are_the_printed_formula():
 def test_sancus_bytes_with_every_flag_up_are_cagnet_s_and_one_byte_flags(features):
     graph, weights = random_graph(30), random_weights(31)
     blocks = random_blocks(32, graph.num_vertices, 3)
-    run = sancus.train(graph, blocks, weights, staleness="epoch_fixed", bound=0, features=features, epochs=2, lr=0.02)
+    run = sancus.train(
+        graph, blocks, weights, staleness="epoch_fixed", bound=0, features=features, epochs=2, lr=0.02
+    )
     for epoch in range(2):
         got = count.sancus(run.active[epoch], blocks, WIDTHS, features=features)
         expected = count.cagnet(graph.num_vertices, 3, WIDTHS, features=features, first=epoch == 0)
-        assert (got["forward"] == expected["forward"]).all() and (got["backward"] == expected["backward"]).all()
+        assert (got["forward"] == expected["forward"]).all() and (
+            got["backward"] == expected["backward"]
+        ).all()
         assert got["flags"].tolist() == ([6, 6] if features == "refetch" else [0, 6])
 
 

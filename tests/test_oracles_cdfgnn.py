@@ -1,4 +1,6 @@
-"""The CDFGNN and SkipG oracles held to full-batch training where they are exact, and CDFGNN's to (6), (22) and its invariant."""
+"""The CDFGNN and SkipG oracles held to full-batch training where they are exact, and CDFGNN's to (6), (22)
+and its invariant.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def test_exact_settings_are_full_batch_training(model, features, directed):
 def test_the_masters_sum_is_that_of_the_cached_parts(scatter):
     graph, weights = random_graph(13), random_weights(14)
     edges, master = random_edges(15, graph, 4)
-    run = cdfgnn.train(graph, edges, master, weights, scatter=scatter, bits=4, epsilon=0.1, **{**HOW, "epochs": 12})
+    run = cdfgnn.train(
+        graph, edges, master, weights, scatter=scatter, bits=4, epsilon=0.1, **{**HOW, "epochs": 12}
+    )
     for parts, total in zip(run.parts, run.total):
         for key in total:
             np.testing.assert_allclose(total[key], parts[key].sum(axis=0), atol=1e-12)
@@ -74,8 +78,13 @@ def test_quantisation_by_hand():
 def test_the_threshold_by_hand():
     knobs = {"xi": 0.01, "mu1": 0.001, "mu2": 0.02, "nu1": 0.3, "nu2": 0.001, "lambda1": 1.05, "lambda2": 0.9}
     for epsilon, acc, prose, literal in [
-        (0.1, 0.4, 0.09, 0.105), (0.1, 0.6, 0.105, 0.09), (0.1, 0.51, 0.1, 0.1), (0.29, 0.4, 0.28, 0.3), (0.295, 0.6, 0.3, 0.285),
-        (0.001, 0.4, 0.001, 0.00105), (0.001, 0.6, 0.00105, 0.001),
-    ]:  # fmt: skip
+        (0.1, 0.4, 0.09, 0.105),
+        (0.1, 0.6, 0.105, 0.09),
+        (0.1, 0.51, 0.1, 0.1),
+        (0.29, 0.4, 0.28, 0.3),
+        (0.295, 0.6, 0.3, 0.285),
+        (0.001, 0.4, 0.001, 0.00105),
+        (0.001, 0.6, 0.00105, 0.001),
+    ]:
         assert cdfgnn.next_epsilon(epsilon, acc, 0.5, "prose", **knobs) == pytest.approx(prose)
         assert cdfgnn.next_epsilon(epsilon, acc, 0.5, "literal", **knobs) == pytest.approx(literal)

@@ -1,4 +1,6 @@
-"""The oracle of DIGEST against full-graph training, torch's autograd and Adam, its schedules, and DIGEST-A by hand."""
+"""The oracle of DIGEST against full-graph training, torch's autograd and Adam, its schedules, and DIGEST-A by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,14 @@ KNOBS = {
 @given(seed=st.integers(0, 10**6), directed=st.booleans(), knobs=st.fixed_dictionaries(KNOBS))
 def test_one_part_is_full_graph_training(seed, directed, knobs):
     graph = random_graph(seed, directed=directed)
-    weights, how = random_weights(seed, knobs["model"], widths=DEEP), dict(epochs=5, lr=0.02, weight_decay=0.01)
+    weights, how = (
+        random_weights(seed, knobs["model"], widths=DEEP),
+        dict(epochs=5, lr=0.02, weight_decay=0.01),
+    )
     run = digest.train(graph, np.zeros(graph.num_vertices, int), weights, **knobs, **how)
-    assert_same_run(run, dense.train(graph, weights, model=knobs["model"], normalisation=knobs["normalisation"], **how))
+    assert_same_run(
+        run, dense.train(graph, weights, model=knobs["model"], normalisation=knobs["normalisation"], **how)
+    )
 
 
 @settings(max_examples=8)
@@ -52,7 +59,9 @@ def test_with_weights_at_rest_the_exact_store_stays_exact_and_zeros_become_exact
     blocks, how = random_blocks(3, graph.num_vertices, 3), dict(epochs=10, lr=0.0, interval=3)
     exact = dense.train(graph, weights, epochs=1, lr=0.0).losses[0]
     for schedule in ("shifted", "literal"):
-        np.testing.assert_allclose(digest.train(graph, blocks, weights, schedule=schedule, **how).losses, exact)
+        np.testing.assert_allclose(
+            digest.train(graph, blocks, weights, schedule=schedule, **how).losses, exact
+        )
     zeros = np.array(digest.train(graph, blocks, weights, init="zeros", **how).losses)
     # every one of the pulls of rounds 4, 7, 10 puts one more of the three hidden layers right
     assert np.allclose(zeros[9], exact) and not np.isclose(zeros[:9], exact).any()
@@ -72,18 +81,24 @@ def test_the_schedules_bound_the_staleness_and_move_the_same_rows(interval, epoc
     assert all(version == 0 for version in literal.versions[: interval - 1])
     full = literal.staleness[interval - 1 :]  # from the first pull on
     bounds = (interval - 1, 2 * interval - 2) if interval > 1 else (1, 1)
-    assert len(full) == 0 or bounds[0] <= full.min() and full.max() <= bounds[1]
+    assert len(full) == 0 or (bounds[0] <= full.min() and full.max() <= bounds[1])
     assert epochs < 3 * interval or (full.min(), full.max()) == bounds
 
 
-def replay_in_torch(graph, assignment, weights, *, rounds, version, init, loss, agg, model, normalisation, lr, decay):
-    """Losses and weights: a model and a torch.optim.Adam for every part, remote hidden rows those of `version(r)`."""
+def replay_in_torch(
+    graph, assignment, weights, *, rounds, version, init, loss, agg, model, normalisation, lr, decay
+):
+    """Losses and weights: a model and a torch.optim.Adam for every part, remote hidden rows those of
+    `version(r)`.
+    """
     operator = torch.tensor(dense.operator_of(dense.adjacency(graph), model, normalisation))
     own = torch.tensor(assignment[:, None] == assignment[None, :]).double()
     labels, layers = torch.tensor(graph.labels, dtype=torch.int64), dense.num_layers(weights)
     parts, total = int(assignment.max()) + 1, int(graph.train.sum())
     copies = 1 if agg == "gradients" else parts
-    models = [{name: torch.tensor(w, requires_grad=True) for name, w in weights.items()} for _ in range(copies)]
+    models = [
+        {name: torch.tensor(w, requires_grad=True) for name, w in weights.items()} for _ in range(copies)
+    ]
     optimisers = [torch.optim.Adam(model_.values(), lr=lr, weight_decay=decay) for model_ in models]
 
     def forward(w, halo):
@@ -137,7 +152,9 @@ def test_stale_rounds_agree_with_autograd_and_torch_s_adam(seed, parts, knobs):
     else:  # pulled in round ⌊r/N⌋ N, pushed N - 1 rounds before that
         version = lambda r: max(r // n * n - n + 1, 0)
     settings_ = {k: v for k, v in knobs.items() if k not in ("interval", "schedule")}
-    losses, after = replay_in_torch(graph, blocks, weights, rounds=7, version=version, lr=0.02, decay=0.01, **settings_)
+    losses, after = replay_in_torch(
+        graph, blocks, weights, rounds=7, version=version, lr=0.02, decay=0.01, **settings_
+    )
     np.testing.assert_allclose(run.losses, losses, rtol=1e-7)
     for ours, theirs in zip(run.weights_after, after):
         for name in weights:
@@ -148,15 +165,24 @@ def test_every_knob_changes_the_run():
     graph, weights = random_graph(7), random_weights(8, widths=DEEP)
     blocks, how = random_blocks(10, graph.num_vertices, 3), dict(epochs=8, lr=0.05, weight_decay=0.05)
     assert len({int((graph.train & (blocks == m)).sum()) for m in range(3)}) > 1
-    knobs = [dict(), dict(interval=3), dict(schedule="literal"), dict(init="zeros"), dict(loss="global"),
-             dict(agg="mean"), dict(agg="weighted"), dict(agg="mean", loss="global")]  # fmt: skip
+    knobs = [
+        dict(),
+        dict(interval=3),
+        dict(schedule="literal"),
+        dict(init="zeros"),
+        dict(loss="global"),
+        dict(agg="mean"),
+        dict(agg="weighted"),
+        dict(agg="mean", loss="global"),
+    ]
     runs = [digest.train(graph, blocks, weights, **({"interval": 2} | k), **how) for k in knobs]
     runs.append(dense.train(graph, weights, **how))
     for i, one in enumerate(runs):
         assert all(differs(one, other) for other in runs[:i]), i
 
 
-# --- DIGEST-A ---------------------------------------------------------------------------------------------------------
+# --- DIGEST-A
+# ---------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=10)
@@ -178,8 +204,12 @@ def test_arrivals_in_lockstep_scaled_by_one_over_m_are_digest(seed, parts, inter
     rounds = digest.train(graph, blocks, weights, epochs=5, agg="mean", **how)
     for r in range(5):
         for name in weights:
-            np.testing.assert_allclose(run.weights_after[r * parts + parts - 1][name], rounds.weights_after[r][name],
-                                       rtol=1e-9, atol=1e-12)  # fmt: skip
+            np.testing.assert_allclose(
+                run.weights_after[r * parts + parts - 1][name],
+                rounds.weights_after[r][name],
+                rtol=1e-9,
+                atol=1e-12,
+            )
     np.testing.assert_allclose(run.logits, rounds.logits, rtol=1e-8, atol=1e-10)
     assert run.delays == 5 * list(range(parts))
 
@@ -189,7 +219,8 @@ def test_the_server_adds_each_delta_to_what_it_has_then():
     blocks, how = random_blocks(12, graph.num_vertices, 2), dict(interval=2, lr=0.02, update="delta")
     late = digest.train_async(graph, blocks, weights, [(0, 0), (0, 1), (1, 0)], **how)
     alone = digest.train_async(graph, blocks, weights, [(1, 0)], **how)
-    for name, w in weights.items():  # worker 1 started from the initial weights, as if there had been no worker 0
+    # worker 1 started from the initial weights, as if there had been no worker 0
+    for name, w in weights.items():
         delta = late.weights_after[2][name] - late.weights_after[1][name]
         np.testing.assert_allclose(delta, alone.weights_after[0][name] - w, atol=1e-12)
     assert late.delays == [0, 0, 2]
@@ -204,8 +235,10 @@ def test_a_pull_sees_the_pushes_that_arrived_before_its_download_or_those_it_is_
     graph, weights = random_graph(13), random_weights(14)
     blocks, how = random_blocks(15, graph.num_vertices, 2), dict(interval=1, init="zeros", lr=0.02)
     # worker 1 arrives third in each; what it read of worker 0: 2 pushes, 1, or none
-    losses = {base: digest.train_async(graph, blocks, weights, [(0, 0), (0, 1), (1, base)], **how).losses[2]
-              for base in (0, 1, 2)}  # fmt: skip
+    losses = {
+        base: digest.train_async(graph, blocks, weights, [(0, 0), (0, 1), (1, base)], **how).losses[2]
+        for base in (0, 1, 2)
+    }
     told = {}
     for seen in (0, 1, 2):
         arrivals = [(0, 0), (0, 1), (1, 2, {1: [seen, 0]})]
@@ -216,8 +249,13 @@ def test_a_pull_sees_the_pushes_that_arrived_before_its_download_or_those_it_is_
 
 
 @settings(max_examples=10)
-@given(seed=st.integers(0, 10**6), parts=st.integers(1, 4), scale=st.sampled_from([1.0, 0.25]),
-       loss=st.sampled_from(["partition", "global"]), model=st.sampled_from(["gcn", "sage"]))  # fmt: skip
+@given(
+    seed=st.integers(0, 10**6),
+    parts=st.integers(1, 4),
+    scale=st.sampled_from([1.0, 0.25]),
+    loss=st.sampled_from(["partition", "global"]),
+    model=st.sampled_from(["gcn", "sage"]),
+)
 def test_torchs_adam_steps_on_gradients_in_the_order_of_their_arrival(seed, parts, scale, loss, model):
     """Without hidden layers nothing is stale but the weights at which a gradient was computed."""
     graph, weights = random_graph(seed), random_weights(seed, model, widths=[5, 3])

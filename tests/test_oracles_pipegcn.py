@@ -1,4 +1,6 @@
-"""The oracle of PipeGCN, and the split pass under it, against full-graph training, torch's autograd, and by hand."""
+"""The oracle of PipeGCN, and the split pass under it, against full-graph training, torch's autograd, and by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,29 @@ def test_without_staleness_or_without_peers_it_is_full_graph_training(
     seed, parts, directed, features, model, normalisation
 ):
     graph, weights = random_graph(seed, directed=directed), random_weights(seed, model, widths=DEEP)
-    blocks, how = random_blocks(seed, graph.num_vertices, parts), dict(model=model, normalisation=normalisation, **HOW)
+    blocks, how = (
+        random_blocks(seed, graph.num_vertices, parts),
+        dict(model=model, normalisation=normalisation, **HOW),
+    )
     exact = dense.train(graph, weights, **how)
     assert_same_run(pipegcn.train(graph, blocks, weights, staleness=0, features=features, **how), exact)
-    assert_same_run(pipegcn.train(graph, blocks, weights, staleness=0, smooth_features=True, smooth_gradients=True,
-                                  momentum=0.0, features=features, **how), exact)  # fmt: skip
-    alone = pipegcn.train(graph, 0 * blocks, weights, staleness=3, smooth_features=True, smooth_gradients=True, **how)
+    assert_same_run(
+        pipegcn.train(
+            graph,
+            blocks,
+            weights,
+            staleness=0,
+            smooth_features=True,
+            smooth_gradients=True,
+            momentum=0.0,
+            features=features,
+            **how,
+        ),
+        exact,
+    )
+    alone = pipegcn.train(
+        graph, 0 * blocks, weights, staleness=3, smooth_features=True, smooth_gradients=True, **how
+    )
     assert_same_run(alone, exact)
 
 
@@ -48,7 +67,9 @@ def test_without_staleness_or_without_peers_it_is_full_graph_training(
 def test_until_the_pipe_is_full_it_is_zero_halo_training(seed, parts, model):
     graph, weights = random_graph(seed), random_weights(seed, model, widths=DEEP)
     blocks = random_blocks(seed, graph.num_vertices, parts)
-    run = pipegcn.train(graph, blocks, weights, staleness=3, features="refetch", model=model, epochs=3, lr=0.02)
+    run = pipegcn.train(
+        graph, blocks, weights, staleness=3, features="refetch", model=model, epochs=3, lr=0.02
+    )
     assert_same_run(run, halo.zero_halo(graph, blocks, weights, model=model, epochs=3, lr=0.02))
 
 
@@ -63,9 +84,17 @@ def test_until_the_pipe_is_full_it_is_zero_halo_training(seed, parts, model):
 def test_what_is_used_is_what_was_sent_that_many_epochs_ago(seed, parts, staleness, momentum, features):
     graph, weights = random_graph(seed), random_weights(seed, widths=DEEP)
     run = pipegcn.train(
-        graph, random_blocks(seed, graph.num_vertices, parts), weights, staleness=staleness, features=features,
-        smooth_features=True, smooth_gradients=True, momentum=momentum, epochs=6, lr=0.05,
-    )  # fmt: skip
+        graph,
+        random_blocks(seed, graph.num_vertices, parts),
+        weights,
+        staleness=staleness,
+        features=features,
+        smooth_features=True,
+        smooth_gradients=True,
+        momentum=momentum,
+        epochs=6,
+        lr=0.05,
+    )
     for t in range(6):
         for l in range(3):
             if l == 0 and features == "once":
@@ -80,7 +109,9 @@ def test_what_is_used_is_what_was_sent_that_many_epochs_ago(seed, parts, stalene
 
 
 def replay_in_torch(graph, assignment, weights, run, *, staleness, model, normalisation, features):
-    """Losses and gradients by autograd: of loss + Σ_l <H[l], late gradients>, remote rows being leaves of s epochs ago."""
+    """Losses and gradients by autograd: of loss + Σ_l <H[l], late gradients>, remote rows being leaves of s
+    epochs ago.
+    """
     operator = torch.tensor(dense.operator_of(dense.adjacency(graph), model, normalisation))
     own = torch.tensor(assignment[:, None] == assignment[None, :]).double()
     rows, labels = torch.tensor(np.flatnonzero(graph.train)), torch.tensor(graph.labels, dtype=torch.int64)
@@ -136,14 +167,23 @@ def test_stale_epochs_agree_with_autograd(seed, parts, staleness, directed, feat
 def test_every_knob_changes_the_run_and_layer_0_only_the_first_epoch():
     graph, weights = random_graph(3), random_weights(4, widths=DEEP)
     blocks, how = random_blocks(5, graph.num_vertices, 3), dict(epochs=8, lr=0.05)
-    knobs = [dict(staleness=0), {}, dict(staleness=2), dict(smooth_features=True), dict(smooth_gradients=True),
-             dict(smooth_features=True, smooth_gradients=True), dict(smooth_features=True, momentum=0.5),
-             dict(features="refetch")]  # fmt: skip
+    knobs = [
+        dict(staleness=0),
+        {},
+        dict(staleness=2),
+        dict(smooth_features=True),
+        dict(smooth_gradients=True),
+        dict(smooth_features=True, smooth_gradients=True),
+        dict(smooth_features=True, momentum=0.5),
+        dict(features="refetch"),
+    ]
     runs = [pipegcn.train(graph, blocks, weights, **k, **how) for k in knobs]
     for i, one in enumerate(runs):
         assert all(differs(one, other) for other in runs[:i]), knobs[i]
     refetched = runs[-1]
-    assert not np.any(refetched.used[0][0]) and all((used[0] == graph.features).all() for used in refetched.used[1:])
+    assert not np.any(refetched.used[0][0]) and all(
+        (used[0] == graph.features).all() for used in refetched.used[1:]
+    )
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
@@ -153,7 +193,9 @@ def test_the_split_pass_with_fresh_rows_is_the_dense_pass_for_any_matrix(model):
     own, remote = split.split(matrix, random_blocks(9, graph.num_vertices, 3))
     data = (graph.features.astype(np.float64), graph.labels, graph.train, 6, weights, model)
     assert (own + remote == matrix).all() and own.any() and remote.any()
-    loss, gradients, h = split.loss_and_gradients(own, [remote] * 3, *data, lambda l, h: h, lambda l, e: remote.T @ e)
+    loss, gradients, h = split.loss_and_gradients(
+        own, [remote] * 3, *data, lambda l, h: h, lambda l, e: remote.T @ e
+    )
     want_loss, want = dense.loss_and_gradients(matrix, *data)
     assert loss == pytest.approx(want_loss, rel=1e-12) and len(h) == 4
     for name in want:

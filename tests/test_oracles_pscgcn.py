@@ -1,4 +1,6 @@
-"""The oracle of PSC-GCN: Theorem 2, unbiasedness by enumeration, its exact ends, autograd, and the cache by hand."""
+"""The oracle of PSC-GCN: Theorem 2, unbiasedness by enumeration, its exact ends, autograd, and the cache by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,15 @@ def drawer(seed: int):
     return lambda t, p: rng.random(p.shape) < p
 
 
-# --- Theorem 2 --------------------------------------------------------------------------------------------------------
+# --- Theorem 2
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_water_filling_by_hand():
     # B = 2 of 4: the score 8 would get 2 * 8/12 > 1, so it gets 1 and the rest share 1 as 1 : 1 : 2
-    np.testing.assert_allclose(pscgcn.water_filled(np.array([2.0, 1.0, 8.0, 1.0]), 2.0), [0.5, 0.25, 1.0, 0.25])
+    np.testing.assert_allclose(
+        pscgcn.water_filled(np.array([2.0, 1.0, 8.0, 1.0]), 2.0), [0.5, 0.25, 1.0, 0.25]
+    )
     # no threshold: importance sampling
     np.testing.assert_allclose(pscgcn.water_filled(np.array([1.0, 3.0]), 0.8), [0.2, 0.6])
     # zeros: nothing as long as the others can take B, else what is left
@@ -71,7 +76,9 @@ def test_lemma_3_where_importance_sampling_is_the_solution():
     s, budget = np.array([1.0, 2.0, 3.0, 2.5]), 1.0
     p = pscgcn.water_filled(s, budget)
     variance = lambda p: ((1 / p - 1) * s**2).sum()
-    assert variance(np.full(4, 0.25)) - variance(p) == pytest.approx((4 * (s**2).sum() - s.sum() ** 2) / budget)
+    assert variance(np.full(4, 0.25)) - variance(p) == pytest.approx(
+        (4 * (s**2).sum() - s.sum() ** 2) / budget
+    )
 
 
 @given(seed=st.integers(0, 10**6), rate=RATES, policy=st.sampled_from(["variance", "code"]), model=MODELS)
@@ -80,8 +87,10 @@ def test_every_vertex_spends_its_own_budget_and_prefers_inner_neighbours(seed, r
     blocks, a = random_blocks(seed, graph.num_vertices, 3), dense.adjacency(graph)
     matrix = dense.operator_of(a, model, "symmetric")
     h = dense.forward(matrix, graph.features.astype(float), weights, model)[0][:-1]
-    p, level = (pscgcn.probabilities(a > 0, pscgcn.scores_of(matrix, blocks, h, weights, policy, inner, 1.0), rate)
-                for inner in (1.1, 1.0))  # fmt: skip
+    p, level = (
+        pscgcn.probabilities(a > 0, pscgcn.scores_of(matrix, blocks, h, weights, policy, inner, 1.0), rate)
+        for inner in (1.1, 1.0)
+    )
     np.testing.assert_allclose(p.sum(axis=1), rate * a.sum(axis=1), rtol=1e-10)
     assert not p[a == 0].any()
     inner = blocks[:, None] == blocks[None, :]
@@ -102,7 +111,8 @@ def test_scores_by_hand():
     np.testing.assert_allclose(got, [[(1.1 * 16) ** 0.5, 0], [4, 0]])
 
 
-# --- the estimate -----------------------------------------------------------------------------------------------------
+# --- the estimate
+# -----------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=10)
@@ -143,7 +153,8 @@ def test_selfnorm_keeps_the_mean_a_mean_and_leaves_the_diagonal():
     assert (np.diag(pscgcn.sampled_operator(gcn, a > 0, mask, None, "selfnorm")) == np.diag(gcn)).all()
 
 
-# --- Algorithm 1 ------------------------------------------------------------------------------------------------------
+# --- Algorithm 1
+# ------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=12)
@@ -172,7 +183,9 @@ def test_with_every_edge_it_is_full_graph_training_or_pipegcn(
         if tau == 0:
             assert_same_run(run, dense.train(graph, weights, **how))
         if tau == 3 and features == "refetch":
-            np.testing.assert_allclose(run.losses[:3], halo.zero_halo(graph, blocks, weights, **how).losses[:3])
+            np.testing.assert_allclose(
+                run.losses[:3], halo.zero_halo(graph, blocks, weights, **how).losses[:3]
+            )
 
 
 def replay_in_torch(graph, assignment, weights, run, *, tau, gradients, features, model, rescale):
@@ -186,7 +199,9 @@ def replay_in_torch(graph, assignment, weights, run, *, tau, gradients, features
         mask, p = run.masks[t], run.probabilities[t]
         operator = np.diag(np.diag(exact)).copy()
         for i, j in zip(*np.nonzero(mask)):
-            operator[i, j] = exact[i, j] / p[i, j] if rescale == "inverse" else exact[i, j] * a[i].sum() / mask[i].sum()
+            operator[i, j] = (
+                exact[i, j] / p[i, j] if rescale == "inverse" else exact[i, j] * a[i].sum() / mask[i].sum()
+            )
         start = weights if t == 0 else run.weights_after[t - 1]
         w = {name: torch.tensor(value, requires_grad=True) for name, value in start.items()}
         h, extra = torch.tensor(graph.features, dtype=torch.float64), 0.0
@@ -204,7 +219,9 @@ def replay_in_torch(graph, assignment, weights, run, *, tau, gradients, features
                     old = seen[t - tau][l] if t >= tau else torch.zeros_like(h)
                 leaves[n].append(old.clone().requires_grad_())
                 mine = torch.tensor(assignment == n)
-                pieces.append(torch.tensor(weighed[assignment == n]) @ torch.where(mine[:, None], h, leaves[n][l]))
+                pieces.append(
+                    torch.tensor(weighed[assignment == n]) @ torch.where(mine[:, None], h, leaves[n][l])
+                )
             back = np.argsort(np.concatenate([np.flatnonzero(assignment == n) for n in parts]))
             z = torch.cat(pieces)[torch.tensor(back)] @ w[f"layers.{l}.weight"] + w[f"layers.{l}.bias"]
             z = z + (h @ w[f"layers.{l}.root"] if model == "sage" else 0.0)
@@ -234,19 +251,23 @@ def replay_in_torch(graph, assignment, weights, run, *, tau, gradients, features
     policy=st.sampled_from(["variance", "code", "uniform"]),
     model=MODELS,
 )
-def test_sampled_stale_epochs_agree_with_autograd(seed, parts, tau, gradients, features, rescale, policy, model):
+def test_sampled_stale_epochs_agree_with_autograd(
+    seed, parts, tau, gradients, features, rescale, policy, model
+):
     graph, weights = random_graph(seed), random_weights(seed, model, widths=DEEP)
     blocks = random_blocks(seed, graph.num_vertices, parts)
     knobs = dict(tau=tau, gradients=gradients, features=features, rescale=rescale, model=model)
-    run = pscgcn.train(graph, blocks, weights, drawer(seed), rate=0.6, policy=policy, refresh=2, epochs=5, lr=0.05,
-                       **knobs)  # fmt: skip
+    run = pscgcn.train(
+        graph, blocks, weights, drawer(seed), rate=0.6, policy=policy, refresh=2, epochs=5, lr=0.05, **knobs
+    )
     losses, slopes = replay_in_torch(graph, blocks, weights, run, **knobs)
     np.testing.assert_allclose(run.losses, losses, rtol=1e-9)
     for ours, theirs in zip(run.gradients, slopes):
         for name in weights:
             np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-7, atol=1e-11, err_msg=name)
-    again = pscgcn.train(graph, blocks, weights, run.masks, rate=0.6, policy=policy, refresh=2, epochs=5, lr=0.05,
-                         **knobs)  # fmt: skip
+    again = pscgcn.train(
+        graph, blocks, weights, run.masks, rate=0.6, policy=policy, refresh=2, epochs=5, lr=0.05, **knobs
+    )
     assert_same_run(again, run, rtol=0)
 
 
@@ -277,8 +298,12 @@ def test_p_is_renewed_every_r_epochs_and_weighs_edges_tau_epochs_later(tau):
     # by definition, from the rows and the weights of the epoch before
     matrix = dense.gcn_operator(dense.adjacency(graph), "symmetric")
     scores = pscgcn.scores_of(matrix, blocks, run.inputs[2], run.weights_after[1], "variance", 1.1, 1.0)
-    np.testing.assert_allclose(run.probabilities[3 + tau], pscgcn.probabilities(edges, scores, 0.5), rtol=1e-12)
-    listed = pscgcn.train(graph, blocks, weights, drawer(1), rate=0.5, tau=tau, refresh={3, 6}, epochs=9, lr=0.05)
+    np.testing.assert_allclose(
+        run.probabilities[3 + tau], pscgcn.probabilities(edges, scores, 0.5), rtol=1e-12
+    )
+    listed = pscgcn.train(
+        graph, blocks, weights, drawer(1), rate=0.5, tau=tau, refresh={3, 6}, epochs=9, lr=0.05
+    )
     assert_same_run(listed, run, rtol=0)
 
 
@@ -286,27 +311,44 @@ def test_every_knob_changes_the_run():
     graph, weights = random_graph(10), random_weights(11, widths=DEEP)
     blocks = random_blocks(12, graph.num_vertices, 3)
     base = dict(rate=0.7, refresh=2, epochs=8, lr=0.05)
-    knobs = [dict(), dict(tau=0), dict(tau=2), dict(policy="code"), dict(policy="uniform"), dict(rescale="selfnorm"),
-             dict(gradients="sampled"), dict(refresh=3), dict(features="refetch"), dict(a_inner=3.0), dict(rate=0.4)]  # fmt: skip
+    knobs = [
+        dict(),
+        dict(tau=0),
+        dict(tau=2),
+        dict(policy="code"),
+        dict(policy="uniform"),
+        dict(rescale="selfnorm"),
+        dict(gradients="sampled"),
+        dict(refresh=3),
+        dict(features="refetch"),
+        dict(a_inner=3.0),
+        dict(rate=0.4),
+    ]
     runs = [pscgcn.train(graph, blocks, weights, drawer(13), **(base | k)) for k in knobs]
     for i, one in enumerate(runs):
         assert all(differs(one, other) for other in runs[:i]), knobs[i]
 
 
-# --- the cache --------------------------------------------------------------------------------------------------------
+# --- the cache
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_boundary_inclusion_top_k_and_hits_by_hand():
     blocks = np.array([0, 0, 1, 1])
     p = np.array([[0, 0.5, 0.5, 0.2], [0, 0, 0.5, 0], [0, 1, 0, 0.3], [0, 0, 0, 0]])
-    assert pscgcn.boundary(p > 0, blocks).tolist() == [[False, False, True, True], [False, True, False, False]]
+    assert pscgcn.boundary(p > 0, blocks).tolist() == [
+        [False, False, True, True],
+        [False, True, False, False],
+    ]
     np.testing.assert_allclose(pscgcn.inclusion(p, blocks), [[0, 0, 0.75, 0.2], [0, 1, 0, 0]])
     row, candidates = pscgcn.inclusion(p, blocks)[0], pscgcn.boundary(p > 0, blocks)[0]
     assert np.flatnonzero(pscgcn.top_k(row, candidates, 1)).tolist() == [2]
     assert np.flatnonzero(pscgcn.top_k(row, candidates, 9)).tolist() == [2, 3]
     ties = pscgcn.top_k(np.array([7.0, 3.0, 5.0, 5.0, 3.0]), np.array([False, True, True, True, True]), 3)
     assert np.flatnonzero(ties).tolist() == [1, 2, 3]
-    asked = pscgcn.boundary(np.array([[0, 1, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]], dtype=bool), blocks)
+    asked = pscgcn.boundary(
+        np.array([[0, 1, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]], dtype=bool), blocks
+    )
     assert asked.tolist() == [[False, False, False, True], [False, True, False, False]]
 
 

@@ -1,4 +1,6 @@
-"""The oracle of SANCUS against full-graph training, torch's autograd, and the definitions of its staleness rules."""
+"""The oracle of SANCUS against full-graph training, torch's autograd, and the definitions of its staleness
+rules.
+"""
 
 from __future__ import annotations
 
@@ -58,15 +60,27 @@ def test_schedules_of_the_epoch_rules(flags):
     for layer in range(2):
         assert [active_epochs(fixed, layer, j) for j in range(4)] == [[0, 2, 4, 6]] * 4  # Figure 14a
         assert [active_epochs(adaptive, layer, j) for j in range(4)] == [
-            [0, 3, 6], [0, 1, 4, 7], [0, 2, 5], [0, 3, 6],
-        ]  # fmt: skip
-    warm = [sancus.train(graph, assignment, weights, staleness=rule, bound=bound, warmup=2, **how)
-            for rule, bound in (("epoch_fixed", 1), ("epoch_adaptive", 2), ("variation_gap", math.inf))]  # fmt: skip
+            [0, 3, 6],
+            [0, 1, 4, 7],
+            [0, 2, 5],
+            [0, 3, 6],
+        ]
+    warm = [
+        sancus.train(graph, assignment, weights, staleness=rule, bound=bound, warmup=2, **how)
+        for rule, bound in (("epoch_fixed", 1), ("epoch_adaptive", 2), ("variation_gap", math.inf))
+    ]
     assert [[active_epochs(run, 1, j) for j in range(3)] for run in warm] == [
-        [[0, 1, 2, 4, 6]] * 3, [[0, 1, 3, 6], [0, 1, 4, 7], [0, 1, 2, 5]], [[0, 1]] * 3,
-    ]  # fmt: skip
+        [[0, 1, 2, 4, 6]] * 3,
+        [[0, 1, 3, 6], [0, 1, 4, 7], [0, 1, 2, 5]],
+        [[0, 1]] * 3,
+    ]
     assert fixed.staleness.max() == 1 and adaptive.staleness.max() == 2
-    assert [list(v[1]) for v in adaptive.versions[:4]] == [[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 2, 0], [3, 1, 2, 3]]
+    assert [list(v[1]) for v in adaptive.versions[:4]] == [
+        [0, 0, 0, 0],
+        [0, 1, 0, 0],
+        [0, 1, 2, 0],
+        [3, 1, 2, 3],
+    ]
 
 
 @settings(max_examples=10)
@@ -79,7 +93,9 @@ def test_schedules_of_the_epoch_rules(flags):
 def test_the_epoch_rules_bound_the_staleness_and_send_no_more_than_needed(seed, staleness, bound, parts):
     graph, weights = random_graph(seed), random_weights(seed)
     blocks = random_blocks(seed, graph.num_vertices, parts)
-    run = sancus.train(graph, blocks, weights, staleness=staleness, bound=bound, epochs=2 * bound + 3, lr=0.02)
+    run = sancus.train(
+        graph, blocks, weights, staleness=staleness, bound=bound, epochs=2 * bound + 3, lr=0.02
+    )
     assert run.staleness.max() == bound
     sent = np.array(run.active)[1 + bound :].reshape(-1, 2 * parts)  # once the staggered start is over
     assert (sent[: bound + 1].sum(axis=0) == 1).all()
@@ -88,8 +104,8 @@ def test_the_epoch_rules_bound_the_staleness_and_send_no_more_than_needed(seed, 
 def replay_in_torch(graph, assignment, weights, run: sancus.SancusHistory, normalisation: str):
     """Losses, gradients and inputs H by autograd, from the flags and the weights of `run`.
 
-    Z_i = Σ_j Â_ij U_j with U_j = H_j W in value for the own block and H̃_j W for a remote one, but H_j W in derivative:
-    this is the function whose derivative equations (4) and (5) with fresh H_i and fresh δ_j are.
+    Z_i = Σ_j Â_ij U_j with U_j = H_j W in value for the own block and H̃_j W for a remote one, but H_j W in
+    derivative: this is the function whose derivative equations (4) and (5) with fresh H_i and fresh δ_j are.
     """
     operator = torch.tensor(dense.gcn_operator(dense.adjacency(graph), normalisation))
     own = torch.tensor(assignment[:, None] == assignment[None, :]).double()
@@ -132,9 +148,16 @@ def test_stale_epochs_agree_with_autograd(seed, parts, rule, features, normalisa
     graph, weights = random_graph(seed), random_weights(seed, widths=[5, 4, 4, 3])
     assignment = random_blocks(seed, graph.num_vertices, parts)
     run = sancus.train(
-        graph, assignment, weights, staleness=rule[0], bound=rule[1], features=features,
-        normalisation=normalisation, epochs=6, lr=0.05,
-    )  # fmt: skip
+        graph,
+        assignment,
+        weights,
+        staleness=rule[0],
+        bound=rule[1],
+        features=features,
+        normalisation=normalisation,
+        epochs=6,
+        lr=0.05,
+    )
     losses, gradients, _ = replay_in_torch(graph, assignment, weights, run, normalisation)
     np.testing.assert_allclose(run.losses, losses, rtol=1e-10)
     for ours, theirs in zip(run.gradients, gradients):
@@ -154,9 +177,17 @@ def test_variation_gap_sends_exactly_the_blocks_that_moved(seed, norm, flags, fe
     assignment = random_blocks(seed, graph.num_vertices, 3)
     bound = {"relative": 0.1, "fro": 0.5, "max": 0.2, "mean": 0.05}[norm]
     run = sancus.train(
-        graph, assignment, weights, staleness="variation_gap", bound=bound, norm=norm, flags=flags, features=features,
-        epochs=8, lr=0.05,
-    )  # fmt: skip
+        graph,
+        assignment,
+        weights,
+        staleness="variation_gap",
+        bound=bound,
+        norm=norm,
+        flags=flags,
+        features=features,
+        epochs=8,
+        lr=0.05,
+    )
     inputs = replay_in_torch(graph, assignment, weights, run, "symmetric")[2]
     assert run.active[0].all()
     for epoch in range(1, 8):
@@ -186,7 +217,10 @@ def test_variation_gap_both_sends_and_skips_and_grows_stale_without_bound():
 @pytest.mark.parametrize("rule", RULES)
 def test_layer_0_is_static_so_once_and_refetch_train_alike(rule):
     graph, weights = random_graph(18), random_weights(19)
-    blocks, how = random_blocks(20, graph.num_vertices, 3), dict(staleness=rule[0], bound=rule[1], epochs=7, lr=0.02)
+    blocks, how = (
+        random_blocks(20, graph.num_vertices, 3),
+        dict(staleness=rule[0], bound=rule[1], epochs=7, lr=0.02),
+    )
     refetch = sancus.train(graph, blocks, weights, features="refetch", **how)
     once = sancus.train(graph, blocks, weights, features="once", **how)
     assert_same_run(once, refetch)
@@ -197,8 +231,12 @@ def test_layer_0_is_static_so_once_and_refetch_train_alike(rule):
 def test_a_schedule_given_as_a_function_is_followed():
     graph, weights = random_graph(21), random_weights(22)
     blocks, how = random_blocks(23, graph.num_vertices, 3), dict(epochs=7, lr=0.02)
-    every_other = sancus.train(graph, blocks, weights, staleness=lambda epoch, layer, block: epoch % 2 == 0, **how)
-    assert_same_run(every_other, sancus.train(graph, blocks, weights, staleness="epoch_fixed", bound=1, **how))
+    every_other = sancus.train(
+        graph, blocks, weights, staleness=lambda epoch, layer, block: epoch % 2 == 0, **how
+    )
+    assert_same_run(
+        every_other, sancus.train(graph, blocks, weights, staleness="epoch_fixed", bound=1, **how)
+    )
 
 
 def test_clipping_by_hand_in_one_layer():

@@ -1,4 +1,6 @@
-"""Pipelined systems: what is waited for was sent epochs ago, and behind the weights; and the bench's slow link is slow and nothing else."""
+"""Pipelined systems: what is waited for was sent epochs ago, and behind the weights; and the bench's slow
+link is slow and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tests.oracles.samples import random_graph
 from tests.systems import Settings
 
 CASES = [
-    ("pipegcn", {}, 1), ("pscgcn", {"tau": 1, "rate": 0.5, "refresh": 100, "features": "refetch"}, 1),
+    ("pipegcn", {}, 1),
+    ("pscgcn", {"tau": 1, "rate": 0.5, "refresh": 100, "features": "refetch"}, 1),
     ("pscgcn", {"tau": 2, "rate": 0.5, "refresh": 100}, 2),
 ]
 
@@ -28,10 +31,15 @@ def test_halo_rows_and_gradients_are_waited_for_tau_epochs_after_they_were_poste
             assert {int(s.id.split(":")[0]) for s in waits} <= {epoch - tau}
             (reduced,) = (s.end for s in spans if s.kind == "wait" and s.name == "all_reduce")
             posted = [s.start for s in spans if s.kind == "comm" and s.name == "exchange" and s.layer >= 1]
-            assert [start > reduced for start in posted] == [False, True], "features before the weights, gradients after"
+            assert [start > reduced for start in posted] == [
+                False,
+                True,
+            ], "features before the weights, gradients after"
 
 
-@pytest.mark.parametrize("knobs", [{"jaca": False}, {"local_capacity": 3, "global_capacity": 0}], ids=lambda knobs: "-".join(knobs))
+@pytest.mark.parametrize(
+    "knobs", [{"jaca": False}, {"local_capacity": 3, "global_capacity": 0}], ids=lambda knobs: "-".join(knobs)
+)
 def test_capgnns_halo_rows_are_waited_for_an_epoch_after_they_were_asked_for(pool, knobs):
     block = systems.block("capgnn", rapa=False, pipeline=True, **knobs)
     outcome = systems.run(pool, random_graph(3, vertices=30), block, 3)
@@ -39,7 +47,8 @@ def test_capgnns_halo_rows_are_waited_for_an_epoch_after_they_were_asked_for(poo
         for epoch, (_, spans) in enumerate(worker["spans"]):
             waits = [s for s in spans if s.kind == "wait" and s.name == "exchange" and s.layer >= 1]
             asked = [int(s.id.split(":")[0]) for s in waits]
-            # Epoch 0 uses what it asks for, and so does epoch 1. Gradients are returned and waited for in the epoch itself.
+            # Epoch 0 uses what it asks for, and so does epoch 1. Gradients are returned and waited for in the
+            # epoch itself.
             assert asked == ([0, 0] if epoch == 0 else [1] if epoch == 1 else [epoch - 1, epoch])
 
 
@@ -49,7 +58,18 @@ def test_over_a_slow_link_nothing_arrives_early_and_all_arrives(pool):
     plain = systems.run(pool, graph, block, 3, settings=settings)
     shards = systems.shards_of(graph, plain.assignment, 3)
     rate = 1e6
-    given = (rate, block, settings.model, settings.optimiser, settings.seed, settings.epochs, settings.dtype, None, settings.scored, None)
+    given = (
+        rate,
+        block,
+        settings.model,
+        settings.optimiser,
+        settings.seed,
+        settings.epochs,
+        settings.dtype,
+        None,
+        settings.scored,
+        None,
+    )
     slow = pool.run(jobs.train_over_slow_link, 3, *given, per_worker=shards)
     for worker in slow:
         assert worker["losses"] == plain.losses
@@ -61,5 +81,11 @@ def test_over_a_slow_link_nothing_arrives_early_and_all_arrives(pool):
 
 def test_overlap_lines_are_finite():
     graph = larger_graph(300, 12, num_features=20, num_classes=4, seed=1)
-    found = overlap.overlap_lines(graph, ModelConfig(name="gcn", layers=2, hidden=8, dropout=0.0), names=("pipegcn",))
-    assert [line.target for line in found] == [overlap.TARGET] and np.isfinite(found[0].ratio) and found[0].ours >= 0
+    found = overlap.overlap_lines(
+        graph, ModelConfig(name="gcn", layers=2, hidden=8, dropout=0.0), names=("pipegcn",)
+    )
+    assert (
+        [line.target for line in found] == [overlap.TARGET]
+        and np.isfinite(found[0].ratio)
+        and found[0].ours >= 0
+    )

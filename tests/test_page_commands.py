@@ -18,7 +18,9 @@ from tests.launching import Started
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))
 DRAWN_BY = re.compile(r"Drawn by `python -m harness\.figures ([^`]*)`")
 # page, the command's arguments
-COMMANDS = [(page, command) for page in PAGES for command in DRAWN_BY.findall(" ".join(page.read_text().split()))]
+COMMANDS = [
+    (page, command) for page in PAGES for command in DRAWN_BY.findall(" ".join(page.read_text().split()))
+]
 NAMES = [f"{page.stem}-{command.split()[0]}" for page, command in COMMANDS]
 TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
 # Of sweeps over many numbers, which only make a line longer, one is drawn here.
@@ -37,14 +39,26 @@ def data_of(picture: Path) -> pd.DataFrame:
 
 def outline(data: pd.DataFrame) -> set[tuple]:
     """What is drawn where, without any number."""
-    wordless = data[["x_axis", "y_axis", "kind", "label", "title"]].astype(str).apply(lambda column: column.str.replace(r"[\d.]+", "#", regex=True))
+    wordless = (
+        data[["x_axis", "y_axis", "kind", "label", "title"]]
+        .astype(str)
+        .apply(lambda column: column.str.replace(r"[\d.]+", "#", regex=True))
+    )
     return set(zip(data["panel"], *(wordless[column] for column in wordless)))
 
 
 def test_every_picture_on_a_page_has_its_command_and_its_data():
-    pictures = {(page, path) for page in PAGES for path in re.findall(r"!\[[^\]]*\]\(([^)]+\.png)\)", page.read_text())}
-    drawn = {(page, path) for page, path in pictures for other, command in COMMANDS
-             if page == other and Path(path).stem.split("-")[0] == command.split()[0]}
+    pictures = {
+        (page, path)
+        for page in PAGES
+        for path in re.findall(r"!\[[^\]]*\]\(([^)]+\.png)\)", page.read_text())
+    }
+    drawn = {
+        (page, path)
+        for page, path in pictures
+        for other, command in COMMANDS
+        if page == other and Path(path).stem.split("-")[0] == command.split()[0]
+    }
     assert pictures == drawn, "a picture without the command that draws it"
     for page, path in pictures:
         assert (page.parent / path).with_suffix(".csv").is_file(), f"{path} lacks its data"
@@ -67,7 +81,15 @@ def test_a_pages_command_draws_what_the_page_shows(page, command, place, monkeyp
     monkeypatch.setattr(module, "sweeps", lambda graph: sweeps)
     monkeypatch.setattr(runner, "start", start)
     # A graph's own name stands in titles and files only.
-    given = [*shlex.split(command), "--graph", TINY, "--out", str(tmp_path), "--results", str(tmp_path / "results")]
+    given = [
+        *shlex.split(command),
+        "--graph",
+        TINY,
+        "--out",
+        str(tmp_path),
+        "--results",
+        str(tmp_path / "results"),
+    ]
     assert figures.main([*given, "--cache", str(place.folder / "cache")]) == 0
     (mine,) = tmp_path.glob(f"{name}*.csv")
     for theirs in shown(page, name):
@@ -83,11 +105,14 @@ def shortened(sweep: str) -> str:
 @pytest.mark.nightly(200)
 @pytest.mark.parametrize("page, command", COMMANDS, ids=NAMES)
 def test_a_pages_command_draws_the_pages_data(page, command, real_data, tmp_path):
-    """In full: the same points, but for seconds; values that training gives within a tenth of a panel's range, for machines differ
-    in the last bits."""
+    """In full: the same points, but for seconds; values that training gives within a tenth of a panel's
+    range, for machines differ in the last bits."""
     name = command.split()[0]
     given = [*shlex.split(command), "--out", str(tmp_path), "--data-dir", str(real_data)]
-    assert figures.main([*given, "--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]) == 0
+    assert (
+        figures.main([*given, "--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")])
+        == 0
+    )
     pictures = shown(page, name)
     assert {path.name for path in pictures} <= {path.name for path in tmp_path.glob("*.png")}
     for picture in pictures:
@@ -101,5 +126,8 @@ def test_a_pages_command_draws_the_pages_data(page, command, real_data, tmp_path
                 if re.search(r"\b(CPU )?s\b", key[1 if axis == "x" else 2]):
                     continue  # seconds are the machine's
                 values = pd.to_numeric(whole[axis], errors="coerce").dropna()
-                apart = pd.to_numeric(mine[axis], errors="coerce").to_numpy() - pd.to_numeric(other[axis], errors="coerce").to_numpy()
+                apart = (
+                    pd.to_numeric(mine[axis], errors="coerce").to_numpy()
+                    - pd.to_numeric(other[axis], errors="coerce").to_numpy()
+                )
                 assert not len(values) or np.nanmean(np.abs(apart)) <= 0.1 * np.ptp(values), (key, axis)

@@ -1,4 +1,6 @@
-"""Shards of a vertex-cut: together they are the graph, every vertex has one master, and both ends of a message agree on its rows."""
+"""Shards of a vertex-cut: together they are the graph, every vertex has one master, and both ends of a
+message agree on its rows.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from tests.test_partition_shards import plain_edges, same
 def partitions(draw) -> tuple[Graph, EdgeAssignment, str, list[ReplicaShard]]:
     graph = draw(graphs(min_vertices=4))
     parts, hosts = draw(st.sampled_from([(1, 1), (2, 2), (3, 1), (4, 2)]))
-    edges = assign_edges(graph, draw(st.sampled_from(EDGE_METHODS)), parts, draw(st.integers(0, 9)), hosts=hosts, tau=1.0)
+    edges = assign_edges(
+        graph, draw(st.sampled_from(EDGE_METHODS)), parts, draw(st.integers(0, 9)), hosts=hosts, tau=1.0
+    )
     rule = draw(st.sampled_from(MASTER_RULES))
     return graph, edges, rule, list(build_replicas(graph, edges, rule))
 
@@ -94,7 +98,9 @@ def test_replicas_carry_their_vertex(partition):
         for name in ("labels", "train", "val", "test"):
             assert same(getattr(shard, name), getattr(graph, name)[own]), name
         assert same(shard.features, graph.features[shard.vertices])
-        assert np.array_equal(shard.degrees, graph.in_degrees()[shard.vertices]), "degrees are those of the whole graph"
+        assert np.array_equal(shard.degrees, graph.in_degrees()[shard.vertices]), (
+            "degrees are those of the whole graph"
+        )
         assert shard.split_counts.tolist() == [graph.train.sum(), graph.val.sum(), graph.test.sum()]
         for name in ("vertices", "degrees", "mirror_rows", "copy_rows"):
             assert getattr(shard, name).dtype == np.int32, name
@@ -119,9 +125,14 @@ def test_a_damaged_shard_is_refused(tmp_path):
     path = tmp_path / "worker-1.safetensors"
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
-    for word, other, reason in [(b"mirror_rows", b"mirror_rowz", "it holds no mirror_rows"), (b"vertex", b"vertez", "of no known cut")]:
+    for word, other, reason in [
+        (b"mirror_rows", b"mirror_rowz", "it holds no mirror_rows"),
+        (b"vertex", b"vertez", "of no known cut"),
+    ]:
         path.write_bytes(data[:8] + data[8 : 8 + length].replace(word, other) + data[8 + length :])
-        with pytest.raises(InputError, match=f"worker-1.safetensors is damaged .*{reason}.*; delete the folder"):
+        with pytest.raises(
+            InputError, match=f"worker-1.safetensors is damaged .*{reason}.*; delete the folder"
+        ):
             io.load(tmp_path, 1)
 
 
@@ -133,7 +144,9 @@ def test_the_cache_holds_shards_and_table_3(tmp_path, method):
         calls.append(1)
         return graph
 
-    ask = lambda **keys: shards_for(Cache(tmp_path), {"name": "g"}, load, PartitionConfig(method=method, **keys), 4, seed=5)  # noqa: E731
+    ask = lambda **keys: shards_for(
+        Cache(tmp_path), {"name": "g"}, load, PartitionConfig(method=method, **keys), 4, seed=5
+    )
     folder = ask(hosts=2)
     assert ask(hosts=2) == folder and len(calls) == 1, "made once"
     assert ask(hosts=1) != folder and ask(hosts=2, masters="host") == folder
@@ -142,10 +155,26 @@ def test_the_cache_holds_shards_and_table_3(tmp_path, method):
     assert (ask(hosts=2, tau=3.0) != folder) == (method == "hep")
     have = json.loads((folder / "stats.json").read_text())
     want = statistics(assign_edges(graph, method, 4, 5, hosts=2))
-    for name in ("inner", "outer", "max_inner", "max_outer", "replication", "edge_imbalance", "vertex_imbalance", "replicas"):
+    for name in (
+        "inner",
+        "outer",
+        "max_inner",
+        "max_outer",
+        "replication",
+        "edge_imbalance",
+        "vertex_imbalance",
+        "replicas",
+    ):
         assert have[name] == want[name], name
-    assert have["worker_edges"] == want["edges"] and have["edges"] == len(plain_edges(graph)) == 2 * sum(want["edges"])
-    assert (have["symmetric"], have["multilabel"], have["workers"], have["method"]) == (True, False, 4, method)
+    assert have["worker_edges"] == want["edges"] and have["edges"] == len(plain_edges(graph)) == 2 * sum(
+        want["edges"]
+    )
+    assert (have["symmetric"], have["multilabel"], have["workers"], have["method"]) == (
+        True,
+        False,
+        4,
+        method,
+    )
 
 
 def test_shards_of_another_rule_of_masters_are_other_shards(tmp_path):
@@ -181,13 +210,19 @@ def test_a_master_is_on_the_host_with_most_replicas_by_default(method):
         assert np.array_equal(own, np.flatnonzero(edges.masters("host") == shard.rank))
 
 
-@pytest.mark.parametrize("keys, sentence", [
-    ({"method": "ebw"}, 'partition.method="ebw" is not known; did you mean "ebv"?'),
-    ({"method": "ebv", "gamma": 1.5}, "partition.gamma=1.5 is out of range: give 0 to 1"),
-    ({"method": "ebv", "hosts": 0}, "partition.hosts=0 is too small: give 1 or more"),
-    ({"method": "hep", "tau": 0}, "partition.tau=0.0 is too small: give more than 0"),
-    ({"method": "dne", "masters": "hosts"}, 'partition.masters="hosts" is not known; did you mean "host"?'),
-])
+@pytest.mark.parametrize(
+    "keys, sentence",
+    [
+        ({"method": "ebw"}, 'partition.method="ebw" is not known; did you mean "ebv"?'),
+        ({"method": "ebv", "gamma": 1.5}, "partition.gamma=1.5 is out of range: give 0 to 1"),
+        ({"method": "ebv", "hosts": 0}, "partition.hosts=0 is too small: give 1 or more"),
+        ({"method": "hep", "tau": 0}, "partition.tau=0.0 is too small: give more than 0"),
+        (
+            {"method": "dne", "masters": "hosts"},
+            'partition.masters="hosts" is not known; did you mean "host"?',
+        ),
+    ],
+)
 def test_refusals(keys, sentence):
     with pytest.raises(InputError) as caught:
         typed(PartitionConfig, keys, "partition")

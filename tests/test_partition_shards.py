@@ -91,7 +91,9 @@ def test_out_edges_are_the_transpose_and_left_out_of_a_symmetric_graph(partition
     graph, owners, shards = partition
     for rank, shard in enumerate(shards):
         if graph.symmetric:
-            assert all(getattr(shard, f.name) is None for f in dataclasses.fields(Shard) if f.name.startswith("out_"))
+            assert all(
+                getattr(shard, f.name) is None for f in dataclasses.fields(Shard) if f.name.startswith("out_")
+            )
             continue
         out = [(u, v) for v, u in plain_edges(graph) if owners[u] == rank]
         inner = pairs(shard.out_inner_edges, shard.inner, shard.inner)
@@ -99,7 +101,9 @@ def test_out_edges_are_the_transpose_and_left_out_of_a_symmetric_graph(partition
         assert sorted(inner + halo) == sorted(out)
         remote = {v for _, v in out if owners[v] != rank}
         assert shard.out_halo.tolist() == sorted(remote, key=lambda v: (owners[v], v))
-        assert np.array_equal(shard.out_halo_counts, np.bincount(owners[shard.out_halo], minlength=len(shards)))
+        assert np.array_equal(
+            shard.out_halo_counts, np.bincount(owners[shard.out_halo], minlength=len(shards))
+        )
         assert np.array_equal(shard.out_halo_degrees, graph.in_degrees()[shard.out_halo])
         for v, row in zip(shard.out_halo, shard.out_halo_rows):
             assert shards[owners[v]].inner[row] == v
@@ -117,7 +121,8 @@ def test_types_are_those_the_contract_names(partition):
                 assert block.indptr.dtype == block.indices.dtype == np.int32
                 # Columns ascend: inside a row global ids do, and inner columns are numbered by them.
         assert all(
-            (np.diff(row) > 0).all() for row in np.split(shard.inner_edges.indices, shard.inner_edges.indptr[1:-1])
+            (np.diff(row) > 0).all()
+            for row in np.split(shard.inner_edges.indices, shard.inner_edges.indptr[1:-1])
         )
 
 
@@ -134,7 +139,9 @@ def test_a_saved_shard_comes_back_bit_for_bit(tmp_path_factory, partition):
     folder = tmp_path_factory.mktemp("shards")
     for shard in partition[2]:
         io.save(shard, folder)
-    assert sorted(path.name for path in folder.iterdir()) == [f"worker-{s.rank}.safetensors" for s in partition[2]]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        f"worker-{s.rank}.safetensors" for s in partition[2]
+    ]
     for shard in partition[2]:
         loaded = io.load(folder, shard.rank)
         for field in dataclasses.fields(Shard):
@@ -267,4 +274,6 @@ def test_statistics_equal_a_count_by_hand(partition):
     remote = sum(w for (v, u), w in weight.items() if owners[v] != owners[u])
     assert have["remote_weight"] == pytest.approx(remote / (sum(weight.values()) + (1 / degrees).sum()))
     assert have["vertex_balance"] == pytest.approx(max(have["inner"]) / (graph.num_vertices / len(shards)))
-    assert have["edge_balance"] == pytest.approx(max(per_worker) / max(len(edges) / len(shards), 1 / len(shards)))
+    assert have["edge_balance"] == pytest.approx(
+        max(per_worker) / max(len(edges) / len(shards), 1 / len(shards))
+    )

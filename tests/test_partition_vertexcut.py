@@ -1,4 +1,6 @@
-"""Vertex-cut partitions: every edge once, balance, EBV against its definition, Table 3's columns against a count."""
+"""Vertex-cut partitions: every edge once, balance, EBV against its definition, Table 3's columns against a
+count.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def test_a_hub_is_shared_out(method, slack, tau):
         indptr=np.concatenate([[0], np.arange(40, 81)]).astype(np.int32),
         indices=np.concatenate([np.arange(1, 41), np.zeros(40)]).astype(np.int32),
     )
-    assert np.bincount(assign_edges(star, method, 4, 0, tau=tau).owner, minlength=4).max() <= np.ceil(slack * 10)
+    assert np.bincount(assign_edges(star, method, 4, 0, tau=tau).owner, minlength=4).max() <= np.ceil(
+        slack * 10
+    )
 
 
 def ebv_by_definition(edges, vertices, parts, gamma, hosts) -> list[int]:
@@ -123,7 +127,9 @@ def test_statistics_equal_a_count_by_hand(case, rule):
     assert have["edges"] == per_worker
     assert have["replicas"] == [sum(p in h for h in held) for p in range(edges.parts)]
     assert have["replication"] == pytest.approx(sum(len(h) for h in held) / edges.num_vertices)
-    assert have["edge_imbalance"] == pytest.approx(max(per_worker) / max(len(want) / edges.parts, 1 / edges.parts))
+    assert have["edge_imbalance"] == pytest.approx(
+        max(per_worker) / max(len(want) / edges.parts, 1 / edges.parts)
+    )
     mean = sum(have["replicas"]) / edges.parts
     assert have["vertex_imbalance"] == pytest.approx(max(have["replicas"]) / mean)
 
@@ -162,7 +168,9 @@ def test_high_vertices_are_streamed_to_where_they_already_are():
     """With a small tau most edges are streamed; HDRF still replicates far less than chance would."""
     graph = communities()
     edges = assign_edges(graph, "hep", 8, 0, tau=0.8)
-    chance = EdgeAssignment(800, 8, 1, edges.low, edges.high, np.random.default_rng(0).permutation(edges.owner))
+    chance = EdgeAssignment(
+        800, 8, 1, edges.low, edges.high, np.random.default_rng(0).permutation(edges.owner)
+    )
     assert statistics(edges)["replication"] < 0.75 * statistics(chance)["replication"]
 
 

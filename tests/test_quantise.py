@@ -1,4 +1,6 @@
-"""The quantiser: bounded error, exact where it must be, unbiased when stochastic, and as many bytes as it says."""
+"""The quantiser: bounded error, exact where it must be, unbiased when stochastic, and as many bytes as it
+says.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,26 @@ from systems.parts.quantise import (
     row_bytes,
 )
 
-ROWS = hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.floats(-1e3, 1e3, width=32))
+ROWS = hnp.arrays(
+    np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.floats(-1e3, 1e3, width=32)
+)
 
 
 @given(ROWS, st.sampled_from(BITS), st.sampled_from([torch.float32, torch.float64]), st.booleans())
 def test_error_is_at_most_a_step(rows, bits, dtype, stochastic):
     x = torch.from_numpy(rows).to(dtype)
-    noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(1), dtype=dtype) if stochastic else 0.5
+    noise = (
+        torch.rand(x.shape, generator=torch.Generator().manual_seed(1), dtype=dtype) if stochastic else 0.5
+    )
     wire = quantise(x, bits, noise)
     assert wire.dtype == torch.uint8 and wire.shape == (len(x), row_bytes(x.shape[1], bits, dtype))
     got = dequantise(wire, x.shape[1], bits, dtype)
     step = (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)) / (2**bits - 1)
-    slack = 1e-5 * x.abs().amax(1, keepdim=True) if dtype == torch.float32 else 1e-12 * x.abs().amax(1, keepdim=True)
+    slack = (
+        1e-5 * x.abs().amax(1, keepdim=True)
+        if dtype == torch.float32
+        else 1e-12 * x.abs().amax(1, keepdim=True)
+    )
     assert ((got - x).abs() <= (1.0 if stochastic else 0.5) * step + slack).all()
 
 
@@ -45,7 +55,9 @@ def test_ends_of_a_row_and_constant_rows_are_exact(rows, bits):
 
 @pytest.mark.parametrize("bits", BITS)
 def test_stochastic_rounding_is_unbiased_and_its_variance_is_the_formula(bits):
-    """Over many draws the mean is the row, and the variance of a uniform position between two levels is a sixth of a step squared."""
+    """Over many draws the mean is the row, and the variance of a uniform position between two levels is a
+    sixth of a step squared.
+    """
     rng = torch.Generator().manual_seed(0)
     x = torch.rand(1, 400, generator=rng, dtype=torch.float64)
     repeats = 4000
@@ -63,7 +75,9 @@ def test_rows_without_entries_travel_as_nothing():
 @given(ROWS, st.sampled_from(BITS), st.sampled_from([torch.float32, torch.float64]), st.booleans())
 def test_compiled_codes_are_torch_s_to_the_bit(rows, bits, dtype, stochastic):
     x = torch.from_numpy(rows).to(dtype)
-    noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(2), dtype=dtype) if stochastic else 0.5
+    noise = (
+        torch.rand(x.shape, generator=torch.Generator().manual_seed(2), dtype=dtype) if stochastic else 0.5
+    )
     wire, size = quantise(x, bits, noise), 2 * dtype.itemsize
     low, high = x.aminmax(dim=1, keepdim=True)
     step = (high - low) / (2**bits - 1)

@@ -48,7 +48,10 @@ def test_the_interval_is_scipys(values):
 def test_one_seed_has_no_interval_and_missing_values_do_not_count():
     assert groups.estimate([2.5]) == groups.Estimate(2.5, None, 1)
     assert groups.estimate([None, 3.0, float("nan")]) == groups.Estimate(3.0, None, 1)
-    assert f"{groups.estimate([2.5]):.2f} {groups.estimate([1.0, 1.0]):.1f} {groups.estimate([]):.1f}" == "2.50 1.0 -"
+    assert (
+        f"{groups.estimate([2.5]):.2f} {groups.estimate([1.0, 1.0]):.1f} {groups.estimate([]):.1f}"
+        == "2.50 1.0 -"
+    )
     assert f"{groups.estimate([1.0, 2.0]):.2f}" == f"1.50 ± {stats.t.ppf(0.975, 1) * 0.5:.2f}"
 
 
@@ -63,29 +66,56 @@ def test_someone_who_distrusts_us_recomputes_every_column(tmp_path, capsys, core
     slowest = warm.loc[warm.groupby("epoch")["train_s"].idxmax()]
     busiest = warm.loc[warm.groupby("epoch")["cpu_s"].idxmax()]
     thread = spans[spans["kind"] != "comm"].merge(busiest[["epoch", "worker"]])
-    cpu = {kind: thread[thread["kind"] == kind]["cpu_s"].sum() / count for kind in ("compute", "wait", "other")}
+    cpu = {
+        kind: thread[thread["kind"] == kind]["cpu_s"].sum() / count for kind in ("compute", "wait", "other")
+    }
     whole = busiest["cpu_s"].mean()
-    megabytes = {"MB layer 0": sent["layer"] == 0, "MB hidden": sent["layer"] > 0, "MB other": sent["layer"] < 0,
-                 "MB per epoch": sent["layer"] > -2}  # fmt: skip
-    times = {"epoch s": slowest["train_s"].mean(), "compute s": slowest["compute_s"].mean(),
-             "exposed comm s": slowest["exposed_s"].mean(), "rest s": slowest["rest_s"].mean()}  # fmt: skip
+    megabytes = {
+        "MB layer 0": sent["layer"] == 0,
+        "MB hidden": sent["layer"] > 0,
+        "MB other": sent["layer"] < 0,
+        "MB per epoch": sent["layer"] > -2,
+    }
+    times = {
+        "epoch s": slowest["train_s"].mean(),
+        "compute s": slowest["compute_s"].mean(),
+        "exposed comm s": slowest["exposed_s"].mean(),
+        "rest s": slowest["rest_s"].mean(),
+    }
     if cores == 1:
         communicating = cpu["wait"] + whole - sum(cpu.values())
-        times = {"epoch CPU s": whole, "compute CPU s": cpu["compute"], "comm CPU s": communicating, "rest CPU s": cpu["other"],
-                 "exposed wall s": slowest["exposed_s"].mean()}  # fmt: skip
-    scores = {"test acc %": 100 * best["test_acc"], "last acc %": 100 * epochs["test_acc"].iloc[-1], "test AUC %": 100 * best["test_auc"],
-              "balanced acc %": 100 * best["test_balanced"]}  # fmt: skip
-    expected = {**scores, **times, "CPU s all workers": warm.groupby("epoch")["cpu_s"].sum().mean(),
-                **{name: sent[rows_of]["bytes"].sum() / 1e6 / count for name, rows_of in megabytes.items()},
-                "MB the run": comm["bytes"].sum() / 1e6}  # fmt: skip
-    assert [*expected] == [name for name in list(shown)[5:] if name != "majority %"] and len(set(expected.values())) == len(expected), "no two columns could be mistaken"
-    assert {name: float(value) for name, value in shown.items() if name in expected} == pytest.approx(expected, abs=6e-4)
+        times = {
+            "epoch CPU s": whole,
+            "compute CPU s": cpu["compute"],
+            "comm CPU s": communicating,
+            "rest CPU s": cpu["other"],
+            "exposed wall s": slowest["exposed_s"].mean(),
+        }
+    scores = {
+        "test acc %": 100 * best["test_acc"],
+        "last acc %": 100 * epochs["test_acc"].iloc[-1],
+        "test AUC %": 100 * best["test_auc"],
+        "balanced acc %": 100 * best["test_balanced"],
+    }
+    expected = {
+        **scores,
+        **times,
+        "CPU s all workers": warm.groupby("epoch")["cpu_s"].sum().mean(),
+        **{name: sent[rows_of]["bytes"].sum() / 1e6 / count for name, rows_of in megabytes.items()},
+        "MB the run": comm["bytes"].sum() / 1e6,
+    }
+    assert [*expected] == [name for name in list(shown)[5:] if name != "majority %"] and len(
+        set(expected.values())
+    ) == len(expected), "no two columns could be mistaken"
+    assert {name: float(value) for name, value in shown.items() if name in expected} == pytest.approx(
+        expected, abs=6e-4
+    )
 
 
 @pytest.mark.parametrize("cores", [4, 1], ids=["wall", "cpu"])
 def test_the_documented_recomputation_gives_the_table(tmp_path, capsys, monkeypatch, cores):
     text = (Path(__file__).resolve().parents[1] / "docs" / "trace.md").read_text()
-    code = textwrap.dedent(text[text.index("    import json, pandas\n"):].split("\n\n")[0])
+    code = textwrap.dedent(text[text.index("    import json, pandas\n") :].split("\n\n")[0])
     run = traces.uneven(tmp_path / "RUN", cores)
     shown = rows(run_markdown(capsys, run))[0]
     monkeypatch.chdir(tmp_path)
@@ -100,7 +130,9 @@ def test_the_summary_is_derived_from_the_tables(tmp_path):
     assert s["epoch_s"] == s["epoch_median_s"] == s["first_epoch_s"] == pytest.approx(0.58)
     assert (s["compute_s"], s["exposed_s"], s["rest_s"], s["comm_s"]) == pytest.approx((0.33, 0.2, 0.05, 0.3))
     assert s["compute_s"] + s["exposed_s"] + s["rest_s"] == pytest.approx(s["epoch_s"], rel=1e-12)
-    assert s["train_total_s"] == pytest.approx(5 * 0.58) and s["cpu_s"] == pytest.approx(0.35 + 0.38 + 2 * 0.05)
+    assert s["train_total_s"] == pytest.approx(5 * 0.58) and s["cpu_s"] == pytest.approx(
+        0.35 + 0.38 + 2 * 0.05
+    )
     assert s["cpu_slowest"] == pytest.approx(
         {"epoch_s": 0.43, "compute_s": 0.33, "wait_s": 0, "rest_s": 0.05, "other_threads_s": 0.05}
     )
@@ -118,7 +150,9 @@ def test_the_first_epoch_is_left_out_of_means_and_counted_in_totals(tmp_path):
     for number in range(3):
         long = 10.0 if number == 0 else float(number)
         made = traces.epoch(
-            number, segments=[("compute", "forward", long)], sent={(0, "forward", "features", 1): (1, int(long) * 10)}
+            number,
+            segments=[("compute", "forward", long)],
+            sent={(0, "forward", "features", 1): (1, int(long) * 10)},
         )
         out.write(made, loss=0, scores=None, peak_rss_bytes=0)
     out.close()
@@ -138,7 +172,9 @@ def test_a_graph_without_validation_vertices_reports_its_last_evaluation(tmp_pat
     out.close()
     s = summary.summarise(run)
     assert s["best"]["epoch"] == s["final"]["epoch"] == 1 and s["best"]["test"] == pytest.approx(0.1)
-    assert s["best"]["val"] is None and "10.00 % at the best validation (none, epoch 1)" in rendered(single.run_table(run))
+    assert s["best"]["val"] is None and "10.00 % at the best validation (none, epoch 1)" in rendered(
+        single.run_table(run)
+    )
 
 
 def test_a_graph_without_test_vertices_has_no_accuracy_to_show(tmp_path, capsys):
@@ -153,14 +189,18 @@ def test_nothing_traced_is_one_sentence(tmp_path, capsys):
     with pytest.raises(InputError, match="holds no finished epoch"):
         summary.summarise(traces.prepare(tmp_path / "a"))
     assert main(["table", str(tmp_path)]) == 2
-    assert re.fullmatch(r"error: no run has finished an epoch in .*; let one run longer\n", capsys.readouterr().err)
+    assert re.fullmatch(
+        r"error: no run has finished an epoch in .*; let one run longer\n", capsys.readouterr().err
+    )
 
 
 def test_repeats_over_seeds_become_one_row_with_an_interval(tmp_path, capsys):
     speeds = {1: 1.0, 2: 1.1, 3: 1.3}
     for seed, speed in speeds.items():
         traces.finished(
-            tmp_path / f"s{seed}", traces.config(seed=seed, run_dir=f"s{seed}", results=f"r{seed}"), speed=speed
+            tmp_path / f"s{seed}",
+            traces.config(seed=seed, run_dir=f"s{seed}", results=f"r{seed}"),
+            speed=speed,
         )
     shown = rows(run_markdown(capsys, tmp_path))
     assert len(shown) == 1 and shown[0]["seeds"] == "3"
@@ -230,7 +270,9 @@ def test_where_workers_outnumber_cores_cpu_seconds_are_shown_apart(tmp_path, cap
     first, second = text.split("**Test CPU") if "**Test CPU" in text else text.split("\n\n**")
     cpu, wall = (first, second) if "1 cores" in first else (second, first)
     assert "epoch CPU s" in cpu and "epoch s" not in cpu and "workers outnumber cores" in cpu
-    assert "epoch s" in wall and not any(f"{part} CPU s" in wall for part in ("epoch", "compute", "comm", "rest"))
+    assert "epoch s" in wall and not any(
+        f"{part} CPU s" in wall for part in ("epoch", "compute", "comm", "rest")
+    )
     assert rows(cpu)[0]["epoch CPU s"] == "0.4300"
     compared, _ = groups.load([crowded])
     figure = plot.breakdown(table.sections(compared)[0], ["x"])
@@ -280,7 +322,10 @@ def test_csv_holds_every_figure_in_full(tmp_path, capsys):
     assert main(["table", str(tmp_path), "--csv", str(tmp_path / "out.csv")]) == 0
     (row,) = csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text()))
     expected = [Trace(tmp_path / str(seed)).summary["epoch_s"] for seed in (1, 2)]
-    assert float(row["epoch_s"]) == np.mean(expected) and float(row["epoch_s_half95"]) == groups.estimate(expected).half
+    assert (
+        float(row["epoch_s"]) == np.mean(expected)
+        and float(row["epoch_s_half95"]) == groups.estimate(expected).half
+    )
     assert (row["dataset"], row["twin"], row["clock"], row["seeds"], row["epoch_cpu_s"]) == (
         "cora",
         "False",
@@ -333,7 +378,10 @@ def test_plain_text_where_nobody_looks(tmp_path, capsys):
 def test_the_run_table_says_where_time_and_bytes_went(tmp_path):
     text = rendered(single.run_table(traces.finished(tmp_path, size=10**6)))
     assert "plain on cora, 2 workers, metis, seed 1" in text
-    assert "0.5800 s = 0.3300 s compute (57 %) + 0.2000 s exposed communication (34 %) + 0.0500 s rest (9 %)" in text
+    assert (
+        "0.5800 s = 0.3300 s compute (57 %) + 0.2000 s exposed communication (34 %) + 0.0500 s rest (9 %)"
+        in text
+    )
     assert re.search(r"halo +2\.000 +4\.000 +0\.000 +6\.000", text)
     best = Trace(tmp_path).summary["best"]
     assert f"{100 * best['test']:.2f} % at the best validation" in text

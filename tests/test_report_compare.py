@@ -15,7 +15,12 @@ from harness.trace import files, reader, summary, writer
 from tests import traces
 from tests.test_report import rendered, rows, run_markdown
 
-TWO = {"graph": "cora", "classes": 2, "multilabel": False, "majority": {"train": 0.5, "val": 0.6, "test": 0.75}}
+TWO = {
+    "graph": "cora",
+    "classes": 2,
+    "multilabel": False,
+    "majority": {"train": 0.5, "val": 0.6, "test": 0.75},
+}
 
 
 def scored_run(folder, scores, composed=None, losses=None, **more):
@@ -46,13 +51,20 @@ def test_two_classes_are_led_by_auc_and_more_by_accuracy(tmp_path, capsys, class
     assert s["majority"] == TWO["majority"]
     text = run_markdown(capsys, run)
     (shown,) = rows(text)
-    first = ["test AUC %", "last AUC %", "test acc %"] if leads == "auc" else ["test acc %", "last acc %", "test AUC %"]
+    first = (
+        ["test AUC %", "last AUC %", "test acc %"]
+        if leads == "auc"
+        else ["test acc %", "last acc %", "test AUC %"]
+    )
     assert list(shown)[5:10] == [*first, "balanced acc %", "majority %"]
     want = {"auc": ["88.00", "77.00", "70.00"], "acc": ["78.00", "60.00", "51.00"]}[leads]
     assert [shown[name] for name in first] == want and shown["majority %"] == "75.00"
     assert shown["balanced acc %"] == {"auc": "62.00", "acc": "52.00"}[leads]
     told = " ".join(rendered(single.run_table(run)).split())
-    assert f"test {'AUC' if leads == 'auc' else 'accuracy'} {want[0]} %" in told and "the same answer for every vertex: 75.00 %" in told
+    assert (
+        f"test {'AUC' if leads == 'auc' else 'accuracy'} {want[0]} %" in told
+        and "the same answer for every vertex: 75.00 %" in told
+    )
     (section,) = table.sections(groups.load([run])[0])
     drawn = plot.accuracy_over(plot.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
     assert drawn.get_ylabel() == ("test AUC, %" if leads == "auc" else "test accuracy, %")
@@ -60,7 +72,9 @@ def test_two_classes_are_led_by_auc_and_more_by_accuracy(tmp_path, capsys, class
     assert f"{want[1]} % at the last epoch (2)" in told
     assert f"balanced accuracy {shown['balanced acc %']} %" in told
     # The dot is at the best validation, and the value told is the table's.
-    assert drawn.lines[1].get_xdata() == [at + 1] and drawn.texts[-1].get_text() == f"x  {float(want[0]):.1f} %"
+    assert (
+        drawn.lines[1].get_xdata() == [at + 1] and drawn.texts[-1].get_text() == f"x  {float(want[0]):.1f} %"
+    )
 
 
 def lines_of(figure) -> dict[str, list[float]]:
@@ -114,7 +128,12 @@ def test_a_run_that_diverged_says_so_and_has_no_accuracy(tmp_path, capsys, how):
             bad = seed == 2 and number == 2
             if bad and how == "logits":
                 made.metrics[-1, "not_finite_logits"] = 4
-            out.write(made, loss=math.nan if bad and how == "loss" else 1.0, scores=each if bad else TURNING[number], peak_rss_bytes=0)
+            out.write(
+                made,
+                loss=math.nan if bad and how == "loss" else 1.0,
+                scores=each if bad else TURNING[number],
+                peak_rss_bytes=0,
+            )
         out.close()
         writer.finalise(run)
         files.write_json_atomic(run / "summary.json", summary.summarise(run))
@@ -160,7 +179,9 @@ def test_a_table_says_where_the_control_is_as_good(tmp_path, capsys, control, sa
     reference = {1: 0.81, 2: 0.70, 3: 0.80}
     control_runs(tmp_path, reference, control)
     text = run_markdown(capsys, tmp_path)
-    assert (says or "cannot tell") in text if says else "cannot tell" not in text and "says nothing" not in text
+    assert (
+        (says or "cannot tell") in text if says else "cannot tell" not in text and "says nothing" not in text
+    )
     if says == "cannot tell":
         ahead = 100 * (np.array(list(reference.values())) - np.array(list(control.values())))
         half = stats.t.ppf(0.975, 2) * ahead.std(ddof=1) / np.sqrt(3)
@@ -197,9 +218,14 @@ def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
     control_runs(tmp_path, {1: 0.81, 2: 0.70, 3: 0.80}, {1: 0.80, 2: 0.72, 3: 0.79})
     shown = {row["system"]: row["less exact"] for row in rows(run_markdown(capsys, tmp_path))}
     half = stats.t.ppf(0.975, 2) * np.std([-1, 2, -1], ddof=1) / np.sqrt(3)
-    assert shown == {"control": f"+0.00 ± {half:.2f}", "reference": ""} or shown["control"] == f"-0.00 ± {half:.2f}"
+    assert (
+        shown == {"control": f"+0.00 ± {half:.2f}", "reference": ""}
+        or shown["control"] == f"-0.00 ± {half:.2f}"
+    )
     control_runs(tmp_path, {}, {1: 0.5, 2: 0.5, 3: 0.5}, partition__method="random")
-    assert [row["less exact"] for row in rows(run_markdown(capsys, tmp_path)) if row["partition"] == "random"] == [""]
+    assert [
+        row["less exact"] for row in rows(run_markdown(capsys, tmp_path)) if row["partition"] == "random"
+    ] == [""]
 
 
 @pytest.mark.parametrize("diverged", ["reference", "control"])
@@ -232,14 +258,18 @@ def test_several_runs_of_a_seed_are_one_value(tmp_path, capsys):
 
 def test_values_by_seed_stand_beside_their_mean(tmp_path, capsys):
     for seed, value in {10: 0.114, 2: 0.5, 1: 0.9}.items():
-        scored_run(tmp_path / str(seed), [traces.scored(0.5, 0.5, value)], traces.config(gpus=1, epochs=1, seed=seed))
+        scored_run(
+            tmp_path / str(seed), [traces.scored(0.5, 0.5, value)], traces.config(gpus=1, epochs=1, seed=seed)
+        )
     (shown,) = rows(run_markdown(capsys, tmp_path))
     assert shown["by seed"] == "90.0 50.0 11.4"
 
 
 def test_pictures_of_many_long_names_keep_the_size_of_their_axes(tmp_path):
     for number in range(12):
-        composed = traces.config(system__a_rather_long_knob=f"variation_{number}", system__another_knob=number / 7, gpus=1)
+        composed = traces.config(
+            system__a_rather_long_knob=f"variation_{number}", system__another_knob=number / 7, gpus=1
+        )
         traces.finished(tmp_path / str(number), composed)
     (section,) = table.sections(groups.load([tmp_path])[0])
     strokes = plot.strokes_of(group.label for group in section.groups)
@@ -251,4 +281,4 @@ def test_pictures_of_many_long_names_keep_the_size_of_their_axes(tmp_path):
     assert inches == pytest.approx([6.2, 6.2])
     boxes = sorted((t.get_window_extent() for t in ax.texts if t.get_text()), key=lambda box: box.y0)
     assert len(boxes) == 12 and all(below.y1 <= above.y0 + 1 for below, above in zip(boxes, boxes[1:]))
-    assert all(box.x1 <= figure.bbox.width and 0 <= box.y0 and box.y1 <= figure.bbox.height for box in boxes)
+    assert all(box.x1 <= figure.bbox.width and box.y0 >= 0 and box.y1 <= figure.bbox.height for box in boxes)

@@ -17,12 +17,19 @@ def test_several_steps_per_epoch_are_named(tmp_path, capsys):
     assert rows(run_markdown(capsys, tmp_path))[0]["system"] == "plain (2 steps per epoch)"
 
 
-@pytest.mark.parametrize("name, one, other", [("transport", "memory", "sockets"), ("threads", 1, 2), ("kernel", "numba", "torch")])
+@pytest.mark.parametrize(
+    "name, one, other", [("transport", "memory", "sockets"), ("threads", 1, 2), ("kernel", "numba", "torch")]
+)
 def test_runs_that_differ_in_what_auto_became_are_never_averaged(tmp_path, capsys, name, one, other):
     for number, value in enumerate((one, other, one)):
-        traces.finished(tmp_path / str(number), traces.config(seed=number, transport="auto"), ran_on={name: value})
+        traces.finished(
+            tmp_path / str(number), traces.config(seed=number, transport="auto"), ran_on={name: value}
+        )
     shown = rows(run_markdown(capsys, tmp_path))
-    assert {(row["system"], row["seeds"]) for row in shown} == {(f"plain ({name} {one})", "2"), (f"plain ({name} {other})", "1")}
+    assert {(row["system"], row["seeds"]) for row in shown} == {
+        (f"plain ({name} {one})", "2"),
+        (f"plain ({name} {other})", "1"),
+    }
 
 
 def test_what_auto_became_is_told_among_runs_of_as_many_workers_only(tmp_path, capsys):
@@ -45,7 +52,10 @@ def test_a_machine_is_its_processor_cores_and_gpus():
 def test_what_was_asked_for_tells_runs_apart_and_what_it_became_is_then_not_said_again(tmp_path, capsys):
     for number, asked in enumerate(("memory", "sockets")):
         traces.finished(tmp_path / str(number), traces.config(transport=asked), ran_on={"transport": asked})
-    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {"plain transport=memory", "plain transport=sockets"}
+    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {
+        "plain transport=memory",
+        "plain transport=sockets",
+    }
 
 
 def test_a_run_that_went_on_elsewhere_says_so(tmp_path, capsys):
@@ -56,7 +66,10 @@ def test_a_run_that_went_on_elsewhere_says_so(tmp_path, capsys):
     writer.finalise(run)
     s = summary.summarise(run)
     assert "computed by different code: aaa from epoch 0 on, bbb from epoch 3 on" in s["notes"]
-    assert "computed on different machines: Test CPU, 4 cores from epoch 0 on, Other CPU, 8 cores from epoch 3 on" in s["notes"]
+    assert (
+        "computed on different machines: Test CPU, 4 cores from epoch 0 on, Other CPU, 8 cores from epoch"
+        " 3 on" in s["notes"]
+    )
     assert "Test CPU, 4 cores, then Other CPU, 8 cores" in run_markdown(capsys, run)
 
 
@@ -77,4 +90,7 @@ def test_keys_of_other_graphs_stay_out_of_a_name(tmp_path, capsys):
 def test_rows_that_versions_with_other_keys_made_have_names_of_their_own(tmp_path, capsys):
     traces.finished(tmp_path / "old")
     traces.finished(tmp_path / "new", traces.config(diverged="stop"), ran_on={"code": "abc"})
-    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {"plain (code revision abc1234)", "plain (code abc)"}
+    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {
+        "plain (code revision abc1234)",
+        "plain (code abc)",
+    }

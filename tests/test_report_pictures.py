@@ -71,7 +71,9 @@ def test_the_data_of_a_picture_are_its_points_and_the_lengths_of_its_bars(tmp_pa
     right.barh([1], [2.25], left=[10], label="along")
     right.set_title("bars", loc="left")
     read = pd.read_csv(drawn.write(figure, tmp_path / "picture.png"), keep_default_na=False)
-    points = [[row.panel, row.title, row.x_axis, row.kind, row.label, row.x, row.y] for row in read.itertuples()]
+    points = [
+        [row.panel, row.title, row.x_axis, row.kind, row.label, row.x, row.y] for row in read.itertuples()
+    ]
     assert points == [
         [0, "", "epoch", "line", "line", 1, 3.5], [0, "", "epoch", "line", "line", 2, 4.5],
         [0, "", "epoch", "dots", "dots", 7, 8],
@@ -112,7 +114,9 @@ def test_a_label_has_one_colour_in_all_pictures_and_bars_are_the_tables(tmp_path
     for number, bound in enumerate((1, 2, 3)):
         for name in ("cora", "dblp") if bound > 1 else ("cora",):
             traces.finished(
-                tmp_path / f"{name}{number}", traces.config(dataset__name=name, system__bound=bound), speed=bound
+                tmp_path / f"{name}{number}",
+                traces.config(dataset__name=name, system__bound=bound),
+                speed=bound,
             )
     compared, _ = groups.load([tmp_path])
     strokes = plot.strokes_of(g.label for g in compared)
@@ -137,8 +141,12 @@ def test_names_at_the_ends_do_not_overlap(tmp_path):
         traces.finished(tmp_path / str(bound), traces.config(system__bound=bound), target=0.8 + bound / 1e4)
     compared, _ = groups.load([tmp_path])
     (section,) = table.sections(compared)
-    figure = plot.accuracy_over(plot.AXES[2], section, plot.names_of(compared), plot.strokes_of(g.label for g in compared))
+    figure = plot.accuracy_over(
+        plot.AXES[2], section, plot.names_of(compared), plot.strokes_of(g.label for g in compared)
+    )
     figure.draw_without_rendering()
-    boxes = sorted((t.get_window_extent() for t in figure.axes[0].texts if t.get_text()), key=lambda box: box.y0)
+    boxes = sorted(
+        (t.get_window_extent() for t in figure.axes[0].texts if t.get_text()), key=lambda box: box.y0
+    )
     assert len(boxes) == 8 and all(below.y1 <= above.y0 + 1 for below, above in zip(boxes, boxes[1:]))
     assert boxes[-1].y1 <= figure.bbox.height and all(box.x1 <= figure.bbox.width for box in boxes)

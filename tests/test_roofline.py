@@ -39,13 +39,17 @@ def test_the_exponent_of_a_power_law_is_found():
 def test_an_epochs_cost_is_measured_over_twins_of_the_sizes_asked_for():
     rows = epoch_curve(points=2, least=1e5, most=2e5, width=4)
     assert [round(row["edges"] / 1e5, 1) for row in rows] == [1.0, 2.0]
-    assert np.isclose(rows[0]["edges"] / rows[0]["vertices"], rows[1]["edges"] / rows[1]["vertices"], rtol=0.02), "at one mean degree"
+    assert np.isclose(
+        rows[0]["edges"] / rows[0]["vertices"], rows[1]["edges"] / rows[1]["vertices"], rtol=0.02
+    ), "at one mean degree"
     assert all(np.isclose(row["ns_per_edge"] * row["edges"], 1e9 * row["seconds"]) for row in rows)
 
 
 def test_rows_and_curve():
     rows = roofline_rows({"small": (300, 9000)}, (5, 16))
-    assert [(row["width"], row["kernel"]) for row in rows] == [(w, k) for w in (5, 16) for k in available_kernels()]
+    assert [(row["width"], row["kernel"]) for row in rows] == [
+        (w, k) for w in (5, 16) for k in available_kernels()
+    ]
     assert all(np.isclose(row["ratio"], row["bytes_per_s"] / row["copy_bytes_per_s"]) for row in rows)
     curve = cost_curve("numba", width=8, points=2, least=1e3, most=1e4)
     assert [row["kernel"] for row in curve] == ["numba"] * 2 and curve[0]["edges"] < curve[1]["edges"]

@@ -1,4 +1,6 @@
-"""What may lie in a run's folder before the run: nothing, or the same run. Anything else is refused and left as it is."""
+"""What may lie in a run's folder before the run: nothing, or the same run. Anything else is refused and left
+as it is.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def test_what_was_left_of_being_prepared_is_no_hindrance(tmp_path):
 
 def test_another_run_is_refused_and_set_aside_where_asked(tmp_path, capsys):
     folder = hold(tmp_path / "a", run_in(tmp_path / "a", "seed=2"))
-    with pytest.raises(InputError, match="holds another run; give another folder, or fresh=true to set that one aside"):
+    with pytest.raises(
+        InputError, match="holds another run; give another folder, or fresh=true to set that one aside"
+    ):
         claim(run_in(folder))
     claim(run_in(folder, "fresh=true"))
     assert config.stored(tmp_path / "a.old1")["seed"] == 2 and not (folder / "config.yaml").exists()

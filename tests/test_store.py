@@ -44,9 +44,14 @@ def test_each_worker_pulls_its_halo_as_it_was_pushed(pool, address, block_bytes)
     for rank, (shard, answer) in enumerate(zip(shards, pool.run(job, 3, address, per_worker=shards))):
         for stamp in (8, 9):
             for layer in (1, 2):
-                for rows, of in ((answer["pulled"][stamp][layer], stamp), (answer["late"][stamp][layer], stamp - 1)):
+                for rows, of in (
+                    (answer["pulled"][stamp][layer], stamp),
+                    (answer["late"][stamp][layer], stamp - 1),
+                ):
                     assert rows.shape == (shard.num_halo, {1: 3, 2: 5}[layer])
-                    np.testing.assert_array_equal(rows.numpy(), expected(shard, layer, of)[:, None].repeat(rows.shape[1], 1))
+                    np.testing.assert_array_equal(
+                        rows.numpy(), expected(shard, layer, of)[:, None].repeat(rows.shape[1], 1)
+                    )
         np.testing.assert_array_equal(answer["newest"][:, 0], expected(shard, 1, 9))
         assert set(answer["stamps"]) == {9}
         # A second store that was given back what the first one held goes on where that was.
@@ -57,7 +62,9 @@ def test_each_worker_pulls_its_halo_as_it_was_pushed(pool, address, block_bytes)
 
 def test_every_byte_is_counted_and_every_operation_is_a_span(pool, address):
     shards = shards_of()
-    for rank, (shard, answer) in enumerate(zip(shards, pool.run(jobs.through_store, 3, address, per_worker=shards))):
+    for rank, (shard, answer) in enumerate(
+        zip(shards, pool.run(jobs.through_store, 3, address, per_worker=shards))
+    ):
         want = {(1, "forward", "push", -1): [shard.num_inner, shard.num_inner * 12]}
         for owner, count in enumerate(shard.halo_counts.tolist()):
             if count:
@@ -67,7 +74,9 @@ def test_every_byte_is_counted_and_every_operation_is_a_span(pool, address):
         assert answer["sent"] == want
         flights = [s for s in answer["spans"] if s.kind == "comm"]
         waits = [s for s in answer["spans"] if s.kind == "wait"]
-        assert [s.name for s in flights] == ["push", "pull", "pull"] and [w.id for w in waits] == [f.id for f in flights]
+        assert [s.name for s in flights] == ["push", "pull", "pull"] and [w.id for w in waits] == [
+            f.id for f in flights
+        ]
         assert all(f.start <= w.start and f.end <= w.end for f, w in zip(flights, waits))
         assert sum(s.bytes for s in flights) == sum(size for _, size in answer["sent"].values())
 
@@ -94,7 +103,10 @@ def test_memory_that_does_not_fit_is_one_sentence(monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(host.os, "posix_fallocate", full, raising=False)
-    with pytest.raises(InputError, match=r"gives no 4,096 bytes of shared memory \(No space left on device\); enlarge it or give x=0"):
+    with pytest.raises(
+        InputError,
+        match=r"gives no 4,096 bytes of shared memory \(No space left on device\); enlarge it or give x=0",
+    ):
         host.map_shared(Comm(0, 1, torch.device("cpu"), Recorder()), [4096], "x=0")
 
 
@@ -107,5 +119,8 @@ def test_redis_keys_are_taken_back(pool, redis_server):
 def test_an_address_where_nothing_answers_gets_one_sentence():
     comm = Comm(0, 1, torch.device("cpu"), Recorder())
     (shard,) = shards_of(parts=1)
-    with pytest.raises(InputError, match=r"store=redis://127.0.0.1:1 does not answer \(.*refused.*\); start redis-server there"):
+    with pytest.raises(
+        InputError,
+        match=r"store=redis://127.0.0.1:1 does not answer \(.*refused.*\); start redis-server there",
+    ):
         Store("redis://127.0.0.1:1", comm, shard, {1: 3})

@@ -14,8 +14,15 @@ from tests.redis_server import RedisServer
 
 def test_killed_redis_ends_the_run_with_one_sentence_and_the_run_goes_on_bit_for_bit(place, tmp_path):
     server = RedisServer(tmp_path)
-    command = (place.more, "system=held_digest", "system.interval=3", f"system.store={server.url}", "epochs=60", "checkpoint_every=5",
-               "model.layers=3")  # fmt: skip
+    command = (
+        place.more,
+        "system=held_digest",
+        "system.interval=3",
+        f"system.store={server.url}",
+        "epochs=60",
+        "checkpoint_every=5",
+        "model.layers=3",
+    )
     place.hold.touch()  # it cannot end before the server is killed
     run = place.start(*command)
     run.until_epoch(10)
@@ -24,9 +31,16 @@ def test_killed_redis_ends_the_run_with_one_sentence_and_the_run_goes_on_bit_for
     done = run.end()
     assert done.code == 1 and run.survivors() == []
     assert done.err.count("\n") == 1 and "Traceback" not in done.err, done.err
-    assert done.err.startswith(f"error: the store {server.url} went away in a pu") and "goes on from the last checkpoint" in done.err
+    assert (
+        done.err.startswith(f"error: the store {server.url} went away in a pu")
+        and "goes on from the last checkpoint" in done.err
+    )
     again = place.run(*command)
-    assert again.code == 2 and again.err.startswith(f"error: store={server.url} does not answer") and again.err.count("\n") == 1
+    assert (
+        again.code == 2
+        and again.err.startswith(f"error: store={server.url} does not answer")
+        and again.err.count("\n") == 1
+    )
     server.start()  # on the same port, and empty
     assert place.run(*command).code == 0
     (run_dir,) = place.runs()
@@ -49,8 +63,15 @@ def test_a_killed_worker_leaves_no_shared_memory(place):
 
 
 def test_a_killed_parameter_server_ends_the_run_with_one_sentence_and_the_run_goes_on_bit_for_bit(place):
-    command = (place.more, "system=held_digest_a", "system.order=rotation", "system.interval=2", "epochs=60", "checkpoint_every=5",
-               "model.layers=3")  # fmt: skip
+    command = (
+        place.more,
+        "system=held_digest_a",
+        "system.order=rotation",
+        "system.interval=2",
+        "epochs=60",
+        "checkpoint_every=5",
+        "model.layers=3",
+    )
     place.hold.touch()
     run = place.start(*command)
     run.until_epoch(10)

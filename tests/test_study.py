@@ -1,4 +1,6 @@
-"""The study's page: made of runs alone, started where they are lacking, and what it is asked for is refused in one sentence."""
+"""The study's page: made of runs alone, started where they are lacking, and what it is asked for is refused
+in one sentence.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,37 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
 
     folders = runner.folders
     monkeypatch.setattr(runner, "start", start)
-    monkeypatch.setattr(runner, "folders", lambda sweep, places: folders(sweep.replace("gpus=4", "gpus=2"), places))
-    monkeypatch.setattr(study, "GRAPHS", {"tiny": study.Study(TINY), "other": study.Study(TINY.replace("random", "low_label"))})
+    monkeypatch.setattr(
+        runner, "folders", lambda sweep, places: folders(sweep.replace("gpus=4", "gpus=2"), places)
+    )
+    monkeypatch.setattr(
+        study,
+        "GRAPHS",
+        {"tiny": study.Study(TINY), "other": study.Study(TINY.replace("random", "low_label"))},
+    )
     monkeypatch.setattr(runner, "is_here", lambda graph, folder: True)
     page = tmp_path / "page.md"
-    arguments = ["--graphs", "tiny", "--systems", "vanilla", "cdfgnn", "--kinds", "one setting", "--partitions", "random",
-                 "--seeds", "1", "--epochs", "2", "--out", str(page), "--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]  # fmt: skip
+    arguments = [
+        "--graphs",
+        "tiny",
+        "--systems",
+        "vanilla",
+        "cdfgnn",
+        "--kinds",
+        "one setting",
+        "--partitions",
+        "random",
+        "--seeds",
+        "1",
+        "--epochs",
+        "2",
+        "--out",
+        str(page),
+        "--results",
+        str(tmp_path / "results"),
+        "--cache",
+        str(tmp_path / "cache"),
+    ]
     assert study.main([*arguments, "--only-there"]) == 2 and not page.exists()
     assert study.main([*arguments[:2], "--systems", "cdfgnn", *arguments[5:]]) == 0
     assert study.main([*arguments, "--only-there"]) == 0
@@ -36,16 +63,24 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
     assert len(started) == 2 and "partition=" not in started[0] and "partition=random" in started[1]
     text = page.read_text()
     assert "\nNot made yet: other.\n\n## tiny" in text
-    assert "## tiny\n\nMade with `--partitions random --seeds 1 --epochs 2`.\n\n### One setting for all: 2 epochs, 1 seed\n\n#### random\n" in text
+    assert (
+        "## tiny\n\nMade with `--partitions random --seeds 1 --epochs 2`.\n\n### One setting for all: 2"
+        " epochs, 1 seed\n\n#### random\n" in text
+    )
     assert "## other" not in text and "papers’ settings:" not in text
-    assert all(f"| {name} " in text for name in ("vanilla features=refetch", "vanilla features=once", "cdfgnn"))
+    assert all(
+        f"| {name} " in text for name in ("vanilla features=refetch", "vanilla features=once", "cdfgnn")
+    )
     assert study.main(arguments) == 0 and len(started) == 2 and page.read_text() == text
     # A section of a graph that is not asked for stays, in the order of the graphs.
     study_of_other = ["--graphs", "other", *arguments[2:]]
     assert study.main([*study_of_other, "--only-there"]) == 0 and page.read_text() == text
     page.write_text(text + "\n## other\n\nof another machine\n")
     assert study.main(arguments) == 0
-    assert page.read_text() == text.replace("Not made yet: other.\n\n", "") + "\n## other\n\nof another machine\n"
+    assert (
+        page.read_text()
+        == text.replace("Not made yet: other.\n\n", "") + "\n## other\n\nof another machine\n"
+    )
     capsys.readouterr()
     assert study.main(["--systems", "vanila"]) == 2
     assert 'system="vanila" is not known' in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""Inherited by every system: at its exact knob it is single-process full-batch training, and it sends what it must."""
+"""Inherited by every system: at its exact knob it is single-process full-batch training, and it sends what it
+must.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,14 @@ from tests.systems import EXACT, EXACT_VARIANTS, Settings, label
 def exact(graph, outcome, settings: Settings):
     if settings.model["name"] == "gat":
         return gat.train(graph, outcome.weights[0], epochs=settings.epochs, **settings.optimiser)
-    return dense.train(graph, outcome.weights[0], model=settings.model["name"], epochs=settings.epochs,
-                       normalisation=settings.model.get("normalisation", "symmetric"), **settings.optimiser)
+    return dense.train(
+        graph,
+        outcome.weights[0],
+        model=settings.model["name"],
+        epochs=settings.epochs,
+        normalisation=settings.model.get("normalisation", "symmetric"),
+        **settings.optimiser,
+    )
 
 
 def small(model: str, layers: int) -> dict:
@@ -33,8 +41,11 @@ def test_every_system_is_tested():
     assert there == set(EXACT)
 
 
-@pytest.mark.parametrize("variant,model", [(v, m) for v in EXACT_VARIANTS for m in systems.models_of(v[0])],
-                         ids=lambda value: value if isinstance(value, str) else label(value))
+@pytest.mark.parametrize(
+    "variant,model",
+    [(v, m) for v in EXACT_VARIANTS for m in systems.models_of(v[0])],
+    ids=lambda value: value if isinstance(value, str) else label(value),
+)
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 def test_exact_knob_is_full_batch_training(pool, variant, model, directed):
     graph = random_graph(7, vertices=23, directed=directed)
@@ -44,8 +55,11 @@ def test_exact_knob_is_full_batch_training(pool, variant, model, directed):
         systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
 
 
-@pytest.mark.parametrize("variant,model", [(v, m) for v in systems.SINGLE_VARIANTS for m in systems.models_of(v[0])],
-                         ids=lambda value: value if isinstance(value, str) else label(value))
+@pytest.mark.parametrize(
+    "variant,model",
+    [(v, m) for v in systems.SINGLE_VARIANTS for m in systems.models_of(v[0])],
+    ids=lambda value: value if isinstance(value, str) else label(value),
+)
 def test_a_single_worker_has_nothing_remote_to_miss(pool, variant, model):
     graph = random_graph(8, vertices=20)
     settings = Settings(model=small(model, layers=2))
@@ -53,10 +67,14 @@ def test_a_single_worker_has_nothing_remote_to_miss(pool, variant, model):
     systems.assert_trained_alike(outcome, exact(graph, outcome, settings))
 
 
-@pytest.mark.parametrize("settings", [
-    Settings(model={"name": "gcn", "layers": 1, "hidden": 4, "dropout": 0.0}),
-    Settings(model={"name": "gcn", "layers": 2, "hidden": 9, "dropout": 0.0, "normalisation": "row"}),
-], ids=["one layer", "row normalisation"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(model={"name": "gcn", "layers": 1, "hidden": 4, "dropout": 0.0}),
+        Settings(model={"name": "gcn", "layers": 2, "hidden": 9, "dropout": 0.0, "normalisation": "row"}),
+    ],
+    ids=["one layer", "row normalisation"],
+)
 @pytest.mark.parametrize("name", ["vanilla", "cagnet"])
 def test_other_depths_and_normalisations(pool, name, settings):
     graph = random_graph(9, vertices=21)
@@ -69,12 +87,15 @@ def test_other_depths_and_normalisations(pool, name, settings):
 def test_norms_between_layers(pool, name, norm):
     """Against torch's own derivatives of the dense model."""
     graph = random_graph(9, vertices=21)
-    # Wide enough that rows have several active units: a row of one is constant under "l2", and what passes back is rounding.
+    # Wide enough that rows have several active units: a row of one is constant under "l2", and what passes
+    # back is rounding.
     settings = Settings(model={**small("gcn", layers=3), "hidden": 24, "norm": norm})
     knobs = EXACT["cdfgnn"][0] if name == "cdfgnn" else {}
     outcome = systems.run(pool, graph, systems.block(name, **knobs), 3, settings=settings)
     operator = torch.from_numpy(dense.gcn_operator(dense.adjacency(graph), "symmetric"))
-    x, labels, train = torch.from_numpy(graph.features).double(), torch.from_numpy(graph.labels).long(), torch.from_numpy(graph.train)
+    x = torch.from_numpy(graph.features).double()
+    labels = torch.from_numpy(graph.labels).long()
+    train = torch.from_numpy(graph.train)
     w = {key: torch.from_numpy(value).requires_grad_() for key, value in outcome.weights[0].items()}
     adam = torch.optim.Adam(w.values(), **settings.optimiser)
     for epoch, loss in enumerate(outcome.losses):
@@ -117,10 +138,12 @@ def test_evaluation_is_exact_whatever_the_system_trains_on(pool, variant):
 
 
 def layer_flops(model: str, layer: int, features: str, n: int, m: int, e: int) -> int:
-    """Of a forward pass of 5 -> 8 -> 3 with n inner and m halo vertices and e edges: 2 for a multiply-add, and in a propagation matrix 1
-    for an edge, for a self-loop and for each scale of a row or a column of its two blocks."""
+    """Of a forward pass of 5 -> 8 -> 3 with n inner and m halo vertices and e edges: 2 for a multiply-add,
+    and in a propagation matrix 1 for an edge, for a self-loop and for each scale of a row or a column of its
+    two blocks."""
     f_in, f_out = [(5, 8), (8, 3)][layer]
-    if model == "gat":  # each head's product of all rows, its two scores, its weighted sum; the last layer's heads are averaged
+    # each head's product of all rows, its two scores, its weighted sum; the last layer's heads are averaged
+    if model == "gat":
         width = 2 * [4, 3][layer]
         return 2 * (n + m) * f_in * width + 4 * (n + m) * width + 2 * (e + n) * width
     a_column = {"gcn": e + n + 2 * n + n + m, "sage": e + 2 * n}[model]
@@ -133,7 +156,9 @@ def layer_flops(model: str, layer: int, features: str, n: int, m: int, e: int) -
 @pytest.mark.parametrize("features", ["refetch", "once"])
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
 def test_compute_segments_count_the_operations_of_their_products(pool, model, features):
-    """A backward pass has the forward's products twice, for the weight and for the input, which layer 0 does not ask for."""
+    """A backward pass has the forward's products twice, for the weight and for the input, which layer 0 does
+    not ask for.
+    """
     graph = random_graph(12, vertices=60)
     settings = Settings(model={**small(model, layers=2), "hidden": 8}, epochs=2)
     outcome = systems.run(pool, graph, systems.block("vanilla", features=features), 2, settings=settings)
@@ -141,13 +166,20 @@ def test_compute_segments_count_the_operations_of_their_products(pool, model, fe
     for part, worker in enumerate(outcome.workers):
         inner = outcome.assignment == part
         n, m, e = int(inner.sum()), int((a[inner].any(0) & ~inner).sum()), int(a[inner].sum())
-        assert 2 * e * (8 - 3) > 3 * m * 8 * 3, "layer 1 shrinks rows before it adds them up, though halo rows are multiplied too"
+        assert 2 * e * (8 - 3) > 3 * m * 8 * 3, (
+            "layer 1 shrinks rows before it adds them up, though halo rows are multiplied too"
+        )
         for _, spans in worker["spans"]:
             counted = Counter()
             for span in spans:
                 counted[span.name, span.layer] += span.flops
             first, second = (layer_flops(model, layer, features, n, m, e) for layer in range(2))
-            want = {("forward", 0): first, ("forward", 1): second, ("backward", 0): first, ("backward", 1): 2 * second}
+            want = {
+                ("forward", 0): first,
+                ("forward", 1): second,
+                ("backward", 0): first,
+                ("backward", 1): 2 * second,
+            }
             assert counted == Counter(want)
 
 
@@ -155,7 +187,9 @@ def test_compute_segments_count_the_operations_of_their_products(pool, model, fe
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 def test_vanilla_bytes_are_the_closed_form(pool, features, model):
     graph = random_graph(12, vertices=40)
-    settings = Settings(model={"name": model, "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=2)
+    settings = Settings(
+        model={"name": model, "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=2
+    )
     outcome = systems.run(pool, graph, systems.block("vanilla", features=features), 4, settings=settings)
     weights = sum(w.size for w in outcome.weights[0].values())
     for epoch in range(2):
@@ -196,7 +230,9 @@ def test_cagnet_bytes_are_the_closed_form(pool, features):
             np.testing.assert_array_equal(got, want[direction])
     if features == "refetch":
         f0, f1, f2 = outcome.widths
-        assert sum(size for (_, _, p), (_, size) in outcome.sent(1).items() if p != "weights") == 4 * 3 * 30 * (f0 + 2 * f1 + f2)
+        assert sum(
+            size for (_, _, p), (_, size) in outcome.sent(1).items() if p != "weights"
+        ) == 4 * 3 * 30 * (f0 + 2 * f1 + f2)
 
 
 @pytest.mark.parametrize("name", ["zero_halo", "local"])

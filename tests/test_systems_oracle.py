@@ -1,4 +1,6 @@
-"""Inherited by every system: with its knobs on it equals its paper's equations, epoch by epoch, on random graphs."""
+"""Inherited by every system: with its knobs on it equals its paper's equations, epoch by epoch, on random
+graphs.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,32 @@ def test_controls_equal_their_oracle(pool, name, model, seed, parts, directed):
     outcome = systems.run(pool, graph, systems.block(name), parts, settings=settings)
     oracle = halo.zero_halo if name == "zero_halo" else halo.local
     systems.assert_trained_alike(
-        outcome, oracle(graph, outcome.assignment, outcome.weights[0], model=model, epochs=settings.epochs, **settings.optimiser))
+        outcome,
+        oracle(
+            graph,
+            outcome.assignment,
+            outcome.weights[0],
+            model=model,
+            epochs=settings.epochs,
+            **settings.optimiser,
+        ),
+    )
 
 
 @st.composite
 def sancus_knobs(draw) -> dict:
     staleness = draw(st.sampled_from(["epoch_fixed", "epoch_adaptive", "variation_gap"]))
-    bound = draw(st.sampled_from([0.001, 0.005, 0.02, 0.1]) if staleness == "variation_gap" else st.integers(0, 3))
+    bound = draw(
+        st.sampled_from([0.001, 0.005, 0.02, 0.1]) if staleness == "variation_gap" else st.integers(0, 3)
+    )
     return {
-        "staleness": staleness, "bound": bound,
+        "staleness": staleness,
+        "bound": bound,
         "norm": draw(st.sampled_from(["relative", "max", "fro", "mean"])),
-        "flags": draw(st.sampled_from(["layer", "worker"])), "features": draw(st.sampled_from(["refetch", "once"])),
-        "clip": draw(st.sampled_from([math.inf, 0.05, 0.005])), "clip_scale": draw(st.sampled_from(["sqrt", "inverse"])),
+        "flags": draw(st.sampled_from(["layer", "worker"])),
+        "features": draw(st.sampled_from(["refetch", "once"])),
+        "clip": draw(st.sampled_from([math.inf, 0.05, 0.005])),
+        "clip_scale": draw(st.sampled_from(["sqrt", "inverse"])),
         "warmup": draw(st.sampled_from([1, 1, 2, 3])),
     }
 
@@ -54,12 +70,22 @@ def flags_of(outcome, parts: int, epochs: int, layers: int) -> np.ndarray:
     return active
 
 
-@given(knobs=sancus_knobs(), seed=SEEDS, parts=st.integers(2, 4), directed=st.booleans(), layers=st.integers(2, 3))
+@given(
+    knobs=sancus_knobs(),
+    seed=SEEDS,
+    parts=st.integers(2, 4),
+    directed=st.booleans(),
+    layers=st.integers(2, 3),
+)
 def test_sancus_equals_its_oracle(pool, knobs, seed, parts, directed, layers):
     graph = random_graph(seed, vertices=18, directed=directed)
-    settings = Settings(model={"name": "gcn", "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100)
+    settings = Settings(
+        model={"name": "gcn", "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100
+    )
     outcome = systems.run(pool, graph, systems.block("sancus", **knobs), parts, settings=settings)
-    want = sancus.train(graph, outcome.assignment, outcome.weights[0], epochs=settings.epochs, **knobs, **settings.optimiser)
+    want = sancus.train(
+        graph, outcome.assignment, outcome.weights[0], epochs=settings.epochs, **knobs, **settings.optimiser
+    )
     systems.assert_trained_alike(outcome, want)
     first = 1 if knobs["features"] == "once" else 0
     got = flags_of(outcome, parts, settings.epochs, layers)
@@ -83,7 +109,9 @@ def test_sancus_epoch_rules_bound_staleness(pool, rule, bound):
 def test_sancus_bytes_follow_its_flags(pool):
     settings = Settings(dtype="float32", epochs=6)
     knobs = {"staleness": "variation_gap", "bound": 0.02, "features": "refetch"}
-    outcome = systems.run(pool, random_graph(6, vertices=32), systems.block("sancus", **knobs), 4, settings=settings)
+    outcome = systems.run(
+        pool, random_graph(6, vertices=32), systems.block("sancus", **knobs), 4, settings=settings
+    )
     active = flags_of(outcome, 4, 6, 2)
     assert not active.all(), "nothing was skipped: the bound tests nothing"
     for epoch in range(6):
@@ -98,9 +126,19 @@ def test_sancus_bytes_follow_its_flags(pool):
 
 def test_sancus_official_is_the_published_schedule(pool):
     """Layer 0 once; layer 1 in epochs 0 to 50, the first 51, and in every second one after."""
-    outcome = systems.run(pool, random_graph(4, vertices=20), systems.block("sancus/official"), 3, settings=Settings(epochs=57))
+    outcome = systems.run(
+        pool, random_graph(4, vertices=20), systems.block("sancus/official"), 3, settings=Settings(epochs=57)
+    )
     active = flags_of(outcome, 3, 57, 2)
     np.testing.assert_array_equal(active[:, 1, 0], [1] * 51 + [0, 1, 0, 1, 0, 1])
     assert all(("features" in {p for _, _, p in outcome.sent(e)}) == (e == 0) for e in range(57))
     unclipped = {"clip": math.inf, "clip_scale": "sqrt"}
-    assert systems.block("sancus/official").items() >= {"staleness": "epoch_fixed", "bound": 1, "warmup": 51, **unclipped}.items()
+    assert (
+        systems.block("sancus/official").items()
+        >= {
+            "staleness": "epoch_fixed",
+            "bound": 1,
+            "warmup": 51,
+            **unclipped,
+        }.items()
+    )

@@ -1,4 +1,6 @@
-"""AdaQP equals its paper's equations, epoch by epoch, on random graphs: bits of a row chosen alike, draws shared."""
+"""AdaQP equals its paper's equations, epoch by epoch, on random graphs: bits of a row chosen alike, draws
+shared.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ from tests.oracles.samples import OPERATORS, RUNS, random_graph
 from tests.systems import Settings
 
 KNOBS = {
-    "bits, assignment": st.one_of(st.tuples(st.sampled_from([2, 4, 8]), st.just("uniform")),
-                                  *2 * [st.tuples(st.integers(3, 7), st.just("adaptive"))]),
+    "bits, assignment": st.one_of(
+        st.tuples(st.sampled_from([2, 4, 8]), st.just("uniform")),
+        *2 * [st.tuples(st.integers(3, 7), st.just("adaptive"))],
+    ),
     "period": st.integers(1, 4),
     "features": st.sampled_from(["refetch", "once"]),
 }
@@ -24,16 +28,28 @@ CASES = {**RUNS, "model": st.sampled_from(OPERATORS)}
 
 
 def drawer(seed: int):
-    return lambda epoch, layer, way, sender, shape: draws(seed, epoch, layer, way, sender, shape, torch.float64).numpy()
+    return lambda epoch, layer, way, sender, shape: draws(
+        seed, epoch, layer, way, sender, shape, torch.float64
+    ).numpy()
 
 
 def both(pool, graph, knobs, parts, how):
     """The system's outcome and the oracle's history."""
     outcome = systems.run(pool, graph, systems.block("adaqp", **knobs), parts, settings=how)
     history = adaqp.train(
-        graph, outcome.assignment, outcome.weights[0], drawer(how.seed), bits=knobs["bits"], adaptive=knobs["assignment"] == "adaptive",
-        period=knobs["period"], features=knobs["features"], model=how.model["name"], normalisation=how.model["normalisation"],
-        epochs=how.epochs, **how.optimiser)  # fmt: skip
+        graph,
+        outcome.assignment,
+        outcome.weights[0],
+        drawer(how.seed),
+        bits=knobs["bits"],
+        adaptive=knobs["assignment"] == "adaptive",
+        period=knobs["period"],
+        features=knobs["features"],
+        model=how.model["name"],
+        normalisation=how.model["normalisation"],
+        epochs=how.epochs,
+        **how.optimiser,
+    )
     return outcome, history
 
 
@@ -44,16 +60,32 @@ def test_adaqp_equals_its_oracle(pool, knobs, run):
     bits, assignment = knobs["bits, assignment"]
     knobs = {"bits": bits, "assignment": assignment, "period": knobs["period"], "features": knobs["features"]}
     graph = random_graph(run["seed"], vertices=18, directed=run["directed"])
-    how = Settings(model={"name": name, "layers": run["layers"], "hidden": 4, "dropout": 0.0, "normalisation": normalisation},
-                   epochs=6, seed=run["seed"])  # fmt: skip
+    how = Settings(
+        model={
+            "name": name,
+            "layers": run["layers"],
+            "hidden": 4,
+            "dropout": 0.0,
+            "normalisation": normalisation,
+        },
+        epochs=6,
+        seed=run["seed"],
+    )
     systems.assert_trained_alike(*both(pool, graph, knobs, run["parts"], how))
 
 
 def test_bytes_are_those_of_the_bits_that_the_oracle_chooses(pool):
-    """A row of B bits is B F / 8 bytes rounded up and two constants; where bits are chosen, one byte a row; once, the weights w."""
+    """A row of B bits is B F / 8 bytes rounded up and two constants; where bits are chosen, one byte a row;
+    once, the weights w.
+    """
     graph, width = random_graph(12, vertices=40), 6
-    how = Settings(model={"name": "gcn", "layers": 3, "hidden": width, "dropout": 0.0, "normalisation": "symmetric"}, epochs=5)
-    outcome, history = both(pool, graph, dict(bits=4, assignment="adaptive", period=3, features="once"), 4, how)
+    how = Settings(
+        model={"name": "gcn", "layers": 3, "hidden": width, "dropout": 0.0, "normalisation": "symmetric"},
+        epochs=5,
+    )
+    outcome, history = both(
+        pool, graph, dict(bits=4, assignment="adaptive", period=3, features="once"), 4, how
+    )
     halo, constants = int(count.halo_rows(graph, outcome.assignment).sum()), 2 * 8
     for epoch in range(5):
         for layer in (1, 2):
@@ -62,8 +94,14 @@ def test_bytes_are_those_of_the_bits_that_the_oracle_chooses(pool):
                 means = [worker["metrics"][epoch][layer, f"mean_bits_{way}"] for worker in outcome.workers]
                 np.testing.assert_allclose(means, [bits.mean() for bits in chosen], rtol=1e-6)
                 bits = np.concatenate(chosen)
-                assert set(bits) <= {2, 4, 8} and len(bits) == halo and bits.mean() <= 4 and len(set(bits)) > 1
-                sent = {purpose: size for (l, d, purpose), (_, size) in outcome.sent(epoch).items() if (l, d) == (layer, way)}
+                assert (
+                    set(bits) <= {2, 4, 8} and len(bits) == halo and bits.mean() <= 4 and len(set(bits)) > 1
+                )
+                sent = {
+                    purpose: size
+                    for (l, d, purpose), (_, size) in outcome.sent(epoch).items()
+                    if (l, d) == (layer, way)
+                }
                 assert sent["halo"] == sum(-(-b * width // 8) + constants for b in bits.tolist())
                 weights = 8 * halo if (epoch, layer, way) == (0, 1, "backward") else 0
                 assert sent.get("bits", 0) == (halo if epoch % 3 == 0 else 0) + weights

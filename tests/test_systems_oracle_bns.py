@@ -1,4 +1,6 @@
-"""BNS-GCN equals its paper's equations, epoch by epoch, on random graphs; its draws; the rows and bytes it sends."""
+"""BNS-GCN equals its paper's equations, epoch by epoch, on random graphs; its draws; the rows and bytes it
+sends.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +28,37 @@ def drawer(rate: float, seed: int):
 
 
 @settings(max_examples=18)
-@given(rate=st.sampled_from([0.1, 0.3, 0.5, 0.8, 1.0]), features=st.sampled_from(["refetch", "once"]),
-       model=st.sampled_from(["gcn", "sage"]), **RUNS)  # fmt: skip
+@given(
+    rate=st.sampled_from([0.1, 0.3, 0.5, 0.8, 1.0]),
+    features=st.sampled_from(["refetch", "once"]),
+    model=st.sampled_from(["gcn", "sage"]),
+    **RUNS,
+)
 def test_bns_equals_its_oracle(pool, rate, features, seed, parts, directed, model, layers):
     graph = random_graph(seed, vertices=18, directed=directed)
     how = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=6, seed=seed)
-    outcome = systems.run(pool, graph, systems.block("bns", rate=rate, features=features), parts, settings=how)
-    history = bns.train(graph, outcome.assignment, outcome.weights[0], drawer(rate, seed), rate=rate, features=features, model=model,
-                        epochs=how.epochs, **how.optimiser)  # fmt: skip
+    outcome = systems.run(
+        pool, graph, systems.block("bns", rate=rate, features=features), parts, settings=how
+    )
+    history = bns.train(
+        graph,
+        outcome.assignment,
+        outcome.weights[0],
+        drawer(rate, seed),
+        rate=rate,
+        features=features,
+        model=model,
+        epochs=how.epochs,
+        **how.optimiser,
+    )
     systems.assert_trained_alike(outcome, history)
 
 
 def test_every_pair_of_workers_draws_anew_in_every_epoch():
     which = itertools.product((3, 4), (0, 1, 9), (0, 1, 2), (0, 1, 2))  # seed, epoch, receiver, owner
-    samples = [tuple(drawer(0.5, seed)(epoch, receiver, owner, 60, 30)) for seed, epoch, receiver, owner in which]
+    samples = [
+        tuple(drawer(0.5, seed)(epoch, receiver, owner, 60, 30)) for seed, epoch, receiver, owner in which
+    ]
     assert len(set(samples)) == len(samples) and {len(sample) for sample in samples} == {30}
 
 
@@ -51,28 +70,42 @@ def test_the_mean_operator_is_the_exact_one(seed, parts, model):
     a, blocks = dense.adjacency(graph), random_blocks(seed, 18, parts)
     _, remote = split.split(dense.operator_of(a, model, "symmetric"), blocks)
     draw, draws = drawer(0.5, seed), 1000
-    mean = sum(bns.sampled(remote, a, blocks, 0.5, lambda *pair, t=t: draw(t, *pair))[0] for t in range(draws)) / draws
+    mean = (
+        sum(bns.sampled(remote, a, blocks, 0.5, lambda *pair, t=t: draw(t, *pair))[0] for t in range(draws))
+        / draws
+    )
     # An entry's variance is R^2 (m / k - 1), and halves of 1, 2, ... rows are never rounded below 2 of 5.
     assert (np.abs(mean - remote) <= 6 * np.sqrt(1.5 / draws) * remote).all()
 
 
 @pytest.mark.parametrize("features", ["refetch", "once"])
 def test_bytes_are_those_of_the_drawn_rows(pool, features):
-    """Each exchange moves the sum over pairs of max(1, round(p m)) rows, and no ids; "once" all of layer 0's, in epoch 0 only."""
+    """Each exchange moves the sum over pairs of max(1, round(p m)) rows, and no ids; "once" all of layer 0's,
+    in epoch 0 only.
+    """
     graph = random_graph(12, vertices=40)
     how = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=3)
     outcome = systems.run(pool, graph, systems.block("bns", rate=0.3, features=features), 4, settings=how)
     halo = count.halo_rows(graph, outcome.assignment)
-    drawn = np.array([[bns.sample_size(0.3, m) if m else 0 for m in owned] for owned in halo.tolist()])  # [owner, receiver]
+    # [owner, receiver]
+    drawn = np.array([[bns.sample_size(0.3, m) if m else 0 for m in owned] for owned in halo.tolist()])
     rows = int(drawn.sum())
     for epoch in range(3):
-        assert [worker["metrics"][epoch] for worker in outcome.workers] == [{(-1, "rows_drawn"): float(n)} for n in drawn.sum(0)]
+        assert [worker["metrics"][epoch] for worker in outcome.workers] == [
+            {(-1, "rows_drawn"): float(n)} for n in drawn.sum(0)
+        ]
         want = {}
         for layer, width in enumerate(outcome.widths[:-1]):
             for way in ("forward", "backward"):
                 moved = rows
                 if layer == 0:
-                    moved = 0 if way == "backward" else rows if features == "refetch" else int(halo.sum()) * (epoch == 0)
+                    moved = (
+                        0
+                        if way == "backward"
+                        else rows
+                        if features == "refetch"
+                        else int(halo.sum()) * (epoch == 0)
+                    )
                 if moved:
                     want[layer, way] = (moved, moved * width * 4)
         sent = {key[:2]: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"}

@@ -1,5 +1,5 @@
-"""CaPGNN's joint cache equals its paper's equations, epoch by epoch, on random graphs, and finds rows in the tier they say; its
-bytes, its bound on staleness, and Algorithm 1."""
+"""CaPGNN's joint cache equals its paper's equations, epoch by epoch, on random graphs, and finds rows in the
+tier they say; its bytes, its bound on staleness, and Algorithm 1."""
 
 from __future__ import annotations
 
@@ -39,42 +39,87 @@ def assert_same_rows(outcome, history) -> None:
     for epoch, counts in enumerate(history.counts):
         sent = outcome.sent(epoch)
         for l, named in counts.items():
-            for name, way in {"direct": ("forward", "halo"), "got": ("forward", "global_get"),
-                              "returned": ("backward", "halo")}.items():  # fmt: skip
+            for name, way in {
+                "direct": ("forward", "halo"),
+                "got": ("forward", "global_get"),
+                "returned": ("backward", "halo"),
+            }.items():
                 assert sent.get((l, *way), (0, 0))[0] == named[name].sum(), (epoch, l, name)
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
-@given(cache=st.sampled_from(CACHES), local=st.integers(0, 16), shared=st.integers(0, 20),
-       refresh=st.sampled_from([1, 2, 3, 10]), gradients=st.sampled_from(["fresh", "exact"]), pipeline=st.booleans(),
-       features=st.sampled_from(["refetch", "once"]), top_k=st.sampled_from([-1, -1, 1, 3]), **RUNS)  # fmt: skip
+@given(
+    cache=st.sampled_from(CACHES),
+    local=st.integers(0, 16),
+    shared=st.integers(0, 20),
+    refresh=st.sampled_from([1, 2, 3, 10]),
+    gradients=st.sampled_from(["fresh", "exact"]),
+    pipeline=st.booleans(),
+    features=st.sampled_from(["refetch", "once"]),
+    top_k=st.sampled_from([-1, -1, 1, 3]),
+    **RUNS,
+)
 def test_capgnn_equals_its_oracle(
-        pool, model, cache, local, shared, refresh, gradients, pipeline, features, top_k, seed, parts,
-        directed, layers):  # fmt: skip
+    pool,
+    model,
+    cache,
+    local,
+    shared,
+    refresh,
+    gradients,
+    pipeline,
+    features,
+    top_k,
+    seed,
+    parts,
+    directed,
+    layers,
+):
     graph = random_graph(seed, vertices=20, directed=directed)
-    knobs = {"policy": cache[0], "tiers": cache[1], "local_capacity": local, "global_capacity": shared,
-             "refresh": refresh, "gradients": gradients, "pipeline": pipeline, "features": features,
-             "top_k": top_k}
-    settings = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100)
+    knobs = {
+        "policy": cache[0],
+        "tiers": cache[1],
+        "local_capacity": local,
+        "global_capacity": shared,
+        "refresh": refresh,
+        "gradients": gradients,
+        "pipeline": pipeline,
+        "features": features,
+        "top_k": top_k,
+    }
+    settings = Settings(
+        model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100
+    )
     outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), parts, settings=settings)
     history = capgnn.train(
-        graph, outcome.assignment, outcome.weights[0], model=model, epochs=settings.epochs, **knobs, **settings.optimiser)
+        graph,
+        outcome.assignment,
+        outcome.weights[0],
+        model=model,
+        epochs=settings.epochs,
+        **knobs,
+        **settings.optimiser,
+    )
     assert_same_counts(outcome, history, first_layer=1 if features == "once" else 0)
     assert_same_rows(outcome, history)
     systems.assert_trained_alike(outcome, history)
 
 
 def sent_by_definition(history, epoch: int, widths: list[int], policy: str) -> dict:
-    """(layer, direction, purpose) -> rows and bytes of an epoch, all workers together, by what the tiers hold and what is told."""
+    """(layer, direction, purpose) -> rows and bytes of an epoch, all workers together, by what the tiers hold
+    and what is told.
+    """
     lookups = history.counts[0][0]["lookups"]
     parts, want = len(lookups), {}
     for l, named in history.counts[epoch].items():
         for way, purpose, rows in [
-            ("forward", "halo", named["direct"]), ("backward", "halo", named["returned"]),
+            ("forward", "halo", named["direct"]),
+            ("backward", "halo", named["returned"]),
             ("forward", "global_get", named["got"]),
-        ]:  # fmt: skip
+        ]:
             want[l, way, purpose] = (int(rows.sum()), int(rows.sum()) * 4 * widths[l])
-        flags = parts * (parts - 1) * bool(named["renewed"].any())  # each tells each, in a byte, that its rows are there
+        # each tells each, in a byte, that its rows are there
+        flags = parts * (parts - 1) * bool(named["renewed"].any())
         want[l, "forward", "flags"] = (flags, flags)
     ids = messages = 0
     if epoch == 0:  # the halo, and how much of it is whose
@@ -104,50 +149,100 @@ def copied_by_definition(history, epoch: int, widths: list[int]) -> dict:
     return {key: size for key, size in want.items() if size}
 
 
-@pytest.mark.parametrize("cache,pipeline,gradients", [
-    (CACHES[0], True, "fresh"), (CACHES[1], False, "fresh"), (CACHES[2], False, "exact"),
-    (CACHES[3], True, "exact")])
+@pytest.mark.parametrize(
+    "cache,pipeline,gradients",
+    [
+        (CACHES[0], True, "fresh"),
+        (CACHES[1], False, "fresh"),
+        (CACHES[2], False, "exact"),
+        (CACHES[3], True, "exact"),
+    ],
+)
 def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refresh(
-        pool, cache, pipeline, gradients):
+    pool, cache, pipeline, gradients
+):
     graph, (policy, tiers) = random_graph(8, vertices=40), cache
     local = 20 if tiers == "exclusive" else 28  # so that each tier is hit and missed
-    knobs = {"policy": policy, "tiers": tiers, "local_capacity": local, "global_capacity": 9, "refresh": 3,
-             "pipeline": pipeline, "gradients": gradients, "features": "refetch"}
-    settings = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=8)
+    knobs = {
+        "policy": policy,
+        "tiers": tiers,
+        "local_capacity": local,
+        "global_capacity": 9,
+        "refresh": 3,
+        "pipeline": pipeline,
+        "gradients": gradients,
+        "features": "refetch",
+    }
+    settings = Settings(
+        model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=8
+    )
     outcome = systems.run(pool, graph, systems.block("capgnn", rapa=False, **knobs), 4, settings=settings)
-    history = capgnn.train(graph, outcome.assignment, outcome.weights[0], epochs=8, **knobs, **settings.optimiser)
+    history = capgnn.train(
+        graph, outcome.assignment, outcome.weights[0], epochs=8, **knobs, **settings.optimiser
+    )
     oldest, seen = 0, set()
     for epoch in range(8):
         sent = {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"}
         assert sent == sent_by_definition(history, epoch, outcome.widths, policy), epoch
         assert copied(outcome, epoch) == copied_by_definition(history, epoch, outcome.widths), epoch
         seen |= {key[1:] for key in sent}
-        oldest = max([oldest, *(worker["metrics"][epoch].get((l, "staleness"), 0) for worker in outcome.workers for l in (1, 2))])
+        oldest = max(
+            [
+                oldest,
+                *(
+                    worker["metrics"][epoch].get((l, "staleness"), 0)
+                    for worker in outcome.workers
+                    for l in (1, 2)
+                ),
+            ]
+        )
     ways = [("forward", purpose) for purpose in ("halo", "global_get", "flags", "ids")]
     assert seen == {*ways, ("backward", "halo")}
     assert oldest == (3 if pipeline else 2)  # T - 1, and one more through the pipeline
 
 
-@given(tiers=st.sampled_from(["inclusive", "exclusive"]), features=st.sampled_from(["refetch", "once"]),
-       local=st.integers(0, 16), shared=st.integers(0, 20),
-       refresh=st.sampled_from([1, 2, 3]), pipeline=st.booleans(), seed=st.integers(0, 10_000),
-       parts=st.integers(2, 4))  # fmt: skip
+@given(
+    tiers=st.sampled_from(["inclusive", "exclusive"]),
+    features=st.sampled_from(["refetch", "once"]),
+    local=st.integers(0, 16),
+    shared=st.integers(0, 20),
+    refresh=st.sampled_from([1, 2, 3]),
+    pipeline=st.booleans(),
+    seed=st.integers(0, 10_000),
+    parts=st.integers(2, 4),
+)
 def test_bytes_are_a_closed_form_of_the_halos_and_of_what_local_tiers_hold(
-        pool, tiers, features, local, shared, refresh, pipeline, seed, parts):
+    pool, tiers, features, local, shared, refresh, pipeline, seed, parts
+):
     """By default: the gradients of all halo rows every epoch, and a row counted once per receiving worker."""
     graph = random_graph(seed, vertices=20)
     model = {"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}
     settings = Settings(model=model, dtype="float32", epochs=5)
-    block = systems.block("capgnn", rapa=False, features=features, tiers=tiers, local_capacity=local,
-                          global_capacity=shared, refresh=refresh, pipeline=pipeline)
+    block = systems.block(
+        "capgnn",
+        rapa=False,
+        features=features,
+        tiers=tiers,
+        local_capacity=local,
+        global_capacity=shared,
+        refresh=refresh,
+        pipeline=pipeline,
+    )
     outcome = systems.run(pool, graph, block, parts, settings=settings)
     for epoch in range(settings.epochs):
         have = {"forward": [0] * 3, "backward": [0] * 3}
         for (layer, direction, purpose), (_, size) in outcome.sent(epoch).items():
             if purpose in ("halo", "global_get", "features"):
                 have[direction][layer] += size
-        want = count.jaca(graph, outcome.assignment, outcome.widths, local_capacity=local, features=features,
-                          refresh=refresh, epoch=epoch)
+        want = count.jaca(
+            graph,
+            outcome.assignment,
+            outcome.widths,
+            local_capacity=local,
+            features=features,
+            refresh=refresh,
+            epoch=epoch,
+        )
         assert have == {direction: sizes.tolist() for direction, sizes in want.items()}
 
 
@@ -162,19 +257,28 @@ def test_by_default_features_are_fetched_once_and_all_gradients_return_in_every_
         assert {layer for layer, _, _ in rows} == {1} and rows[1, "backward", "halo"] == halo
 
 
-@given(seed=st.integers(0, 10_000), top_k=st.sampled_from([-1, 1, 3]), features=st.sampled_from(["refetch", "once"]),
-       room=st.lists(st.floats(0.0, 20.0), min_size=4, max_size=4), host=st.floats(0.0, 30.0))  # fmt: skip
+@given(
+    seed=st.integers(0, 10_000),
+    top_k=st.sampled_from([-1, 1, 3]),
+    features=st.sampled_from(["refetch", "once"]),
+    room=st.lists(st.floats(0.0, 20.0), min_size=4, max_size=4),
+    host=st.floats(0.0, 30.0),
+)
 def test_capacities_are_algorithm_1s(pool, seed, top_k, features, room, host):
     """Room for about so many vertices over the reserves."""
     graph = random_graph(seed, vertices=24)
     settings = Settings(epochs=1)
     widths = [graph.num_features, 4][1 if features == "once" else 0 :]
-    gib = lambda vertices, reserved: (reserved + (vertices + 0.25) * 4 * sum(widths) / 2**20) / 1024  # noqa: E731
+    gib = lambda vertices, reserved: (reserved + (vertices + 0.25) * 4 * sum(widths) / 2**20) / 1024
     memory, host_memory = [gib(vertices, 64) for vertices in room], gib(host, 32)
     settings.cluster = {"devices": [{"memory_gb": m} for m in memory], "host_memory_gb": host_memory}
-    block = systems.block("capgnn", rapa=False, top_k=top_k, features=features, reserved_device_mb=64, reserved_host_mb=32)
+    block = systems.block(
+        "capgnn", rapa=False, top_k=top_k, features=features, reserved_device_mb=64, reserved_host_mb=32
+    )
     outcome = systems.run(pool, graph, block, 4, settings=settings)
     local, shared = capgnn.capacities(graph, outcome.assignment, widths, memory, host_memory, 64, 32, top_k)
-    metrics = [{name: value for (_, name), value in worker["metrics"][0].items()} for worker in outcome.workers]
+    metrics = [
+        {name: value for (_, name), value in worker["metrics"][0].items()} for worker in outcome.workers
+    ]
     assert [m["local_capacity"] for m in metrics] == local
     assert [m["global_capacity"] for m in metrics] == [shared] * 4

@@ -1,4 +1,6 @@
-"""CDFGNN equals its paper's equations, epoch by epoch, on random graphs and vertex-cuts: losses, weights, eps, messages, caches."""
+"""CDFGNN equals its paper's equations, epoch by epoch, on random graphs and vertex-cuts: losses, weights,
+eps, messages, caches.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,39 @@ COUNTS = ("sent", "saved", "zero", "possible")  # metrics, in rows
 @st.composite
 def knobs_of(draw) -> dict:
     knobs = {
-        "cache": draw(st.sampled_from([True, True, True, False])), "quantise": draw(st.sampled_from([True, True, False])),
-        "bits": draw(st.sampled_from([4, 8, 8, 2, 16])), "scatter": draw(st.sampled_from(["value", "diff", "fp32"])),
-        "rule": draw(st.sampled_from(["prose", "literal"])), "features": draw(st.sampled_from(["refetch", "once"])),
+        "cache": draw(st.sampled_from([True, True, True, False])),
+        "quantise": draw(st.sampled_from([True, True, False])),
+        "bits": draw(st.sampled_from([4, 8, 8, 2, 16])),
+        "scatter": draw(st.sampled_from(["value", "diff", "fp32"])),
+        "rule": draw(st.sampled_from(["prose", "literal"])),
+        "features": draw(st.sampled_from(["refetch", "once"])),
         "epsilon": draw(st.sampled_from([0.001, 0.01, 0.05, 0.1, 0.3])),
-    }  # fmt: skip
+    }
     # Steps large enough to be felt within a few epochs, and limits that are met.
     if draw(st.booleans()):
-        knobs |= {"xi": 0.04, "mu1": 0.01, "mu2": 0.005, "nu1": 0.32, "lambda1": 1.3, "lambda2": 0.6, "momentum": 0.5}
+        knobs |= {
+            "xi": 0.04,
+            "mu1": 0.01,
+            "mu2": 0.005,
+            "nu1": 0.32,
+            "lambda1": 1.3,
+            "lambda2": 0.6,
+            "momentum": 0.5,
+        }
     return knobs
 
 
 def train(graph, outcome, settings, model: str, knobs: dict) -> cdfgnn.CdfgnnHistory:
-    return cdfgnn.train(graph, outcome.assignment, outcome.assignment.masters(), outcome.weights[0], model=model, epochs=settings.epochs,
-                        **knobs, **settings.optimiser)  # fmt: skip
+    return cdfgnn.train(
+        graph,
+        outcome.assignment,
+        outcome.assignment.masters(),
+        outcome.weights[0],
+        model=model,
+        epochs=settings.epochs,
+        **knobs,
+        **settings.optimiser,
+    )
 
 
 def assert_as_many_messages(outcome, want: cdfgnn.CdfgnnHistory) -> None:
@@ -44,26 +65,34 @@ def assert_as_many_messages(outcome, want: cdfgnn.CdfgnnHistory) -> None:
     for epoch, messages in enumerate(want.messages[: want.certain]):
         sent, metrics = outcome.sent(epoch), [worker["metrics"][epoch] for worker in outcome.workers]
         for (layer, way), expected in messages.items():
-            gathered, scattered = (sent.get((layer, way, phase), (0, 0))[0] for phase in ("gather", "scatter"))
+            gathered, scattered = (
+                sent.get((layer, way, phase), (0, 0))[0] for phase in ("gather", "scatter")
+            )
             assert expected.gathered[0] <= gathered <= expected.gathered[1], (epoch, layer, way)
             assert expected.scattered[0] <= scattered <= expected.scattered[1], (epoch, layer, way)
             told = {name: sum(m[layer, f"{name}_{way}"] for m in metrics) for name in COUNTS}
             assert told["sent"] == gathered + scattered and told["possible"] == expected.possible
             assert expected.zeros[0] <= told["zero"] <= expected.zeros[1], (epoch, layer, way)
             assert told["sent"] + told["saved"] + told["zero"] == told["possible"]
-        assert sum(name == "sent_forward" for _, name in metrics[0]) == sum(way == "forward" for _, way in messages)
+        assert sum(name == "sent_forward" for _, name in metrics[0]) == sum(
+            way == "forward" for _, way in messages
+        )
 
 
 def assert_as_one(outcome, want: cdfgnn.CdfgnnHistory, cache: bool = True) -> None:
     """Losses, weights, messages and eps; only the epochs in which rounding decides nothing."""
     n = want.certain
     assert len(outcome.losses) == len(want.losses)
-    systems.assert_trained_alike(replace(outcome, losses=outcome.losses[:n], weights=outcome.weights[: n + 1]),
-                                 replace(want, losses=want.losses[:n], weights_after=want.weights_after[:n]))  # fmt: skip
+    systems.assert_trained_alike(
+        replace(outcome, losses=outcome.losses[:n], weights=outcome.weights[: n + 1]),
+        replace(want, losses=want.losses[:n], weights_after=want.weights_after[:n]),
+    )
     assert_as_many_messages(outcome, want)
     if cache:
         for worker in outcome.workers:
-            np.testing.assert_allclose([m[-1, "epsilon"] for m in worker["metrics"][:n]], want.epsilon[:n], rtol=1e-12)
+            np.testing.assert_allclose(
+                [m[-1, "epsilon"] for m in worker["metrics"][:n]], want.epsilon[:n], rtol=1e-12
+            )
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
@@ -71,7 +100,9 @@ def assert_as_one(outcome, want: cdfgnn.CdfgnnHistory, cache: bool = True) -> No
 @given(knobs=knobs_of(), method=st.sampled_from(["ebv", "hep", "dne"]), **RUNS)
 def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, seed, parts, directed, layers):
     graph = random_graph(seed, vertices=18, directed=directed)
-    settings = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=8, seed=seed % 100)
+    settings = Settings(
+        model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=8, seed=seed % 100
+    )
     outcome = systems.run(pool, graph, systems.block("cdfgnn", **knobs), parts, method, settings)
     want = train(graph, outcome, settings, model, knobs)
     if not (knobs["cache"] and knobs["quantise"] and knobs["scatter"] == "diff"):
@@ -108,29 +139,59 @@ def caches(comm, block, model, optimiser, seed, epochs, shard) -> dict:
         system, first, seen = trainer.system, jobs.snapshot(trainer), []
         for epoch in range(epochs):
             trainer.train_epoch(epoch)
-            seen.append({key: {name: rows.numpy().copy() for name, rows in each.items()} for key, each in system.rows.items()})
+            seen.append(
+                {
+                    key: {name: rows.numpy().copy() for name, rows in each.items()}
+                    for key, each in system.rows.items()
+                }
+            )
         ids = torch.as_tensor(shard.vertices)
-        return {"weights": first, "seen": seen, "masters": ids[system.shared].numpy(), "mirrors": ids[shard.num_masters :].numpy()}
+        return {
+            "weights": first,
+            "seen": seen,
+            "masters": ids[system.shared].numpy(),
+            "mirrors": ids[shard.num_masters :].numpy(),
+        }
     finally:
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize("method, knobs", [
-    ("ebv", {"bits": 4, "epsilon": 0.1}), ("hep", {"scatter": "diff", "bits": 4}), ("dne", {"scatter": "fp32", "epsilon": 0.3}),
-    ("hep", {"quantise": False, "epsilon": 0.1}), ("dne", {"features": "once", "rule": "literal"}), ("ebv", {"cache": False}),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "method, knobs",
+    [
+        ("ebv", {"bits": 4, "epsilon": 0.1}),
+        ("hep", {"scatter": "diff", "bits": 4}),
+        ("dne", {"scatter": "fp32", "epsilon": 0.3}),
+        ("hep", {"quantise": False, "epsilon": 0.1}),
+        ("dne", {"features": "once", "rule": "literal"}),
+        ("ebv", {"cache": False}),
+    ],
+    ids=str,
+)
 def test_a_masters_sum_is_that_of_the_cached_parts_and_both_are_the_oracles(pool, method, knobs):
     graph, settings, knobs = random_graph(17, vertices=24), Settings(epochs=10), {**REFETCH, **knobs}
     edges = systems.assign_edges(graph, method, 3, 0)
-    workers = pool.run(caches, 3, systems.block("cdfgnn", **knobs), settings.model, settings.optimiser, settings.seed, settings.epochs,
-                       per_worker=list(systems.build_replicas(graph, edges)))  # fmt: skip
+    workers = pool.run(
+        caches,
+        3,
+        systems.block("cdfgnn", **knobs),
+        settings.model,
+        settings.optimiser,
+        settings.seed,
+        settings.epochs,
+        per_worker=list(systems.build_replicas(graph, edges)),
+    )
     master = edges.masters()
-    want = cdfgnn.train(graph, edges, master, workers[0]["weights"], epochs=settings.epochs, **knobs, **settings.optimiser)
+    want = cdfgnn.train(
+        graph, edges, master, workers[0]["weights"], epochs=settings.epochs, **knobs, **settings.optimiser
+    )
     assert want.certain == settings.epochs
     shared = np.unique(np.concatenate([worker["mirrors"] for worker in workers]))
     assert len(shared) > 5
     for epoch in range(settings.epochs):
-        assert {(int(key.split()[1]), key.split()[0]) for key in workers[0]["seen"][epoch]} == want.total[epoch].keys()
+        assert {(int(key.split()[1]), key.split()[0]) for key in workers[0]["seen"][epoch]} == want.total[
+            epoch
+        ].keys()
         for (layer, way), total in want.total[epoch].items():
             rows = [worker["seen"][epoch][f"{way} {layer}"] for worker in workers]
             sums = np.zeros_like(total)

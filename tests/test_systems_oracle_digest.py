@@ -1,4 +1,6 @@
-"""DIGEST with its knobs on, and DIGEST-A in rotation, equal their paper's equations, epoch by epoch, on random graphs."""
+"""DIGEST with its knobs on, and DIGEST-A in rotation, equal their paper's equations, epoch by epoch, on
+random graphs.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ AGG = {("weights", "uniform"): "mean", ("weights", "train"): "weighted",
 
 def trained(pool, name, knobs, seed, parts, directed, model, layers, epochs):
     graph = random_graph(seed, vertices=18, directed=directed)
-    how = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=epochs, seed=seed % 100)
+    how = Settings(
+        model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=epochs, seed=seed % 100
+    )
     return graph, how, systems.run(pool, graph, systems.block(name, **knobs), parts, settings=how)
 
 
@@ -42,14 +46,28 @@ def trained(pool, name, knobs, seed, parts, directed, model, layers, epochs):
 @given(knobs=st.fixed_dictionaries(SYNCHRONOUS), run=st.fixed_dictionaries(CASES))
 def test_digest_equals_its_oracle(pool, knobs, run):
     graph, how, outcome = trained(pool, "digest", knobs, **run, epochs=9)
-    systems.assert_trained_alike(outcome, digest.train(
-        graph, outcome.assignment, outcome.weights[0], interval=knobs["interval"],
-        schedule={"after": "shifted", "literal": "literal"}[knobs["schedule"]], init=knobs["start"], loss=knobs["loss"],
-        agg=AGG[knobs["aggregate"], knobs["weighting"]], model=run["model"], epochs=how.epochs, **how.optimiser))
+    systems.assert_trained_alike(
+        outcome,
+        digest.train(
+            graph,
+            outcome.assignment,
+            outcome.weights[0],
+            interval=knobs["interval"],
+            schedule={"after": "shifted", "literal": "literal"}[knobs["schedule"]],
+            init=knobs["start"],
+            loss=knobs["loss"],
+            agg=AGG[knobs["aggregate"], knobs["weighting"]],
+            model=run["model"],
+            epochs=how.epochs,
+            **how.optimiser,
+        ),
+    )
 
 
 def rotation(parts: int, epochs: int) -> list[tuple[int, int]]:
-    """Workers 0, 1, ..., M - 1 and again; each starts from the weights that its own last update was answered with."""
+    """Workers 0, 1, ..., M - 1 and again; each starts from the weights that its own last update was answered
+    with.
+    """
     return [(m, 0 if e == 0 else (e - 1) * parts + m + 1) for e in range(epochs) for m in range(parts)]
 
 
@@ -85,6 +103,8 @@ def test_digest_a_in_rotation_equals_its_oracle(pool, knobs, run):
 
 def test_the_servers_clock_goes_on_where_a_run_is_resumed(pool):
     graph = random_graph(6, vertices=30)
-    outcome = systems.run(pool, graph, systems.block("digest_a", interval=2), 3, settings=Settings(epochs=8, stop_at=5))
+    outcome = systems.run(
+        pool, graph, systems.block("digest_a", interval=2), 3, settings=Settings(epochs=8, stop_at=5)
+    )
     when = np.array([[worker["metrics"][e][-1, "server_s"] for worker in outcome.workers] for e in range(8)])
     assert (when > 0).all() and (when == when[:, :1]).all() and (np.diff(when[:, 0]) > 0).all()

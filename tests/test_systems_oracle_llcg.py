@@ -34,14 +34,17 @@ CASES = {**RUNS, "model": st.sampled_from(OPERATORS)}
 
 
 def drawer(graph, assignment: np.ndarray, batch: int, seed: int):
-    """What the system's workers draw, each for itself, as positions in the ascending list of all training vertices."""
+    """What the system's workers draw, each for itself, as positions in the ascending list of all training
+    vertices.
+    """
     mine = [rows[graph.train[rows]] for rows in blocks_of(assignment)]
     workers = []
     for rank, rows in enumerate(mine):
         worker = Llcg(batch=batch)
         worker.seed, worker.device, worker.counts = seed, torch.device("cpu"), [len(rows) for rows in mine]
         worker.comm = type("Rank", (), {"rank": rank})
-        worker.context = type("Context", (), {"train_rows": torch.from_numpy(rows)})  # global ids where it has local ones
+        # global ids where it has local ones
+        worker.context = type("Context", (), {"train_rows": torch.from_numpy(rows)})
         workers.append(worker)
 
     def draw(epoch, step, total, size):
@@ -56,13 +59,33 @@ def drawer(graph, assignment: np.ndarray, batch: int, seed: int):
 def test_llcg_equals_its_oracle(pool, knobs, run):
     name, normalisation = run["model"]
     graph = random_graph(run["seed"], vertices=18, directed=run["directed"])
-    how = Settings(model={"name": name, "layers": run["layers"], "hidden": 4, "dropout": 0.0, "normalisation": normalisation},
-                   epochs=5, seed=run["seed"])  # fmt: skip
+    how = Settings(
+        model={
+            "name": name,
+            "layers": run["layers"],
+            "hidden": 4,
+            "dropout": 0.0,
+            "normalisation": normalisation,
+        },
+        epochs=5,
+        seed=run["seed"],
+    )
     outcome = systems.run(pool, graph, systems.block("llcg", **knobs), run["parts"], settings=how)
     draw = drawer(graph, outcome.assignment, knobs["batch"], run["seed"])
-    systems.assert_trained_alike(outcome, llcg.train(
-        graph, outcome.assignment, outcome.weights[0], draw, **{k: v for k, v in knobs.items() if k != "features"}, model=name, normalisation=normalisation, epochs=how.epochs,
-        **how.optimiser))
+    systems.assert_trained_alike(
+        outcome,
+        llcg.train(
+            graph,
+            outcome.assignment,
+            outcome.weights[0],
+            draw,
+            **{k: v for k, v in knobs.items() if k != "features"},
+            model=name,
+            normalisation=normalisation,
+            epochs=how.epochs,
+            **how.optimiser,
+        ),
+    )
 
 
 def test_every_correction_step_draws_a_batch_of_its_own_from_all_training_vertices():
@@ -77,10 +100,23 @@ def test_every_correction_step_draws_a_batch_of_its_own_from_all_training_vertic
 
 
 def test_corrections_alone_are_full_graph_training():
-    """Without a local learning rate and with every training vertex in the batch, S corrections a round are S epochs."""
+    """Without a local learning rate and with every training vertex in the batch, S corrections a round are S
+    epochs.
+    """
     graph, weights, how = random_graph(3), random_weights(4, "sage"), dict(model="sage", weight_decay=0.01)
-    run = llcg.train(graph, np.arange(graph.num_vertices) % 3, weights, lambda r, s, total, size: np.arange(total), local_steps=2,
-                     server_steps=3, batch=100, server_lr=0.02, epochs=4, lr=0.0, **how)  # fmt: skip
+    run = llcg.train(
+        graph,
+        np.arange(graph.num_vertices) % 3,
+        weights,
+        lambda r, s, total, size: np.arange(total),
+        local_steps=2,
+        server_steps=3,
+        batch=100,
+        server_lr=0.02,
+        epochs=4,
+        lr=0.0,
+        **how,
+    )
     want = dense.train(graph, weights, epochs=12, lr=0.02, **how)
     run.losses, want.losses = [loss for losses in run.corrections for loss in losses], want.losses
     assert_same_run(run, want)
@@ -92,10 +128,18 @@ def test_bytes_are_one_average_and_an_exact_exchange_per_correction(pool, featur
     graph = random_graph(12, vertices=40)
     how = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=3)
     steps = 2
-    outcome = systems.run(pool, graph, systems.block("llcg", local_steps=3, server_steps=steps, batch=4, features=features), 4, settings=how)
+    outcome = systems.run(
+        pool,
+        graph,
+        systems.block("llcg", local_steps=3, server_steps=steps, batch=4, features=features),
+        4,
+        settings=how,
+    )
     values = sum(w.size for w in outcome.weights[0].values())
     for epoch in range(3):
-        want = count.vanilla(graph, outcome.assignment, outcome.widths, features=features, first=epoch == 0)["bytes"]
+        want = count.vanilla(graph, outcome.assignment, outcome.widths, features=features, first=epoch == 0)[
+            "bytes"
+        ]
         sent = {"weights": 0, "forward": np.zeros(3, int), "backward": np.zeros(3, int)}
         for (layer, way, purpose), (_, size) in outcome.sent(epoch).items():
             if purpose == "weights":

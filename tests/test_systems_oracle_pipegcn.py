@@ -1,4 +1,6 @@
-"""PipeGCN with its knobs on equals its paper's equations, epoch by epoch, on random graphs; its bytes; its staleness."""
+"""PipeGCN with its knobs on equals its paper's equations, epoch by epoch, on random graphs; its bytes; its
+staleness.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +17,47 @@ from tests.systems import Settings
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
-@given(layer_0=st.sampled_from(["once", "refetch"]), features=st.booleans(), gradients=st.booleans(),
-       momentum=st.sampled_from([0.3, 0.95]), **RUNS)
-def test_pipegcn_equals_its_oracle(pool, model, layer_0, features, gradients, momentum, seed, parts, directed, layers):
+@given(
+    layer_0=st.sampled_from(["once", "refetch"]),
+    features=st.booleans(),
+    gradients=st.booleans(),
+    momentum=st.sampled_from([0.3, 0.95]),
+    **RUNS,
+)
+def test_pipegcn_equals_its_oracle(
+    pool, model, layer_0, features, gradients, momentum, seed, parts, directed, layers
+):
     graph = random_graph(seed, vertices=18, directed=directed)
-    knobs = {"smooth_features": features, "smooth_gradients": gradients, "momentum": momentum, "features": layer_0}
-    settings = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100)
+    knobs = {
+        "smooth_features": features,
+        "smooth_gradients": gradients,
+        "momentum": momentum,
+        "features": layer_0,
+    }
+    settings = Settings(
+        model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100
+    )
     outcome = systems.run(pool, graph, systems.block("pipegcn", **knobs), parts, settings=settings)
-    systems.assert_trained_alike(outcome, pipegcn.train(
-        graph, outcome.assignment, outcome.weights[0], model=model, epochs=settings.epochs, **knobs, **settings.optimiser))
+    systems.assert_trained_alike(
+        outcome,
+        pipegcn.train(
+            graph,
+            outcome.assignment,
+            outcome.weights[0],
+            model=model,
+            epochs=settings.epochs,
+            **knobs,
+            **settings.optimiser,
+        ),
+    )
 
 
 @pytest.mark.parametrize("features", ["once", "refetch"])
 def test_bytes_are_vanillas(pool, features):
     graph = random_graph(12, vertices=40)
-    settings = Settings(model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=3)
+    settings = Settings(
+        model={"name": "gcn", "layers": 3, "hidden": 6, "dropout": 0.0}, dtype="float32", epochs=3
+    )
     outcome = systems.run(pool, graph, systems.block("pipegcn", features=features), 4, settings=settings)
     for epoch in range(3):
         want = count.vanilla(graph, outcome.assignment, outcome.widths, features=features, first=epoch == 0)

@@ -1,4 +1,6 @@
-"""PSC-GCN equals its paper's equations, epoch by epoch, given its draws; Theorem 2; the cache's hits; what is sent."""
+"""PSC-GCN equals its paper's equations, epoch by epoch, given its draws; Theorem 2; the cache's hits; what is
+sent.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def whole(graph) -> Edges:
 
 
 def draws(graph, seed: int):
-    """The run's own draws, (t, p [V, V]) -> mask [V, V]: they hang on global ids alone, so one worker's edges tell them."""
+    """The run's own draws, (t, p [V, V]) -> mask [V, V]: they hang on global ids alone, so one worker's edges
+    tell them.
+    """
     edges = whole(graph)
     rows = np.repeat(np.arange(graph.num_vertices), np.diff(edges.indptr))
 
@@ -38,25 +42,44 @@ def draws(graph, seed: int):
 @st.composite
 def knobs(draw) -> dict:
     return {
-        "tau": draw(st.integers(0, 2)), "rate": draw(st.sampled_from([0.3, 0.6, 1.0])), "refresh": draw(st.integers(1, 4)),
-        "sampling": draw(st.sampled_from(["variance", "uniform"])), "norms": draw(st.sampled_from(["layers", "code"])),
-        "rescale": draw(st.sampled_from(["inverse", "selfnorm"])), "gradients": draw(st.sampled_from(["tg", "sampled"])),
-        "cache": draw(st.sampled_from([0.0, 0.4, 1.0])), "policy": draw(st.sampled_from(["inclusion", "degree", "random"])),
-        "features": draw(st.sampled_from(["refetch", "once"])), "inner_factor": draw(st.sampled_from([1.1, 1.0, 4.0])),
+        "tau": draw(st.integers(0, 2)),
+        "rate": draw(st.sampled_from([0.3, 0.6, 1.0])),
+        "refresh": draw(st.integers(1, 4)),
+        "sampling": draw(st.sampled_from(["variance", "uniform"])),
+        "norms": draw(st.sampled_from(["layers", "code"])),
+        "rescale": draw(st.sampled_from(["inverse", "selfnorm"])),
+        "gradients": draw(st.sampled_from(["tg", "sampled"])),
+        "cache": draw(st.sampled_from([0.0, 0.4, 1.0])),
+        "policy": draw(st.sampled_from(["inclusion", "degree", "random"])),
+        "features": draw(st.sampled_from(["refetch", "once"])),
+        "inner_factor": draw(st.sampled_from([1.1, 1.0, 4.0])),
         "boundary_factor": draw(st.sampled_from([1.0, 0.5, 2.0])),
-    }  # fmt: skip
+    }
 
 
 @given(knobs=knobs(), model=st.sampled_from(["gcn", "sage"]), **RUNS)
 def test_pscgcn_equals_its_oracle(pool, knobs, seed, parts, directed, layers, model):
     graph = random_graph(seed, vertices=18, directed=directed)
-    settings = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100)
+    settings = Settings(
+        model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=7, seed=seed % 100
+    )
     outcome = systems.run(pool, graph, systems.block("pscgcn", **knobs), parts, settings=settings)
-    policy = {"uniform": "uniform", "variance": {"layers": "variance", "code": "code"}[knobs["norms"]]}[knobs["sampling"]]
+    policy = {"uniform": "uniform", "variance": {"layers": "variance", "code": "code"}[knobs["norms"]]}[
+        knobs["sampling"]
+    ]
     history = oracle.train(
-        graph, outcome.assignment, outcome.weights[0], draws(graph, settings.seed), model=model, policy=policy,
-        a_inner=knobs["inner_factor"], a_boundary=knobs["boundary_factor"], epochs=settings.epochs,
-        **{k: knobs[k] for k in ("tau", "rate", "refresh", "rescale", "gradients", "features")}, **settings.optimiser)
+        graph,
+        outcome.assignment,
+        outcome.weights[0],
+        draws(graph, settings.seed),
+        model=model,
+        policy=policy,
+        a_inner=knobs["inner_factor"],
+        a_boundary=knobs["boundary_factor"],
+        epochs=settings.epochs,
+        **{k: knobs[k] for k in ("tau", "rate", "refresh", "rescale", "gradients", "features")},
+        **settings.optimiser,
+    )
     systems.assert_trained_alike(outcome, history)
     edges = adjacency(graph) > 0
     drawn = sum(worker["metrics"][-1][-1, "drawn_edges"] for worker in outcome.workers)
@@ -72,8 +95,16 @@ def test_p_follows_the_norms_that_are_asked_for(pool, norms, policy, layers):
     settings, how = Settings(model=model), {"tau": 0, "rate": 0.5, "refresh": 1, "features": "once"}
     outcome = systems.run(pool, graph, systems.block("pscgcn", norms=norms, **how), 3, settings=settings)
     drawn = draws(graph, settings.seed)
-    want = oracle.train(graph, outcome.assignment, outcome.weights[0], drawn, policy=policy,
-                        epochs=settings.epochs, **how, **settings.optimiser)  # fmt: skip
+    want = oracle.train(
+        graph,
+        outcome.assignment,
+        outcome.weights[0],
+        drawn,
+        policy=policy,
+        epochs=settings.epochs,
+        **how,
+        **settings.optimiser,
+    )
     systems.assert_trained_alike(outcome, want)
 
 
@@ -86,9 +117,15 @@ def test_probabilities_are_theorem_2s(seed, rate, zeros, directed):
     for v in range(20):
         row = slice(edges.indptr[v], edges.indptr[v + 1])
         degree = edges.indptr[v + 1] - edges.indptr[v]
-        assert p[row].sum() == pytest.approx(rate * degree) and (p[row] >= 0).all() and (p[row] <= 1 + 1e-12).all()
+        assert (
+            p[row].sum() == pytest.approx(rate * degree)
+            and (p[row] >= 0).all()
+            and (p[row] <= 1 + 1e-12).all()
+        )
         if weight[edges.columns[row]].any():
-            np.testing.assert_allclose(p[row], oracle.water_filled(weight[edges.columns[row]], rate * degree), atol=1e-12)
+            np.testing.assert_allclose(
+                p[row], oracle.water_filled(weight[edges.columns[row]], rate * degree), atol=1e-12
+            )
         else:
             np.testing.assert_allclose(p[row], rate)
 
@@ -102,14 +139,27 @@ def test_draws_happen_as_often_as_p_says():
     np.testing.assert_allclose(edges.inclusion(p), 0)
 
 
-@pytest.mark.parametrize("policy,features", [("inclusion", "refetch"), ("degree", "refetch"), ("random", "refetch"), ("inclusion", "once")])
+@pytest.mark.parametrize(
+    "policy,features",
+    [("inclusion", "refetch"), ("degree", "refetch"), ("random", "refetch"), ("inclusion", "once")],
+)
 def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, policy, features):
     graph, settings, tau = random_graph(4, vertices=40), Settings(dtype="float32", epochs=6), 1
     block = systems.block("pscgcn", tau=tau, rate=0.5, cache=0.5, policy=policy, features=features, refresh=3)
     outcome = systems.run(pool, graph, block, 3, settings=settings)
     # As many epochs more as the system draws ahead.
-    history = oracle.train(graph, outcome.assignment, outcome.weights[0], draws(graph, settings.seed), tau=tau, rate=0.5, refresh=3,
-                           features=features, epochs=6 + tau, **settings.optimiser)  # fmt: skip
+    history = oracle.train(
+        graph,
+        outcome.assignment,
+        outcome.weights[0],
+        draws(graph, settings.seed),
+        tau=tau,
+        rate=0.5,
+        refresh=3,
+        features=features,
+        epochs=6 + tau,
+        **settings.optimiser,
+    )
     edges, blocks, widths = adjacency(graph) > 0, outcome.assignment, outcome.widths
     halos, kept = oracle.boundary(edges, blocks), np.zeros((3, 40), bool)
     pairs = [np.count_nonzero(halos[n] & (blocks == m)) for n in range(3) for m in range(3) if n != m]
@@ -117,12 +167,23 @@ def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, p
         used, drawn = (oracle.boundary(history.masks[t], blocks) for t in (epoch, epoch + tau))
         held = kept
         if epoch % 3 == 0 and features == "refetch":
-            scores = {"degree": 3 * [edges.sum(1)], "random": 3 * [np.random.default_rng((settings.seed, 0)).permutation(40)],
-                      "inclusion": oracle.inclusion(history.probabilities[epoch + tau], blocks) if epoch else 3 * [edges.sum(1)]}[policy]
-            kept = np.array([oracle.top_k(scores[n], halos[n], round(0.5 * halos[n].sum())) for n in range(3)])
+            scores = {
+                "degree": 3 * [edges.sum(1)],
+                "random": 3 * [np.random.default_rng((settings.seed, 0)).permutation(40)],
+                "inclusion": (
+                    oracle.inclusion(history.probabilities[epoch + tau], blocks)
+                    if epoch
+                    else 3 * [edges.sum(1)]
+                ),
+            }[policy]
+            kept = np.array(
+                [oracle.top_k(scores[n], halos[n], round(0.5 * halos[n].sum())) for n in range(3)]
+            )
         for n, worker in enumerate(outcome.workers):
-            want = {(-1, "drawn_edges"): history.masks[epoch][blocks == n].sum() / edges[blocks == n].sum(),
-                    (-1, "drawn_boundary"): used[n].sum() / halos[n].sum()}  # fmt: skip
+            want = {
+                (-1, "drawn_edges"): history.masks[epoch][blocks == n].sum() / edges[blocks == n].sum(),
+                (-1, "drawn_boundary"): used[n].sum() / halos[n].sum(),
+            }
             if features == "refetch":
                 want[0, "hit_rate"] = (kept & drawn)[n].sum() / max(drawn[n].sum(), 1)
             assert worker["metrics"][epoch] == pytest.approx(want)
@@ -135,11 +196,15 @@ def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, p
             rows[0, "forward", "halo"] = (drawn & ~kept).sum()
             rows[0, "backward", "cache"] = halos.sum() * (epoch % 3 == 0)
             rows[0, "forward", "cache"] = (kept & ~held).sum()
-        # A bit for every row of every pair of workers; asked an epoch ahead, but before a renewal, and `tau` and two in the first epoch.
+        # A bit for every row of every pair of workers; asked an epoch ahead, but before a renewal, and `tau`
+        # and two in the first epoch.
         asked = 1 + (epoch % 3 == 0) - (epoch % 3 == 2) + tau * (epoch == 0)
         rows[-1, "forward", "wanted"] = asked * sum(-(-count // 8) for count in pairs)
-        size = {(-1, "forward", "norms"): 4, (0, "backward", "cache"): 1, (-1, "forward", "wanted"): 1}  # of a row; of others, 4 a value
-        want = {key: (count, count * size.get(key, 4 * widths[key[0]])) for key, count in rows.items() if count}
+        # of a row; of others, 4 a value
+        size = {(-1, "forward", "norms"): 4, (0, "backward", "cache"): 1, (-1, "forward", "wanted"): 1}
+        want = {
+            key: (count, count * size.get(key, 4 * widths[key[0]])) for key, count in rows.items() if count
+        }
         assert {key: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"} == want
 
 
@@ -159,8 +224,10 @@ def periods(comm, lengths, refreshes, shard) -> list[int]:
     return found
 
 
-@given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=4),
-       refresh=st.sampled_from([None, None, 1, 7, 100, 5000]))  # fmt: skip
+@given(
+    lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=4),
+    refresh=st.sampled_from([None, None, 1, 7, 100, 5000]),
+)
 def test_the_period_is_a_tenth_of_the_run_from_1_to_100_or_what_is_given(pool, lengths, refresh):
     (shard,) = build_shards(random_graph(4), np.zeros(14, np.int32), 1)
     (found,) = pool.run(periods, 1, lengths, [refresh] * len(lengths), per_worker=[shard])
@@ -168,8 +235,8 @@ def test_the_period_is_a_tenth_of_the_run_from_1_to_100_or_what_is_given(pool, l
 
 
 def test_boundary_rows_are_never_older_than_tau(pool):
-    """With frozen weights every layer's halo rows are exact once the zeros of the start have left the pipeline, which takes tau
-    epochs a layer, and no later."""
+    """With frozen weights every layer's halo rows are exact once the zeros of the start have left the
+    pipeline, which takes tau epochs a layer, and no later."""
     graph = random_graph(6, vertices=30)
     still = Settings(optimiser={"lr": 1e-30, "weight_decay": 0.0}, epochs=6)
     exact = systems.run(pool, graph, systems.block("vanilla"), 3, settings=still)

@@ -1,4 +1,6 @@
-"""RAPA keeps the halo vertices that CaPGNN's Algorithms 2 and 3 keep, and training on what is kept equals the dense one."""
+"""RAPA keeps the halo vertices that CaPGNN's Algorithms 2 and 3 keep, and training on what is kept equals the
+dense one.
+"""
 
 from __future__ import annotations
 
@@ -25,41 +27,92 @@ def devices_of(seed: int, stated: float) -> list[dict]:
 
 def partition(graph, assignment, devices, knobs) -> rapa.Partition:
     defaults = systems.block("capgnn", **knobs)
-    return rapa.Rapa(graph, assignment, devices, **{name: defaults[name] for name in (
-        "alpha", "threshold", "vertex_bytes", "edge_bytes", "beta_mb")}).partition()
+    return rapa.Rapa(
+        graph,
+        assignment,
+        devices,
+        **{name: defaults[name] for name in ("alpha", "threshold", "vertex_bytes", "edge_bytes", "beta_mb")},
+    ).partition()
 
 
 def assert_same_partition(outcome, passed) -> None:
     """lambda, edges and vertices by worker and iteration."""
     for i, worker in enumerate(outcome.workers):
-        for name, values in (("lambda", passed.costs), ("edges", passed.edges), ("vertices", passed.vertices)):
-            have = [value for (_, metric), value in sorted(worker["metrics"][0].items()) if metric == f"rapa_{name}"]
-            np.testing.assert_allclose(have, [value[i] for value in values], rtol=1e-12, err_msg=f"{name} of {i}")
+        for name, values in (
+            ("lambda", passed.costs),
+            ("edges", passed.edges),
+            ("vertices", passed.vertices),
+        ):
+            have = [
+                value
+                for (_, metric), value in sorted(worker["metrics"][0].items())
+                if metric == f"rapa_{name}"
+            ]
+            np.testing.assert_allclose(
+                have, [value[i] for value in values], rtol=1e-12, err_msg=f"{name} of {i}"
+            )
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
-@given(pipeline=st.booleans(), degrees=st.sampled_from(["global", "local"]), alpha=st.sampled_from([0.0, 0.35, 1.0]),
-       threshold=st.sampled_from([0.0, 0.01, 0.1]), stated=st.sampled_from([0.0, 0.6, 1.0]),
-       features=st.sampled_from(["once", "refetch"]), **RUNS)  # fmt: skip
-def test_rapa_equals_its_oracle(pool, model, pipeline, degrees, alpha, threshold, stated, seed, parts, directed, layers, features):
+@given(
+    pipeline=st.booleans(),
+    degrees=st.sampled_from(["global", "local"]),
+    alpha=st.sampled_from([0.0, 0.35, 1.0]),
+    threshold=st.sampled_from([0.0, 0.01, 0.1]),
+    stated=st.sampled_from([0.0, 0.6, 1.0]),
+    features=st.sampled_from(["once", "refetch"]),
+    **RUNS,
+)
+def test_rapa_equals_its_oracle(
+    pool, model, pipeline, degrees, alpha, threshold, stated, seed, parts, directed, layers, features
+):
     graph, devices = random_graph(seed, vertices=24, directed=directed), devices_of(seed, stated)[:parts]
-    knobs = {"jaca": False, "pipeline": pipeline, "rapa_degrees": degrees, "alpha": alpha, "threshold": threshold, "features": features}
-    settings = Settings(model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=5, seed=seed % 100,
-                        cluster={"devices": devices})
+    knobs = {
+        "jaca": False,
+        "pipeline": pipeline,
+        "rapa_degrees": degrees,
+        "alpha": alpha,
+        "threshold": threshold,
+        "features": features,
+    }
+    settings = Settings(
+        model={"name": model, "layers": layers, "hidden": 4, "dropout": 0.0},
+        epochs=5,
+        seed=seed % 100,
+        cluster={"devices": devices},
+    )
     outcome = systems.run(pool, graph, systems.block("capgnn", **knobs), parts, settings=settings)
     passed = partition(graph, outcome.assignment, devices, knobs)
     assert_same_partition(outcome, passed)
-    systems.assert_trained_alike(outcome, rapa.train(
-        graph, outcome.assignment, outcome.weights[0], passed.kept, pipeline=pipeline, degrees=degrees, model=model,
-        epochs=settings.epochs, **settings.optimiser))
+    systems.assert_trained_alike(
+        outcome,
+        rapa.train(
+            graph,
+            outcome.assignment,
+            outcome.weights[0],
+            passed.kept,
+            pipeline=pipeline,
+            degrees=degrees,
+            model=model,
+            epochs=settings.epochs,
+            **settings.optimiser,
+        ),
+    )
 
 
 @pytest.mark.parametrize("policy,pipeline", [("jaca", True), ("lru", False)])
 def test_the_cache_is_that_of_the_graph_that_rapa_leaves(pool, policy, pipeline):
     """With degrees counted again, what is left is a graph of its own."""
     graph, devices = random_graph(6, vertices=24), devices_of(6, 1.0)
-    knobs = {"rapa_degrees": "local", "policy": policy, "pipeline": pipeline, "local_capacity": 3,
-             "global_capacity": 6, "refresh": 3, "features": "refetch"}
+    knobs = {
+        "rapa_degrees": "local",
+        "policy": policy,
+        "pipeline": pipeline,
+        "local_capacity": 3,
+        "global_capacity": 6,
+        "refresh": 3,
+        "features": "refetch",
+    }
     settings = Settings(epochs=5, cluster={"devices": devices})
     outcome = systems.run(pool, graph, systems.block("capgnn", **knobs), 4, settings=settings)
     passed = partition(graph, outcome.assignment, devices, knobs)
@@ -67,28 +120,46 @@ def test_the_cache_is_that_of_the_graph_that_rapa_leaves(pool, policy, pipeline)
     blocks = outcome.assignment
     target = np.repeat(np.arange(24), np.diff(graph.indptr))
     left = (blocks[target] == blocks[graph.indices]) | passed.kept[blocks[target], graph.indices]
-    assert 0 < np.count_nonzero(~left) and passed.kept.any(), "RAPA has taken some of the halo"
+    assert np.count_nonzero(~left) > 0 and passed.kept.any(), "RAPA has taken some of the halo"
     indptr = np.concatenate([[0], np.bincount(target[left], minlength=24).cumsum()]).astype(np.int32)
     graph = graph.replace(indptr=indptr, indices=graph.indices[left])
     history = capgnn.train(
-        graph, blocks, outcome.weights[0], epochs=settings.epochs, **{k: v for k, v in knobs.items() if k != "rapa_degrees"},
-        **settings.optimiser)
+        graph,
+        blocks,
+        outcome.weights[0],
+        epochs=settings.epochs,
+        **{k: v for k, v in knobs.items() if k != "rapa_degrees"},
+        **settings.optimiser,
+    )
     assert_same_counts(outcome, history, first_layer=0)
     systems.assert_trained_alike(outcome, history)
 
 
 @given(seed=st.integers(0, 10_000), tight=st.integers(0, 2), share=st.floats(0.3, 1.0))
 def test_a_device_without_room_gives_up_halo_vertices(pool, seed, tight, share):
-    """Memory for a share of what the subgraph needs as it is given, beta and all: what is left fits, or no halo is left."""
+    """Memory for a share of what the subgraph needs as it is given, beta and all: what is left fits, or no
+    halo is left.
+    """
     graph, devices = random_graph(seed, vertices=24), devices_of(seed, 1.0)[:3]
     knobs = {"jaca": False, "pipeline": False, "beta_mb": 2e-4, "vertex_bytes": 16, "edge_bytes": 12}
     settings = Settings(epochs=1, cluster={"devices": devices})
     free = systems.run(pool, graph, systems.block("capgnn", **knobs), 3, settings=settings)
-    whole = rapa.Rapa(graph, free.assignment, devices, **{
-        name: systems.block("capgnn", **knobs)[name] for name in ("alpha", "threshold", "vertex_bytes", "edge_bytes", "beta_mb")})
-    need = lambda i: whole.vertices()[i] * (16 + 4 * graph.num_features) + whole.edges()[0][i] * 12 + 2e-4 * 2**20  # noqa: E731
+    whole = rapa.Rapa(
+        graph,
+        free.assignment,
+        devices,
+        **{
+            name: systems.block("capgnn", **knobs)[name]
+            for name in ("alpha", "threshold", "vertex_bytes", "edge_bytes", "beta_mb")
+        },
+    )
+    need = lambda i: (
+        whole.vertices()[i] * (16 + 4 * graph.num_features) + whole.edges()[0][i] * 12 + 2e-4 * 2**20
+    )
     devices[tight]["memory_gb"] = float(share * need(tight) / 2**30)
-    outcome = systems.run(pool, graph, systems.block("capgnn", **knobs), 3, settings=settings, assignment=free.assignment)
+    outcome = systems.run(
+        pool, graph, systems.block("capgnn", **knobs), 3, settings=settings, assignment=free.assignment
+    )
     passed = partition(graph, outcome.assignment, devices, knobs)
     assert_same_partition(outcome, passed)
     whole.kept = passed.kept
@@ -96,17 +167,25 @@ def test_a_device_without_room_gives_up_halo_vertices(pool, seed, tight, share):
 
 
 @pytest.mark.parametrize("model", ["gcn", "gat"])
-@pytest.mark.parametrize("name,knobs", [("vanilla", {}), ("capgnn", {"jaca": False, "rapa": False, "pipeline": False})])
-def test_a_worker_that_reads_nobody_returns_no_gradients_and_takes_those_of_its_readers(pool, model, name, knobs):
+@pytest.mark.parametrize(
+    "name,knobs", [("vanilla", {}), ("capgnn", {"jaca": False, "rapa": False, "pipeline": False})]
+)
+def test_a_worker_that_reads_nobody_returns_no_gradients_and_takes_those_of_its_readers(
+    pool, model, name, knobs
+):
     """As after RAPA has taken a worker's whole halo: here no edge leads into part 0, and part 1 reads it."""
     graph = random_graph(5, vertices=24)
     assignment = (np.arange(24) >= 12).astype(int)
     target = np.repeat(np.arange(24), np.diff(graph.indptr))
     kept = (assignment[target] == 1) | (assignment[graph.indices] == 0)
-    graph = graph.replace(indptr=np.concatenate([[0], np.bincount(target[kept], minlength=24).cumsum()]).astype(np.int32),
-                          indices=graph.indices[kept])
+    graph = graph.replace(
+        indptr=np.concatenate([[0], np.bincount(target[kept], minlength=24).cumsum()]).astype(np.int32),
+        indices=graph.indices[kept],
+    )
     settings = Settings(model={"name": model, "layers": 3, "hidden": 8, "dropout": 0.0})
-    outcome = systems.run(pool, graph, systems.block(name, **knobs), 2, settings=settings, assignment=assignment)
+    outcome = systems.run(
+        pool, graph, systems.block(name, **knobs), 2, settings=settings, assignment=assignment
+    )
     one = systems.run(pool, graph, systems.block("vanilla"), 1, settings=settings)
     np.testing.assert_allclose(outcome.losses, one.losses, rtol=1e-9)
     for mine, whole in zip(outcome.weights, one.weights):

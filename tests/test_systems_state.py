@@ -1,4 +1,6 @@
-"""Inherited by every system: same seed same bits; stop and resume; an epoch's parts add up; dropout; the control."""
+"""Inherited by every system: same seed same bits; stop and resume; an epoch's parts add up; dropout; the
+control.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ def reported(metrics: dict) -> dict:
 def test_same_seed_same_bits_and_resume_goes_on_bit_for_bit(pool, variant):
     graph, system = random_graph(3, vertices=30), systems.block(variant[0], **variant[1])
     once = systems.run(pool, graph, system, 3, settings=settings())
-    again = systems.run(pool, graph, system, 3, settings=settings(scored="every epoch"))  # looking on changes nothing
+    # looking on changes nothing
+    again = systems.run(pool, graph, system, 3, settings=settings(scored="every epoch"))
     resumed = systems.run(pool, graph, system, 3, settings=settings(stop_at=5))
     for other in (again, resumed):
         assert other.losses == once.losses
@@ -34,14 +37,18 @@ def test_same_seed_same_bits_and_resume_goes_on_bit_for_bit(pool, variant):
             assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
         for mine, theirs in zip(once.workers, other.workers):
             assert theirs["sent"] == mine["sent"], "nothing is told or fetched again, and nothing is left out"
-            assert [reported(epoch) for epoch in theirs["metrics"]] == [reported(epoch) for epoch in mine["metrics"]]
+            assert [reported(epoch) for epoch in theirs["metrics"]] == [
+                reported(epoch) for epoch in mine["metrics"]
+            ]
     other_seed = systems.run(pool, graph, system, 3, settings=settings(seed=4, epochs=1))
     assert other_seed.losses != once.losses[:1]
 
 
 @pytest.mark.parametrize("variant", STALE_VARIANTS, ids=label)
 def test_an_epochs_segments_cover_it_without_gap_or_overlap(pool, variant):
-    outcome = systems.run(pool, random_graph(3, vertices=30), systems.block(variant[0], **variant[1]), 3, settings=settings())
+    outcome = systems.run(
+        pool, random_graph(3, vertices=30), systems.block(variant[0], **variant[1]), 3, settings=settings()
+    )
     for worker in outcome.workers:
         for train, spans in worker["spans"]:
             line = [s for s in spans if s.kind != "comm"]
@@ -50,26 +57,37 @@ def test_an_epochs_segments_cover_it_without_gap_or_overlap(pool, variant):
             assert sum(s.end - s.start for s in line) == pytest.approx(train, rel=1e-6)
             assert all(s.end >= s.start > 0 for s in spans)
     for epoch in range(8):
-        ids = [sorted(s.id for s in worker["spans"][epoch][1] if s.kind == "comm") for worker in outcome.workers]
+        ids = [
+            sorted(s.id for s in worker["spans"][epoch][1] if s.kind == "comm") for worker in outcome.workers
+        ]
         assert ids[0] and all(other == ids[0] for other in ids), "operations match across workers by id"
 
 
 def dropped(pool, variant, parts: int, method: str, model: str = "gcn", **settings) -> list[float]:
     heads = {"hidden": 6, "heads": 2, "out_heads": 2} if model == "gat" else {}
     how = Settings(model={**WITH_DROPOUT, "name": model, **heads}, epochs=4, **settings)
-    return systems.run(pool, random_graph(2, vertices=40), systems.block(variant[0], **variant[1]), parts, method, how).losses
+    return systems.run(
+        pool, random_graph(2, vertices=40), systems.block(variant[0], **variant[1]), parts, method, how
+    ).losses
 
 
 @pytest.fixture(scope="module")
 def alone(pool):
     """Losses of one worker, which has no halo to drop, by model."""
-    return {model: dropped(pool, ("vanilla", {}), 1, "block", model) for model in systems.models_of("vanilla")}
+    return {
+        model: dropped(pool, ("vanilla", {}), 1, "block", model) for model in systems.models_of("vanilla")
+    }
 
 
 # Models differ in what they drop, systems in how they propagate: every model once, and every system once.
-@pytest.mark.parametrize("variant,model", [*((variant, "gcn") for variant in EXACT_VARIANTS),
-                                           *((("vanilla", {}), model) for model in systems.models_of("vanilla") if model != "gcn")],
-                         ids=lambda value: value if isinstance(value, str) else label(value))
+@pytest.mark.parametrize(
+    "variant,model",
+    [
+        *((variant, "gcn") for variant in EXACT_VARIANTS),
+        *((("vanilla", {}), model) for model in systems.models_of("vanilla") if model != "gcn"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else label(value),
+)
 def test_dropout_is_the_same_for_any_number_of_workers(pool, alone, variant, model):
     parts, method = systems.partitions_of(variant[0])[2]
     np.testing.assert_allclose(dropped(pool, variant, parts, method, model), alone[model], rtol=1e-9)
@@ -78,7 +96,9 @@ def test_dropout_is_the_same_for_any_number_of_workers(pool, alone, variant, mod
 def test_dropout_of_sampled_rows_is_the_same_for_any_number_of_workers(pool):
     """Where some boundary rows are not drawn, those that are keep the masks of their own vertices."""
     variant = ("pscgcn", {"tau": 0, "rate": 0.3, "sampling": "uniform"})
-    np.testing.assert_allclose(dropped(pool, variant, 3, "random"), dropped(pool, variant, 1, "block"), rtol=1e-9)
+    np.testing.assert_allclose(
+        dropped(pool, variant, 3, "random"), dropped(pool, variant, 1, "block"), rtol=1e-9
+    )
 
 
 def test_every_epoch_drops_anew(pool):
@@ -93,9 +113,16 @@ def planted():
 
 def accuracy(pool, graphs, name: str, knobs: dict) -> tuple[float, float]:
     """Mean test accuracy over the graphs and the half width of its 95 % interval."""
-    how = Settings(model={"name": "gcn", "layers": 2, "hidden": 16, "dropout": 0.0}, optimiser={"lr": 0.015, "weight_decay": 5e-4},
-                   dtype="float32", epochs=30)
-    scores = [systems.run(pool, graph, systems.block(name, **knobs), 4, settings=how).scores[-1][2] for graph in graphs]
+    how = Settings(
+        model={"name": "gcn", "layers": 2, "hidden": 16, "dropout": 0.0},
+        optimiser={"lr": 0.015, "weight_decay": 5e-4},
+        dtype="float32",
+        epochs=30,
+    )
+    scores = [
+        systems.run(pool, graph, systems.block(name, **knobs), 4, settings=how).scores[-1][2]
+        for graph in graphs
+    ]
     return np.mean(scores), stats.t.ppf(0.975, len(scores) - 1) * np.std(scores, ddof=1) / len(scores) ** 0.5
 
 
@@ -108,4 +135,6 @@ def control(pool, planted):
 def test_a_system_that_uses_remote_rows_beats_the_control(pool, planted, control, variant):
     """Where remote information matters: by more than the seeds' 95 % intervals together."""
     score, half = accuracy(pool, planted, *variant)
-    assert score - half > control[0] + control[1], f"{score:.3f} +- {half:.3f} against {control[0]:.3f} +- {control[1]:.3f}"
+    assert score - half > control[0] + control[1], (
+        f"{score:.3f} +- {half:.3f} against {control[0]:.3f} +- {control[1]:.3f}"
+    )

@@ -14,7 +14,9 @@ from tests.launching import losses
 
 @pytest.fixture
 def prepared(place):
-    """The folder of a prepared run, and the command that was printed to train it; Python started from scratch."""
+    """The folder of a prepared run, and the command that was printed to train it; Python started from
+    scratch.
+    """
     done = place.truly("-m", "harness", *place.arguments("launch=prepare"))
     assert (done.returncode, done.stderr) == (0, "")
     (run_dir,) = place.runs()
@@ -40,7 +42,19 @@ def test_what_prepare_prints_trains_as_the_local_launcher_does(place, prepared):
 
 def test_another_number_of_workers_is_refused(place, prepared):
     run_dir, _ = prepared
-    done = place.truly("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "-m", "harness.worker", str(run_dir))
+    done = place.truly(
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "1",
+        "-m",
+        "harness.worker",
+        str(run_dir),
+    )
     assert done.returncode != 0
-    assert f"error: gpus=2 in {run_dir}/config.yaml but 1 workers were started; start as many as gpus says" in done.stderr
+    assert (
+        f"error: gpus=2 in {run_dir}/config.yaml but 1 workers were started; start as many as gpus says"
+        in done.stderr
+    )
     assert place.run().code == 0  # the run is as it was

@@ -60,7 +60,12 @@ def test_roundtrip_through_streams_and_through_parquet(tmp_path):
     first = tables["epochs"].iloc[0]
     assert (first.train_s, first.compute_s, first.exposed_s) == pytest.approx((0.55, 0.3, 0.2))
     assert first.comm_s == pytest.approx(0.3) and first.cpu_s == pytest.approx(0.4)
-    assert (first.bytes_sent, first.rows_sent, first.flops, first.peak_rss_bytes) == (64 + 128 + 10, 8, 1000, 2**20)
+    assert (first.bytes_sent, first.rows_sent, first.flops, first.peak_rss_bytes) == (
+        64 + 128 + 10,
+        8,
+        1000,
+        2**20,
+    )
     assert [list(p) for p in tables["spans"].query("kind == 'comm'")["peers"]] == [[1], [0]] * 3
 
 
@@ -91,7 +96,9 @@ def test_the_breakdown_adds_up_to_the_epoch(tmp_path):
     assert np.allclose(by_kind["other"], e.rest_s, atol=1e-9) and np.allclose(by_kind["wait"], e.exposed_s)
     assert (e.comm_s > 0).all() and (e.comm_s <= e.train_s).all()
     assert e.bytes_sent.tolist() == [300] * 3 and e.val_acc.isna().all()
-    assert trace.metrics[["layer", "name", "value"]].drop_duplicates().values.tolist() == [[1, "hit_rate", 0.25]]
+    assert trace.metrics[["layer", "name", "value"]].drop_duplicates().values.tolist() == [
+        [1, "hit_rate", 0.25]
+    ]
 
 
 def test_two_operations_in_flight_at_once_count_once(tmp_path):
@@ -135,7 +142,9 @@ def test_a_stream_cut_anywhere_is_read_up_to_the_last_whole_epoch(tmp_path_facto
     assert count <= 4 and (count == 4) == (share == 1)
     # The other tables keep to the same epochs.
     for name, table in whole.items():
-        pd.testing.assert_frame_equal(getattr(cut, name), table[table["epoch"] < count].reset_index(drop=True))
+        pd.testing.assert_frame_equal(
+            getattr(cut, name), table[table["epoch"] < count].reset_index(drop=True)
+        )
 
 
 def test_every_epoch_is_on_disk_as_it_ends(tmp_path):
@@ -167,10 +176,22 @@ def test_an_attempt_after_finalising_goes_over_the_parquet_files(tmp_path):
     traces.stream(run, range(5))
     writer.finalise(run)
     traces.stream(run, range(3, 5), attempt=1, size=1000)
-    assert reader.Trace(run).comm.query("layer == 0 and worker == 0")["bytes"].tolist() == [64, 64, 64, 1000, 1000]
+    assert reader.Trace(run).comm.query("layer == 0 and worker == 0")["bytes"].tolist() == [
+        64,
+        64,
+        64,
+        1000,
+        1000,
+    ]
     writer.finalise(run)
     writer.finalise(run)  # nothing more to do
-    assert reader.Trace(run).comm.query("layer == 0 and worker == 0")["bytes"].tolist() == [64, 64, 64, 1000, 1000]
+    assert reader.Trace(run).comm.query("layer == 0 and worker == 0")["bytes"].tolist() == [
+        64,
+        64,
+        64,
+        1000,
+        1000,
+    ]
 
 
 @pytest.mark.parametrize("left", [0.0, 0.9])
@@ -222,9 +243,13 @@ def test_a_damaged_parquet_file_is_one_sentence(tmp_path, damage):
     path = traces.finished(tmp_path) / "epochs.parquet"
     whole = path.read_bytes()
     path.write_bytes(
-        {"truncated": whole[: len(whole) // 2], "garbage": b"PAR1" + b"\xff" * 500 + b"PAR1", "empty": b""}[damage]
+        {"truncated": whole[: len(whole) // 2], "garbage": b"PAR1" + b"\xff" * 500 + b"PAR1", "empty": b""}[
+            damage
+        ]
     )
-    with pytest.raises(InputError, match=r"epochs.parquet is damaged \(.*run it again with fresh=true") as error:
+    with pytest.raises(
+        InputError, match=r"epochs.parquet is damaged \(.*run it again with fresh=true"
+    ) as error:
         reader.Trace(tmp_path).epochs
     assert "\n" not in str(error.value)
 
@@ -232,7 +257,9 @@ def test_a_damaged_parquet_file_is_one_sentence(tmp_path, damage):
 def test_a_missing_column_is_named(tmp_path):
     path = traces.finished(tmp_path) / "epochs.parquet"
     pq.write_table(pq.read_table(path).drop_columns("cpu_s"), path)
-    with pytest.raises(InputError, match="epochs.parquet does not hold the columns of this table: it lacks a column, cpu_s"):
+    with pytest.raises(
+        InputError, match="epochs.parquet does not hold the columns of this table: it lacks a column, cpu_s"
+    ):
         reader.Trace(tmp_path).epochs
 
 
@@ -253,7 +280,10 @@ def test_a_stream_of_other_columns_is_refused(tmp_path):
     run = traces.prepare(tmp_path)
     (run / "stream").mkdir()
     other = pa.schema([("epoch", pa.int32())])
-    with pa.OSFile(str(run / "stream" / "epochs-worker0-attempt0.arrow"), "wb") as file, pa.ipc.new_stream(file, other):
+    with (
+        pa.OSFile(str(run / "stream" / "epochs-worker0-attempt0.arrow"), "wb") as file,
+        pa.ipc.new_stream(file, other),
+    ):
         pass
     with pytest.raises(InputError, match="does not hold the columns of this table"):
         reader.Trace(run).epochs

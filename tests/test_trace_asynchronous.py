@@ -131,11 +131,14 @@ def test_a_worker_without_a_round_since_the_resume_shows_none_of_the_attempt_bef
     assert rows == {RUN: [0, 1, 2, 3], 0: [0, 1, 2, 3, 4], 1: [0, 1, 2]}
 
 
-@pytest.mark.parametrize("damage, said", [
-    ("epochs-worker1", "does not have all of worker 1's rounds"),
-    ("epochs-run", "does not have all of the run's epochs"),
-    ("metrics-worker0", r"has 3 updates of the weights, where 4 epochs of 2 have each of 8 once"),
-])
+@pytest.mark.parametrize(
+    "damage, said",
+    [
+        ("epochs-worker1", "does not have all of worker 1's rounds"),
+        ("epochs-run", "does not have all of the run's epochs"),
+        ("metrics-worker0", r"has 3 updates of the weights, where 4 epochs of 2 have each of 8 once"),
+    ],
+)
 def test_a_trace_with_a_hole_is_refused(tmp_path, damage, said):
     traces.apart(tmp_path, ORDER)
     stream = tmp_path / "stream" / f"{damage}-attempt0.arrow"

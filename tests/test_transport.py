@@ -1,4 +1,6 @@
-"""Memory that workers share carries what sockets carry: in any order of waiting, into memory used again, and it tells of who is lost."""
+"""Memory that workers share carries what sockets carry: in any order of waiting, into memory used again, and
+it tells of who is lost.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.comm import group, memory_transport
-from harness.comm.comm import HaloPlan
+from harness.comm.flight import HaloPlan
 from harness.comm.mailbox import Mailbox
 from harness.run.config import make_system
 from tests import systems
@@ -29,10 +31,16 @@ from tests.pool import MEMORY
 SIZE = 3
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared between workers on Linux")
 counts = st.lists(st.lists(st.integers(0, 4), min_size=SIZE, max_size=SIZE), min_size=SIZE, max_size=SIZE)
-exchange = st.tuples(st.just("exchange"), counts, st.sampled_from(["float32", "int64", "uint8"]), st.booleans())
-broadcast = st.tuples(st.just("broadcast"), st.lists(st.integers(0, SIZE - 1), unique=True), st.integers(0, 5))
+exchange = st.tuples(
+    st.just("exchange"), counts, st.sampled_from(["float32", "int64", "uint8"]), st.booleans()
+)
+broadcast = st.tuples(
+    st.just("broadcast"), st.lists(st.integers(0, SIZE - 1), unique=True), st.integers(0, 5)
+)
 all_reduce = st.tuples(st.just("all_reduce"), st.integers(0, 70))
-program = st.lists(st.tuples(st.one_of(exchange, broadcast, all_reduce), st.floats(0, 1)), min_size=1, max_size=12)
+program = st.lists(
+    st.tuples(st.one_of(exchange, broadcast, all_reduce), st.floats(0, 1)), min_size=1, max_size=12
+)
 
 
 def value(kind: int, sender: int, receiver: int, row: int) -> int:
@@ -40,7 +48,9 @@ def value(kind: int, sender: int, receiver: int, row: int) -> int:
 
 
 def execute(comm, program) -> list[str]:
-    """Posts operations in order, waits for some of them at once and for the others in an order of this worker's own; what was wrong."""
+    """Posts operations in order, waits for some of them at once and for the others in an order of this
+    worker's own; what was wrong.
+    """
     wrong, waiting = [], []
 
     def finish(k, transfer, read, want) -> None:
@@ -61,19 +71,31 @@ def execute(comm, program) -> list[str]:
 
 
 def start_exchange(comm, k, counts, dtype, lent):
-    dtype, send, receive = getattr(torch, dtype), counts[comm.rank], [counts[p][comm.rank] for p in range(comm.size)]
+    dtype, send, receive = (
+        getattr(torch, dtype),
+        counts[comm.rank],
+        [counts[p][comm.rank] for p in range(comm.size)],
+    )
     rows = [[value(k, comm.rank, p, i)] * 2 for p in range(comm.size) for i in range(send[p])]
     want = [[value(k, p, comm.rank, i)] * 2 for p in range(comm.size) for i in range(receive[p])]
     rows, want = (torch.tensor(each, dtype=dtype).view(-1, 2) for each in (rows, want))
     own = comm.transport.outgoing(rows.shape, dtype) if lent else None
     got = torch.full_like(want, 7)
-    return comm.transport.exchange(got, rows if own is None else own.copy_(rows), receive, send), lambda: got, want
+    return (
+        comm.transport.exchange(got, rows if own is None else own.copy_(rows), receive, send),
+        lambda: got,
+        want,
+    )
 
 
 def start_broadcast(comm, k, roots, n):
     blocks = {root: torch.full((n, 2), float(value(k, comm.rank, 0, 0))) for root in roots}
     want = [torch.full((n, 2), float(value(k, root, 0, 0))) for root in roots]
-    return comm.transport.broadcast(blocks), lambda: torch.cat([torch.zeros(0, 2), *blocks.values()]), torch.cat([torch.zeros(0, 2), *want])
+    return (
+        comm.transport.broadcast(blocks),
+        lambda: torch.cat([torch.zeros(0, 2), *blocks.values()]),
+        torch.cat([torch.zeros(0, 2), *want]),
+    )
 
 
 def start_all_reduce(comm, k, n):
@@ -93,12 +115,17 @@ def test_whatever_is_posted_arrives_in_whatever_order_it_is_waited_for(pool, pro
 
 
 def test_the_same_programs_over_sockets(pool):
-    program = [(("exchange", [[0, 2, 1], [3, 0, 0], [1, 1, 0]], "float32", True), 0.9), (("broadcast", [2, 0], 3), 0.1),
-               (("all_reduce", 9), 0.1)]
+    program = [
+        (("exchange", [[0, 2, 1], [3, 0, 0], [1, 1, 0]], "float32", True), 0.9),
+        (("broadcast", [2, 0], 3), 0.1),
+        (("all_reduce", 9), 0.1),
+    ]
     assert pool.run(execute, SIZE, program, transport="sockets") == [[]] * SIZE
 
 
-CARRIED_ALIKE = [name for name, knobs in systems.EXACT.items() if not make_system(systems.block(name)).asynchronous]
+CARRIED_ALIKE = [
+    name for name, knobs in systems.EXACT.items() if not make_system(systems.block(name)).asynchronous
+]
 
 
 @pytest.mark.parametrize("name", CARRIED_ALIKE)
@@ -109,7 +136,7 @@ def test_what_carries_the_bytes_changes_neither_them_nor_the_training(pool, name
     assert [w["sent"] for w in memory.workers] == [w["sent"] for w in sockets.workers]
 
 
-# -- memory -----------------------------------------------------------------------------------------------------------------
+# -- memory --
 
 
 def many_epochs(comm, epochs) -> list[tuple[int, int]]:
@@ -154,8 +181,8 @@ def test_a_sender_far_ahead_waits_for_room(pool):
 
 
 def lent_rows(comm) -> tuple[bool, bool, bool]:
-    """Whether rows written into a lent tensor are read where they were written; and when an exchange ended that nobody waited for, which
-    takes its rows when it is waited for, once."""
+    """Whether rows written into a lent tensor are read where they were written; and when an exchange ended
+    that nobody waited for, which takes its rows when it is waited for, once."""
     carrier = comm.transport
     rows = carrier.outgoing((1, 4), torch.float32).fill_(comm.rank + 1.0)
     ones = [int(p != comm.rank) for p in range(comm.size)]
@@ -164,7 +191,9 @@ def lent_rows(comm) -> tuple[bool, bool, bool]:
     peer = 1 - comm.rank
     at, *_ = carrier.come(peer, 0, True)
     there = carrier.view(peer, at, 16, torch.float32)
-    in_place = bool((there == peer + 1.0).all()) and rows.data_ptr() == carrier.bytes[comm.rank].data_ptr() + at
+    in_place = (
+        bool((there == peer + 1.0).all()) and rows.data_ptr() == carrier.bytes[comm.rank].data_ptr() + at
+    )
     unknown = transfer.ended is None
     transfer.look()
     ended = transfer.ended
@@ -182,7 +211,7 @@ def test_lent_rows_are_not_copied_and_an_end_is_seen_without_waiting(pool):
     assert pool.run(lent_rows, 2) == [(True, True, True)] * 2
 
 
-# -- what goes wrong ----------------------------------------------------------------------------------------------------------
+# -- what goes wrong --
 
 
 def other_counts(comm) -> None:
@@ -192,12 +221,16 @@ def other_counts(comm) -> None:
 
 @linux
 def test_rows_of_another_size_are_no_silent_garbage(pool):
-    with pytest.raises(AssertionError, match=r"ValueError: worker 0 sent 12 bytes in operation \d+ where 16 were to come in"):
+    with pytest.raises(
+        AssertionError, match=r"ValueError: worker 0 sent 12 bytes in operation \d+ where 16 were to come in"
+    ):
         pool.run(other_counts, 2)
 
 
 def another_operation(comm) -> None:
-    """Worker 1 takes no part in the first of two exchanges: a row of the right size, and not the one that was meant."""
+    """Worker 1 takes no part in the first of two exchanges: a row of the right size, and not the one that was
+    meant.
+    """
     ones, none = [int(p != comm.rank) for p in range(comm.size)], [0] * comm.size
     first = ones if comm.rank == 0 else none
     comm.transport.exchange(torch.empty(0, 2), torch.ones(sum(first), 2), none, first).wait()
@@ -207,7 +240,10 @@ def another_operation(comm) -> None:
 
 @linux
 def test_rows_of_another_operation_are_no_silent_garbage(pool):
-    with pytest.raises(AssertionError, match=r"ValueError: worker 0 sent 8 bytes in operation (\d+) where 8 were to come in (?!\1)"):
+    with pytest.raises(
+        AssertionError,
+        match=r"ValueError: worker 0 sent 8 bytes in operation (\d+) where 8 were to come in (?!\1)",
+    ):
         pool.run(another_operation, 2)
 
 
@@ -219,7 +255,9 @@ def fails_alone(comm) -> None:
 
 @pytest.mark.parametrize("transport", sorted({MEMORY, "sockets"}))
 def test_who_waits_for_a_worker_that_failed_has_lost_a_peer(pool, transport):
-    with pytest.raises(AssertionError, match=r"(?s)PeerLost: worker [02] lost a peer in all_reduce .*the first cause"):
+    with pytest.raises(
+        AssertionError, match=r"(?s)PeerLost: worker [02] lost a peer in all_reduce .*the first cause"
+    ):
         pool.run(fails_alone, 3, transport=transport)
 
 
@@ -256,13 +294,20 @@ def _foreign(path, length):
 def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker(pool, where):
     for rank, told in enumerate(pool.run(cannot_share, 2, where, transport="sockets")):
         told = re.sub(r"process \d+", "process N", told)
-        reason = "process N is another one here" if where == "another process" else "[Errno 13] Permission denied"
+        reason = (
+            "process N is another one here" if where == "another process" else "[Errno 13] Permission denied"
+        )
         reason = f"({reason})" if rank == 1 else "(worker 1 has none to give)" if where == "own" else ""
-        assert told == f"transport=memory: the workers cannot share memory {reason}".strip() + "; give transport=sockets"
+        assert (
+            told
+            == f"transport=memory: the workers cannot share memory {reason}".strip()
+            + "; give transport=sockets"
+        )
 
 
 def chosen(comm) -> tuple:
     """What carries bytes, by (transport asked for, workers on this host)."""
+
     def of(transport, local):
         try:
             return type(group.carrier_of(comm.rank, comm.size, "gloo", local, transport)).__name__
@@ -295,7 +340,10 @@ def chosen_without_memory(comm) -> tuple[str, str]:
 @linux
 def test_auto_is_sockets_where_memory_cannot_be_shared_and_says_so(pool):
     first, second = pool.run(chosen_without_memory, 2, transport="sockets")
-    assert first == ("TorchTransport", "note: the workers cannot share memory (worker 1 has none to give): sockets instead\n")
+    assert first == (
+        "TorchTransport",
+        "note: the workers cannot share memory (worker 1 has none to give): sockets instead\n",
+    )
     assert second == ("TorchTransport", "")
 
 
@@ -328,8 +376,8 @@ def test_a_process_that_is_gone_is_a_peer_that_has_left():
 
 
 def handed_over(comm) -> tuple[bool, float, float]:
-    """Whether a halo's rows are packed where the transport lends memory; when an operation that nobody waits for ended, before and after
-    a look."""
+    """Whether a halo's rows are packed where the transport lends memory; when an operation that nobody waits
+    for ended, before and after a look."""
     lent = []
     outgoing = comm.transport.outgoing
     comm.transport.outgoing = lambda *given: lent.append(outgoing(*given)) or lent[-1]
@@ -355,7 +403,7 @@ def test_a_halo_is_packed_in_place_and_an_operation_seen_through_before_it_is_wa
         assert in_place and before == 0 and after > 0
 
 
-# -- the mailbox --------------------------------------------------------------------------------------------------------------
+# -- the mailbox --
 
 
 @linux
@@ -369,7 +417,9 @@ def test_a_mailbox_gives_records_in_order_and_none_where_there_is_none(batches):
         for _ in range(batch):
             writer.put(put, -put, 2 * put, put / 2)
             put += 1
-        assert [reader.take() for _ in range(batch)] == [(k, -k, 2 * k, k / 2) for k in range(put - batch, put)]
+        assert [reader.take() for _ in range(batch)] == [
+            (k, -k, 2 * k, k / 2) for k in range(put - batch, put)
+        ]
         assert reader.take() is None and reader.take(0.001) is None
 
 

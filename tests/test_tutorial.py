@@ -34,12 +34,16 @@ def ran(tmp_path_factory, launcher):
     outputs = []
     for line in (sweep, table):
         command = line.split()
-        done = subprocess.run([sys.executable, *command[1:]], cwd=folder, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, *command[1:]], cwd=folder, env=environment, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)
     (launcher.folder / "modules" / "refresh.py").write_text(block("python"))
     exact = sweep.replace("-m system=vanilla,refresh", "system=refresh system.period=1")
-    exact = exact.replace("my_ideas", str(folder / "my_ideas")).replace("results=mine", f"results={folder / 'mine'}")
+    exact = exact.replace("my_ideas", str(folder / "my_ideas")).replace(
+        "results=mine", f"results={folder / 'mine'}"
+    )
     done = Started(launcher, exact.split()[3:]).end()
     assert done.code == 0, done.err
     runs = {}

@@ -18,8 +18,17 @@ from harness.graph.twin_specs import SPECS
 
 # Small enough to be quick, large enough that a class has more vertices than a vertex has neighbours.
 QUICK = {
-    "reddit": 0.012, "reddit2": 0.05, "flickr": 0.1, "yelp": 0.02, "amazon-products": 0.003, "corafull": 0.1,
-    "coauthor-physics": 0.1, "ogbn-arxiv": 0.05, "ogbn-products": 0.01, "ogbn-papers100m": 0.0002, "friendster": 0.0003,
+    "reddit": 0.012,
+    "reddit2": 0.05,
+    "flickr": 0.1,
+    "yelp": 0.02,
+    "amazon-products": 0.003,
+    "corafull": 0.1,
+    "coauthor-physics": 0.1,
+    "ogbn-arxiv": 0.05,
+    "ogbn-products": 0.01,
+    "ogbn-papers100m": 0.0002,
+    "friendster": 0.0003,
 }
 SPARSE = ["corafull", "coauthor-physics", "ogbn-arxiv", "flickr"]
 
@@ -57,7 +66,11 @@ def test_sizes_dimensions_and_splits_are_the_real_graphs(graphs, name):
     graph, spec = graphs(name), SPECS[name]
     assert graph.num_vertices == round(spec.vertices * QUICK[name])
     assert graph.num_edges == pytest.approx(graph.num_vertices * spec.mean_degree, rel=0.01)
-    assert (graph.num_features, graph.num_classes, graph.multilabel) == (spec.features, spec.classes, spec.multilabel)
+    assert (graph.num_features, graph.num_classes, graph.multilabel) == (
+        spec.features,
+        spec.classes,
+        spec.multilabel,
+    )
     for mask, share in zip((graph.train, graph.val, graph.test), spec.split):
         assert mask.sum() == pytest.approx(share / spec.vertices * graph.num_vertices, abs=1)
     if spec.multilabel:
@@ -77,7 +90,9 @@ def test_same_name_scale_and_seed_give_the_same_bits_on_any_number_of_threads(gr
     finally:
         numba.set_num_threads(threads)
     for field in ("indptr", "indices", "features", "labels", "train", "val", "test"):
-        np.testing.assert_array_equal(getattr(alone, field), getattr(graphs("ogbn-arxiv"), field), err_msg=field)
+        np.testing.assert_array_equal(
+            getattr(alone, field), getattr(graphs("ogbn-arxiv"), field), err_msg=field
+        )
 
 
 def test_another_seed_or_name_gives_another_graph(graphs):
@@ -87,7 +102,9 @@ def test_another_seed_or_name_gives_another_graph(graphs):
 
 
 def test_scale_keeps_the_mean_degree(graphs):
-    degrees = [g.num_edges / g.num_vertices for g in (graphs("ogbn-arxiv"), twin.generate("ogbn-arxiv", scale=0.5))]
+    degrees = [
+        g.num_edges / g.num_vertices for g in (graphs("ogbn-arxiv"), twin.generate("ogbn-arxiv", scale=0.5))
+    ]
     assert degrees[0] == pytest.approx(degrees[1], rel=0.01)
 
 
@@ -148,7 +165,9 @@ def test_a_graph_that_memory_cannot_hold_is_refused_before_it_is_made(monkeypatc
 
 
 def test_a_full_block_spills_over_instead_of_losing_edges():
-    """At this scale a class holds fewer vertices than a vertex has neighbours; the edge count holds all the same."""
+    """At this scale a class holds fewer vertices than a vertex has neighbours; the edge count holds all the
+    same.
+    """
     graph = twin.generate("reddit", scale=0.01)
     assert graph.num_edges == pytest.approx(graph.num_vertices * SPECS["reddit"].mean_degree, rel=0.01)
 
@@ -185,10 +204,14 @@ def test_fidelity_compares_and_flags(capsys):
     arguments = ["ogbn-arxiv", "--scale", "0.05", "--skip", "gcn", "no_graph", "--json"]
     assert fidelity.main(arguments) == 0
     rows = {row["statistic"]: row for row in json.loads(capsys.readouterr().out)}
-    assert rows["directed_edges"]["ratio"] == pytest.approx(1.0, abs=0.01) and not rows["directed_edges"]["off"]
+    assert (
+        rows["directed_edges"]["ratio"] == pytest.approx(1.0, abs=0.01) and not rows["directed_edges"]["off"]
+    )
     assert "gcn" not in rows
     assert rows["homophily"]["ratio"] == rows["homophily"]["measured"] / rows["homophily"]["published"]
-    assert all(row["off"] == (abs(row["ratio"] - 1) > 0.1) for row in rows.values() if row["ratio"] is not None)
+    assert all(
+        row["off"] == (abs(row["ratio"] - 1) > 0.1) for row in rows.values() if row["ratio"] is not None
+    )
 
 
 def test_fidelity_refuses_an_unknown_twin_in_one_line(capsys):

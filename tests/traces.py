@@ -12,7 +12,14 @@ import yaml
 from harness.comm.recorder import Epoch, Span
 from harness.trace import files, resolved, summary, writer
 
-ENVIRONMENT = {"schema": 1, "processor": "Test CPU", "cores": 4, "gpus": [], "revision": "abc1234", "packages": {}}
+ENVIRONMENT = {
+    "schema": 1,
+    "processor": "Test CPU",
+    "cores": 4,
+    "gpus": [],
+    "revision": "abc1234",
+    "packages": {},
+}
 
 
 def scored(train: float, val: float, test: float, **more: float) -> dict[str, float]:
@@ -34,13 +41,15 @@ def epoch(
     sent: dict[tuple[int, str, str, int], tuple[int, int]] | None = None,
     transport_cpu: float = 0.05,
 ) -> Epoch:
-    """An epoch of given segments (kind, name, seconds) one after another, and flights (start, end) relative to `begin`.
-    A flight that ends at 0 has not completed."""
+    """An epoch of given segments (kind, name, seconds) one after another, and flights (start, end) relative
+    to `begin`. A flight that ends at 0 has not completed."""
     made = Epoch(number)
     now = begin
     for kind, name, seconds in segments:
         cpu = 0.0 if kind == "wait" else seconds
-        made.spans.append(Span(kind, name, 0, now, now + seconds, cpu=cpu, flops=1000 if kind == "compute" else 0))
+        made.spans.append(
+            Span(kind, name, 0, now, now + seconds, cpu=cpu, flops=1000 if kind == "compute" else 0)
+        )
         now += seconds
     made.train = now - begin
     made.cpu = sum(s.cpu for s in made.spans) + transport_cpu
@@ -87,9 +96,17 @@ def config(**changes: Any) -> dict[str, Any]:
     return made
 
 
-def prepare(folder: Path, composed: dict[str, Any] | None = None, cores: int = 4, *, stats: dict[str, Any] | None = None,
-            **ran_on: Any) -> Path:
-    """A run folder before its first epoch; with `stats` of its partition, and with what it `ran_on` as one attempt."""
+def prepare(
+    folder: Path,
+    composed: dict[str, Any] | None = None,
+    cores: int = 4,
+    *,
+    stats: dict[str, Any] | None = None,
+    **ran_on: Any,
+) -> Path:
+    """A run folder before its first epoch; with `stats` of its partition, and with what it `ran_on` as one
+    attempt.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if stats is not None:
         files.write_json_atomic(folder / "shards.json", {"folder": "", "stats": stats, "graph": {}})
@@ -103,8 +120,18 @@ def prepare(folder: Path, composed: dict[str, Any] | None = None, cores: int = 4
 
 def resolve(folder: Path, first_epoch: int, facts: dict[str, Any] | None = None, **ran_on: Any) -> None:
     """Note an attempt that begins at `first_epoch`."""
-    attempt = {"device": "cpu", "threads": 1, "transport": "memory", "kernel": "numba", "machine": "Test CPU, 4 cores", "code": "c0de", **ran_on}
-    resolved.record(folder, first_epoch, attempt, {"role": "", "steps": 1, "asynchronous": False, **(facts or {})})
+    attempt = {
+        "device": "cpu",
+        "threads": 1,
+        "transport": "memory",
+        "kernel": "numba",
+        "machine": "Test CPU, 4 cores",
+        "code": "c0de",
+        **ran_on,
+    }
+    resolved.record(
+        folder, first_epoch, attempt, {"role": "", "steps": 1, "asynchronous": False, **(facts or {})}
+    )
 
 
 def stream(
@@ -118,7 +145,9 @@ def stream(
     size: int = 64,
     close: bool = True,
 ) -> list[writer.TraceWriter]:
-    """Write `epochs` of every worker. Worker 1 computes 10 % longer; accuracy rises to `target` in the validation."""
+    """Write `epochs` of every worker. Worker 1 computes 10 % longer; accuracy rises to `target` in the
+    validation.
+    """
     writers = [writer.TraceWriter(folder, k, attempt) for k in range(workers)]
     for number in epochs:
         accuracy = target * (1 - math.exp(-(number + 1) / 12)) + 0.006 * math.sin(2.3 * number)
@@ -151,8 +180,15 @@ def stream(
     return writers
 
 
-def finished(folder: Path, composed: dict[str, Any] | None = None, *, cores: int = 4, stats: dict[str, Any] | None = None,
-             ran_on: dict[str, Any] | None = None, **measured: Any) -> Path:
+def finished(
+    folder: Path,
+    composed: dict[str, Any] | None = None,
+    *,
+    cores: int = 4,
+    stats: dict[str, Any] | None = None,
+    ran_on: dict[str, Any] | None = None,
+    **measured: Any,
+) -> Path:
     """A whole run folder, as a worker leaves it."""
     composed = composed or config()
     prepare(folder, composed, cores, stats=stats, **(ran_on or {}))
@@ -162,10 +198,15 @@ def finished(folder: Path, composed: dict[str, Any] | None = None, *, cores: int
     return folder
 
 
-def measured(folder: Path, metrics: Sequence[dict[tuple[int, str], float]], composed: dict[str, Any],
-             *others: Sequence[dict[tuple[int, str], float]], sent: Sequence[dict] | None = None) -> Path:
-    """A whole run folder: worker 0's metrics {(layer, name): value}, one dict per epoch, then those of `others`;
-    each sends these rows and bytes {(layer, direction, purpose, peer): (rows, bytes)}."""
+def measured(
+    folder: Path,
+    metrics: Sequence[dict[tuple[int, str], float]],
+    composed: dict[str, Any],
+    *others: Sequence[dict[tuple[int, str], float]],
+    sent: Sequence[dict] | None = None,
+) -> Path:
+    """A whole run folder: worker 0's metrics {(layer, name): value}, one dict per epoch, then those of
+    `others`; each sends these rows and bytes {(layer, direction, purpose, peer): (rows, bytes)}."""
     prepare(folder, composed)
     for worker, own in enumerate((metrics, *others)):
         out = writer.TraceWriter(folder, worker, 0)
@@ -180,21 +221,41 @@ def measured(folder: Path, metrics: Sequence[dict[tuple[int, str], float]], comp
 
 
 def uneven(folder: Path, cores: int) -> Path:
-    """A whole run folder of two workers and three epochs in which no two figures are alike: worker 0 waits, worker 1 computes."""
+    """A whole run folder of two workers and three epochs in which no two figures are alike: worker 0 waits,
+    worker 1 computes.
+    """
     prepare(folder, config(epochs=3), cores)
     for k in range(2):
         out = writer.TraceWriter(folder, k, 0)
         for number in range(3):
             more = 1 + 0.5 * number
-            segments = (("compute", "forward", more * (0.2 + 0.13 * k)), ("wait", "exchange", more * (0.41 - 0.3 * k)),
-                        ("other", "pack", more * (0.03 + 0.01 * k)))  # fmt: skip
-            sent = {(0, "forward", "halo", 1 - k): (4, int(3e6 * more) + k), (1, "forward", "halo", 1 - k): (4, int(5e6 * more) + k),
-                    (-1, "backward", "weights", 1 - k): (0, int(7e5 * more) + k)}  # fmt: skip
+            segments = (
+                ("compute", "forward", more * (0.2 + 0.13 * k)),
+                ("wait", "exchange", more * (0.41 - 0.3 * k)),
+                ("other", "pack", more * (0.03 + 0.01 * k)),
+            )
+            sent = {
+                (0, "forward", "halo", 1 - k): (4, int(3e6 * more) + k),
+                (1, "forward", "halo", 1 - k): (4, int(5e6 * more) + k),
+                (-1, "backward", "weights", 1 - k): (0, int(7e5 * more) + k),
+            }
             made = epoch(number, worker=k, segments=segments, sent=sent, transport_cpu=0.07 + 0.02 * k)
             made.spans[1].cpu = 0.015 * more  # a wait costs a little too
             made.cpu += made.spans[1].cpu
-            out.write(made, loss=0.0, scores=scored(0.5, 0.6 + 0.1 * (number == 1), 0.37 + 0.01 * number, val_auc=0.6, test_auc=0.81 + 0.01 * number,
-                                                       val_balanced=0.5, test_balanced=0.22 + 0.01 * number), peak_rss_bytes=0)
+            out.write(
+                made,
+                loss=0.0,
+                scores=scored(
+                    0.5,
+                    0.6 + 0.1 * (number == 1),
+                    0.37 + 0.01 * number,
+                    val_auc=0.6,
+                    test_auc=0.81 + 0.01 * number,
+                    val_balanced=0.5,
+                    test_balanced=0.22 + 0.01 * number,
+                ),
+                peak_rss_bytes=0,
+            )
         out.close()
     writer.finalise(folder)
     files.write_json_atomic(folder / "summary.json", summary.summarise(folder))

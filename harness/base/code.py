@@ -14,8 +14,8 @@ OURS = ("harness", "systems")
 
 
 def code_of(*modules: str) -> str:
-    """A hash of the code that `modules` and all that they import are made of: of `harness`, `systems`, and what else is
-    neither Python's own nor installed; 12 hex digits.
+    """A hash of the code that `modules` and all that they import are made of: of `harness`, `systems`, and
+    what else is neither Python's own nor installed; 12 hex digits.
 
     Comments, docstrings and layout do not count. A module that cannot be found counts by its name alone.
     """
@@ -45,7 +45,9 @@ def code_in(files: Iterable[Path]) -> str:
 
 
 def _absolute(module: str, package: str) -> str | None:
-    """The full name of a module that is imported in `package`, perhaps with dots before it; None where they lead out."""
+    """The full name of a module that is imported in `package`, perhaps with dots before it; None where they
+    lead out.
+    """
     try:
         return importlib.util.resolve_name(module, package)
     except ImportError:
@@ -53,7 +55,9 @@ def _absolute(module: str, package: str) -> str | None:
 
 
 def _source(module: str) -> Path | None:
-    """The file of a module that counts; None for all others. Found by place, since to ask Python would import its parents."""
+    """The file of a module that counts; None for all others. Found by place, since to ask Python would import
+    its parents.
+    """
     package, *inside = module.split(".")
     try:
         spec = importlib.util.find_spec(package)
@@ -61,7 +65,8 @@ def _source(module: str) -> Path | None:
         return None
     if spec is None:
         return None
-    # A folder without an __init__.py is a package too, of no code of its own, and may be spread over several places.
+    # A folder without an __init__.py is a package too, of no code of its own, and may be spread over several
+    # places.
     places = [Path(place) for place in spec.submodule_search_locations or ()]
     files = [Path(spec.origin)] if spec.origin is not None and spec.origin.endswith(".py") else []
     if inside:
@@ -113,7 +118,15 @@ def _words(node: ast.AST) -> Iterator[str]:
 
 def _without_docstring(node: ast.AST, field: str, body: list) -> list:
     first = body[0]
-    documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and field == "body"
-    if documented and isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+    documented = (
+        isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and field == "body"
+    )
+    if (
+        documented
+        and isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and isinstance(first.value.value, str)
+    ):
         return body[1:]
     return body

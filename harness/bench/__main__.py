@@ -41,30 +41,67 @@ def spmm_lines() -> list[Line]:
         used = make_kernel("auto", torch.device("cpu")).name
         if row["kernel"] == used:
             name = f"{row['kernel']}, {row['graph']}, width {row['width']}: effective bandwidth / copy"
-            lines.append(Line("spmm", name, row["bytes_per_s"] / 1e9, "GB/s", row["copy_bytes_per_s"] / 1e9,
-                              note=f"compulsory bytes alone: {row['floor']:.0%} of the time"))  # fmt: skip
+            lines.append(
+                Line(
+                    "spmm",
+                    name,
+                    row["bytes_per_s"] / 1e9,
+                    "GB/s",
+                    row["copy_bytes_per_s"] / 1e9,
+                    note=f"compulsory bytes alone: {row['floor']:.0%} of the time",
+                )
+            )
     return lines
 
 
 def curve_lines() -> list[Line]:
-    """Nanoseconds an edge from 10^5 to 10^7 edges, and the exponent k of seconds ~ edges^k: of one worker's epoch, and of the sparse
-    product alone where no neighbour is near, the worst case for caches."""
+    """Nanoseconds an edge from 10^5 to 10^7 edges, and the exponent k of seconds ~ edges^k: of one worker's
+    epoch, and of the sparse product alone where no neighbour is near, the worst case for caches."""
     torch.set_num_threads(cpu_count())
     epochs, products = epoch_curve(), roofline.cost_curve(points=7)
-    lines = [Line("curve", f"{row['edges']:>10,} edges, epoch of {row['graph']}", row["ns_per_edge"], "ns/edge",
-                  note=f"{row['vertices']:,} vertices") for row in epochs]  # fmt: skip
+    lines = [
+        Line(
+            "curve",
+            f"{row['edges']:>10,} edges, epoch of {row['graph']}",
+            row["ns_per_edge"],
+            "ns/edge",
+            note=f"{row['vertices']:,} vertices",
+        )
+        for row in epochs
+    ]
     lines.append(Line("curve", "exponent of an epoch's cost over edges", exponent(epochs), "", target=LINEAR))
-    lines += [Line("curve", f"{row['edges']:>10,} edges, {row['kernel']}, width {row['width']}, uniform neighbours", row["ns_per_edge"],
-                   "ns/edge", note=f"input {row['input_bytes'] / 1e6:.0f} MB") for row in products]  # fmt: skip
-    return [*lines, Line("curve", "exponent of that product's cost over edges", exponent(products), "", target=LINEAR)]
+    lines += [
+        Line(
+            "curve",
+            f"{row['edges']:>10,} edges, {row['kernel']}, width {row['width']}, uniform neighbours",
+            row["ns_per_edge"],
+            "ns/edge",
+            note=f"input {row['input_bytes'] / 1e6:.0f} MB",
+        )
+        for row in products
+    ]
+    return [
+        *lines,
+        Line("curve", "exponent of that product's cost over edges", exponent(products), "", target=LINEAR),
+    ]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.bench", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser.add_argument(
+        "--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every line there too")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of every run of parts cpu, systems and start (default 3)")
-    parser.add_argument("--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=3,
+        metavar="N",
+        help="of every run of parts cpu, systems and start (default 3)",
+    )
+    parser.add_argument(
+        "--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)"
+    )
     asked = parser.parse_args()
     if asked.rounds < 1:
         parser.error(f"--rounds {asked.rounds} is too small: give 1 or more")
@@ -73,7 +110,8 @@ def main() -> int:
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="halobench-") as scratch:
         folders = Folders(Path(scratch), asked.cache)
-        # Whole runs first: they are timed by their own processes, and this one has not yet started any threads.
+        # Whole runs first: they are timed by their own processes, and this one has not yet started any
+        # threads.
         parts = {
             "start": lambda: start_lines(folders, asked.rounds),
             "cpu": lambda: cpu_lines(folders, asked.rounds),
@@ -93,14 +131,20 @@ def main() -> int:
                 if asked.json:
                     write(lines, asked.json)
     missed = [line.name for line in lines if line.met is False]
-    console.print(f"{cpu_count()} cores; load before {before:.1f}, after {os.getloadavg()[0]:.1f} "
-                  "(figures of a busy machine say little)", highlight=False)  # fmt: skip
+    console.print(
+        f"{cpu_count()} cores; load before {before:.1f}, after {os.getloadavg()[0]:.1f} "
+        "(figures of a busy machine say little)",
+        highlight=False,
+    )
     console.print(f"targets missed: {'; '.join(missed) if missed else 'none'}", highlight=False)
     return 0
 
 
 def write(lines: list[Line], path: Path) -> None:
-    rows = [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in line.row().items()} for line in lines]
+    rows = [
+        {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in line.row().items()}
+        for line in lines
+    ]
     path.write_text(json.dumps(rows, indent=1))
 
 

@@ -1,8 +1,9 @@
 """One worker's epoch beside PyG's and DGL's full-batch GCN: same graph, weights, threads and optimiser.
 
-An epoch is forward, loss, backward and Adam's step; no evaluation, no dropout. Everybody may keep what a user of the
-library would keep: PyG its normalised adjacency (`cached=True`), DGL its sparse formats. Ours is timed twice:
-`refetch` computes A X W from the raw features in every epoch, as the peers do; `once` keeps the static product A X.
+An epoch is forward, loss, backward and Adam's step; no evaluation, no dropout. Everybody may keep what a user
+of the library would keep: PyG its normalised adjacency (`cached=True`), DGL its sparse formats. Ours is timed
+twice: `refetch` computes A X W from the raw features in every epoch, as the peers do; `once` keeps the static
+product A X.
 """
 
 from __future__ import annotations
@@ -62,8 +63,13 @@ class Ours:
 class Peer:
     """A stack of another library's convolutions, begun with `weights` [(W [f_in, f_out], bias [f_out])]."""
 
-    def __init__(self, forward: Callable[[torch.Tensor], torch.Tensor], parameters: list[torch.nn.Parameter], shard: Shard,
-                 optimiser: OptimiserConfig):
+    def __init__(
+        self,
+        forward: Callable[[torch.Tensor], torch.Tensor],
+        parameters: list[torch.nn.Parameter],
+        shard: Shard,
+        optimiser: OptimiserConfig,
+    ):
         self.forward, self.x = forward, torch.as_tensor(shard.features)
         self.train = torch.as_tensor(shard.train).nonzero().squeeze(1)
         labels = torch.as_tensor(shard.labels)
@@ -75,7 +81,11 @@ class Peer:
     def __call__(self) -> None:
         self.optimiser.zero_grad()
         score = self.forward(self.x)[self.train]
-        loss = F.binary_cross_entropy_with_logits(score, self.labels) if self.multilabel else F.cross_entropy(score, self.labels)
+        loss = (
+            F.binary_cross_entropy_with_logits(score, self.labels)
+            if self.multilabel
+            else F.cross_entropy(score, self.labels)
+        )
         loss.backward()
         self.optimiser.step()
         self.losses.append(float(loss.detach()))
@@ -86,13 +96,21 @@ class Peer:
 
 
 def pyg_peer(shard: Shard, weights, optimiser: OptimiserConfig, form: str) -> Peer:
-    """PyG's GCNConv over `form`: "edge_index" [2, E] (gather and scatter), or "csr", a torch.sparse matrix."""
+    """PyG's GCNConv over `form`: "edge_index" [2, E] (gather and scatter), or "csr", a torch.sparse
+    matrix.
+    """
     from torch_geometric.nn import GCNConv
 
     block = shard.inner_edges
     if form == "csr":
-        parts = block.indptr.astype(np.int64), block.indices.astype(np.int64), np.ones(block.num_entries, np.float32)
-        edges = torch.sparse_csr_tensor(*map(torch.from_numpy, parts), (block.num_rows, block.num_columns), check_invariants=False)
+        parts = (
+            block.indptr.astype(np.int64),
+            block.indices.astype(np.int64),
+            np.ones(block.num_entries, np.float32),
+        )
+        edges = torch.sparse_csr_tensor(
+            *map(torch.from_numpy, parts), (block.num_rows, block.num_columns), check_invariants=False
+        )
     else:
         target = np.repeat(np.arange(block.num_rows, dtype=np.int64), np.diff(block.indptr))
         edges = torch.from_numpy(np.stack([block.indices.astype(np.int64), target]))
@@ -105,7 +123,9 @@ def pyg_peer(shard: Shard, weights, optimiser: OptimiserConfig, form: str) -> Pe
 
 
 def dgl_peer(shard: Shard, weights, optimiser: OptimiserConfig) -> Peer | None:
-    """DGL's GraphConv with `norm="both"` over the graph with self-loops, its formats made beforehand; None without DGL."""
+    """DGL's GraphConv with `norm="both"` over the graph with self-loops, its formats made beforehand; None
+    without DGL.
+    """
     dgl = load_dgl()
     if dgl is None:
         return None
@@ -140,10 +160,20 @@ def _parameters(layers) -> list[torch.nn.Parameter]:
 def contenders(shard: Shard, model: ModelConfig, optimiser: OptimiserConfig) -> dict[str, Ours | Peer]:
     """Everybody who can run here, all with our initial weights."""
     ours = {f"features={how}": Ours(shard, model, optimiser, how) for how in ("refetch", "once")}
-    weights = [(layer.weight.detach(), layer.bias.detach()) for layer in ours["features=once"].trainer.model.layers]
-    peers = {"PyG, torch.sparse CSR": pyg_peer(shard, weights, optimiser, "csr"), "DGL": dgl_peer(shard, weights, optimiser)}
+    weights = [
+        (layer.weight.detach(), layer.bias.detach()) for layer in ours["features=once"].trainer.model.layers
+    ]
+    peers = {
+        "PyG, torch.sparse CSR": pyg_peer(shard, weights, optimiser, "csr"),
+        "DGL": dgl_peer(shard, weights, optimiser),
+    }
     # Gather and scatter keeps three arrays of a row for every edge alive in each layer.
-    needed = 3 * 4 * (shard.inner_edges.num_entries + shard.num_inner) * (model.hidden * (model.layers - 1) + shard.num_classes)
+    needed = (
+        3
+        * 4
+        * (shard.inner_edges.num_entries + shard.num_inner)
+        * (model.hidden * (model.layers - 1) + shard.num_classes)
+    )
     if needed < psutil.virtual_memory().available:
         peers["PyG, edge_index"] = pyg_peer(shard, weights, optimiser, "edge_index")
     return {**ours, **{name: peer for name, peer in peers.items() if peer is not None}}
@@ -158,7 +188,8 @@ def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[Line]
         runs = contenders(whole(graph), model, OptimiserConfig())
         found: dict[str, float] = {}
         if "PyG, edge_index" in runs:
-            # Many times slower and gigabytes in size: a few epochs beside ours tell enough, and it leaves the machine.
+            # Many times slower and gigabytes in size: a few epochs beside ours tell enough, and it leaves the
+            # machine.
             slow = {"PyG, edge_index": runs["PyG, edge_index"]}
             found |= medians(interleaved(slow, min(rounds, 3), warm_up=1))
             check_losses(runs["features=refetch"], slow, epochs=len(slow["PyG, edge_index"].losses))
@@ -168,20 +199,31 @@ def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[Line]
     pyg = min((name for name in found if name.startswith("PyG")), key=found.get)
     lines = []
     for ours in ("features=refetch", "features=once"):
-        for peer in [pyg, "DGL"]:
-            if peer in found:
-                lines.append(Line("epoch", f"one worker {ours} / {peer}", found[ours], "s", found[peer], 1.0))
-    lines += [Line("epoch", f"{name} alone", seconds, "s", note="the slower form") for name, seconds in found.items()
-              if name.startswith("PyG") and name != pyg]  # fmt: skip
+        lines += [
+            Line("epoch", f"one worker {ours} / {peer}", found[ours], "s", found[peer], 1.0)
+            for peer in (pyg, "DGL")
+            if peer in found
+        ]
+    lines += [
+        Line("epoch", f"{name} alone", seconds, "s", note="the slower form")
+        for name, seconds in found.items()
+        if name.startswith("PyG") and name != pyg
+    ]
     if "DGL" not in found:
-        lines.append(Line("epoch", "DGL", float("nan"), "s", target=1.0, note="dgl cannot be loaded here: not measured"))
+        lines.append(
+            Line(
+                "epoch", "DGL", float("nan"), "s", target=1.0, note="dgl cannot be loaded here: not measured"
+            )
+        )
     return lines
 
 
 def epoch_curve(points: int = 7, least: float = 1e5, most: float = 1e7, width: int = 128) -> list[dict]:
-    """Seconds, and nanoseconds an edge, of one worker's epoch over twins of ogbn-products from 10^5 to 10^7 directed edges.
+    """Seconds, and nanoseconds an edge, of one worker's epoch over twins of ogbn-products from 10^5 to 10^7
+    directed edges.
 
-    Of the twins it is the one that has those sizes at its own mean degree: scaling keeps the degree, and with it what an edge costs.
+    Of the twins it is the one that has those sizes at its own mean degree: scaling keeps the degree, and with
+    it what an edge costs.
     """
     torch.set_num_threads(cpu_count())
     keep_freed_memory()
@@ -191,8 +233,15 @@ def epoch_curve(points: int = 7, least: float = 1e5, most: float = 1e7, width: i
         graph = sources.load(dataset, Path("data"), seed=1)
         model = ModelConfig(name="gcn", layers=2, hidden=width, dropout=0.0)
         seconds = fastest(Ours(whole(graph), model, OptimiserConfig(), "once"))
-        rows.append({"graph": f"twin/{CURVE}", "vertices": graph.num_vertices, "edges": graph.num_edges, "seconds": seconds,
-                     "ns_per_edge": 1e9 * seconds / graph.num_edges})  # fmt: skip
+        rows.append(
+            {
+                "graph": f"twin/{CURVE}",
+                "vertices": graph.num_vertices,
+                "edges": graph.num_edges,
+                "seconds": seconds,
+                "ns_per_edge": 1e9 * seconds / graph.num_edges,
+            }
+        )
     return rows
 
 

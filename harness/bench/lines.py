@@ -13,7 +13,8 @@ from rich.table import Table
 
 @dataclass
 class Line:
-    """`ratio` is ours / peer and `target` its largest good value; None where there is no peer or nothing is promised.
+    """`ratio` is ours / peer and `target` its largest good value; None where there is no peer or nothing is
+    promised.
 
     part   "epoch", "cpu", "systems", "overlap", "partition", "spmm", "curve" or "start"
     unit   of both figures
@@ -40,8 +41,17 @@ class Line:
         return (self.ours if self.ratio is None else self.ratio) <= self.target
 
     def row(self) -> dict:
-        return {"part": self.part, "name": self.name, "ours": self.ours, "peer": self.peer, "unit": self.unit,
-                "ratio": self.ratio, "target": self.target, "met": self.met, "note": self.note}  # fmt: skip
+        return {
+            "part": self.part,
+            "name": self.name,
+            "ours": self.ours,
+            "peer": self.peer,
+            "unit": self.unit,
+            "ratio": self.ratio,
+            "target": self.target,
+            "met": self.met,
+            "note": self.note,
+        }
 
 
 def table(lines: list[Line]) -> Table:
@@ -49,8 +59,9 @@ def table(lines: list[Line]) -> Table:
     shown = Table()
     for heading in ("part", "what", "ours", "peer", "unit", "ratio", "target", "", "note"):
         numeric = heading in ("ours", "peer", "ratio", "target")
-        shown.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric or heading == "",
-                         overflow="fold")
+        shown.add_column(
+            heading, justify="right" if numeric else "left", no_wrap=numeric or heading == "", overflow="fold"
+        )
     part = None
     for line in lines:
         if part is not None and line.part != part:
@@ -58,8 +69,17 @@ def table(lines: list[Line]) -> Table:
         part = line.part
         verdict = {None: "", True: "met", False: "MISSED"}[line.met]
         target = "" if line.target is None else f"<= {line.target:g}"
-        shown.add_row(part, line.name, _short(line.ours), _short(line.peer), line.unit, _short(line.ratio), target,
-                      verdict, line.note)  # fmt: skip
+        shown.add_row(
+            part,
+            line.name,
+            _short(line.ours),
+            _short(line.peer),
+            line.unit,
+            _short(line.ratio),
+            target,
+            verdict,
+            line.note,
+        )
     return shown
 
 
@@ -67,8 +87,12 @@ def _short(value: float | None) -> str:
     return "" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
-def interleaved(runs: dict[str, Callable[[], object]], rounds: int, warm_up: int = 2) -> dict[str, list[float]]:
-    """Seconds of every call, A B C A B C ...: what else the machine does falls on all alike. Warm-up is not kept."""
+def interleaved(
+    runs: dict[str, Callable[[], object]], rounds: int, warm_up: int = 2
+) -> dict[str, list[float]]:
+    """Seconds of every call, A B C A B C ...: what else the machine does falls on all alike. Warm-up is not
+    kept.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(warm_up + rounds):
         for name, run in runs.items():
@@ -84,7 +108,8 @@ def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
 
 
 def fastest(run: Callable[[], object], repeats: int = 5, budget_s: float = 2.0) -> float:
-    """Seconds of the fastest of up to `repeats` calls, after one that warms up; two at least, then while in budget.
+    """Seconds of the fastest of up to `repeats` calls, after one that warms up; two at least, then while in
+    budget.
 
     The fastest, because everything else that runs on a machine can only add to it.
     """
@@ -100,4 +125,6 @@ def fastest(run: Callable[[], object], repeats: int = 5, budget_s: float = 2.0) 
 
 def exponent(rows: list[dict]) -> float:
     """k of seconds ~ edges^k, by least squares of the logarithms; 1 is linear."""
-    return float(np.polyfit(np.log([row["edges"] for row in rows]), np.log([row["seconds"] for row in rows]), 1)[0])
+    return float(
+        np.polyfit(np.log([row["edges"] for row in rows]), np.log([row["seconds"] for row in rows]), 1)[0]
+    )

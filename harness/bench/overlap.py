@@ -1,10 +1,12 @@
-"""How much of its communication a pipelined system hides, over a link slowed until communication takes half as long as computing.
+"""How much of its communication a pipelined system hides, over a link slowed until communication takes half
+as long as computing.
 
-Two workers, a core each. A first pass at full speed says what an epoch computes and sends; the link's rate follows from both, and a
-second pass shows what is still waited for. `vanilla` stands beside: what hiding within an epoch alone can do.
+Two workers, a core each. A first pass at full speed says what an epoch computes and sends; the link's rate
+follows from both, and a second pass shows what is still waited for. `vanilla` stands beside: what hiding
+within an epoch alone can do.
 
-A wait counts from when the last worker had posted the operation: before that it is a wait for a slower worker's computing, which spans of
-all workers tell apart, since they share operation ids and a clock.
+A wait counts from when the last worker had posted the operation: before that it is a wait for a slower
+worker's computing, which spans of all workers tell apart, since they share operation ids and a clock.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ HELD = ("pipegcn", "pscgcn")
 
 
 class SlowLink(Comm):
-    """A transport whose outgoing link passes `rate` bytes a second, one message after another. What was posted arrives when the link
-    has passed it, and no earlier."""
+    """A transport whose outgoing link passes `rate` bytes a second, one message after another. What was
+    posted arrives when the link has passed it, and no earlier."""
 
     def __init__(self, *given, rate: float):
         super().__init__(*given)
@@ -90,15 +92,29 @@ def overlap_lines(graph: Graph, model: ModelConfig, names: Iterable[str] = tuple
     shards, lines = list(build_shards(graph, assignment, WORKERS)), []
     for name in names:
         rate, slow = measure(shards, {**configured()[name], **CASES[name]}, model)
-        note = f"computes {slow.compute:.4f} s; waits {slow.waited - slow.exposed:.4f} s for the other worker's computing"
-        lines.append(Line("overlap", f"{name}: exposed / communication of half of compute", slow.exposed, "s", slow.bytes / rate,
-                          TARGET if name in HELD else None, note))  # fmt: skip
+        note = (
+            f"computes {slow.compute:.4f} s; waits {slow.waited - slow.exposed:.4f} s for the other worker's"
+            " computing"
+        )
+        lines.append(
+            Line(
+                "overlap",
+                f"{name}: exposed / communication of half of compute",
+                slow.exposed,
+                "s",
+                slow.bytes / rate,
+                TARGET if name in HELD else None,
+                note,
+            )
+        )
     return lines
 
 
 @dataclass
 class Measured:
-    """Of an epoch, means of workers and medians of epochs: seconds computed, waited, and waited for communication; bytes sent."""
+    """Of an epoch, means of workers and medians of epochs: seconds computed, waited, and waited for
+    communication; bytes sent.
+    """
 
     compute: float
     waited: float
@@ -121,8 +137,17 @@ def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> t
         waits = [wait for each in workers for wait in each["waits"][e]]
         waited = sum(end - start for _, start, end in waits)
         exposed = sum(max(0.0, end - max(start, begun.get(id, start))) for id, start, end in waits)
-        epochs.append((sum(each["compute"][e] for each in workers), waited, exposed, sum(each["bytes"][e] for each in workers)))
-    return workers[0]["rate"], Measured(*(statistics.median(column) / len(workers) for column in zip(*epochs)))
+        epochs.append(
+            (
+                sum(each["compute"][e] for each in workers),
+                waited,
+                exposed,
+                sum(each["bytes"][e] for each in workers),
+            )
+        )
+    return workers[0]["rate"], Measured(
+        *(statistics.median(column) / len(workers) for column in zip(*epochs))
+    )
 
 
 def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelConfig, folder: str) -> None:

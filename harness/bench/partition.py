@@ -12,7 +12,8 @@ from harness.graph.graph import Graph
 from harness.partition.config import EDGE_METHODS
 from harness.partition.vertexcut import assign_edges
 
-GRAPH = DatasetConfig(name="reddit", source="twin", scale=0.1753)  # 10 M undirected edges at the real mean degree
+# 10 M undirected edges at the real mean degree
+GRAPH = DatasetConfig(name="reddit", source="twin", scale=0.1753)
 PARTS, TARGET_S = 8, 60.0
 
 
@@ -23,5 +24,7 @@ def partition_lines(graph: Graph | None = None) -> list[Line]:
         started = time.monotonic()
         made = assign_edges(graph, method, PARTS, 1)
         took = time.monotonic() - started
-        lines.append(Line("partition", f"{method}: {len(made.owner):,} edges into {PARTS}", took, "s", target=TARGET_S))
+        lines.append(
+            Line("partition", f"{method}: {len(made.owner):,} edges into {PARTS}", took, "s", target=TARGET_S)
+        )
     return lines

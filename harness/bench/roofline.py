@@ -5,6 +5,8 @@ Every function returns rows (dicts); `python -m harness.bench` prints them.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numba
 import numpy as np
 import torch
@@ -14,7 +16,8 @@ from harness.core.dgl_kernel import load_dgl
 from harness.core.kernels import SparseOperator, make_kernel
 from harness.partition.shard import Csr
 
-SHAPES = {"twin/reddit 0.05": (11_648, 5_730_000), "twin/reddit 1.0, sparse": (232_965, 11_000_000)}  # vertices, edges
+# vertices, edges
+SHAPES = {"twin/reddit 0.05": (11_648, 5_730_000), "twin/reddit 1.0, sparse": (232_965, 11_000_000)}
 WIDTHS = (41, 64, 128, 256)
 
 
@@ -39,7 +42,9 @@ def _random_rows(indptr, vertices, seed):
 
 
 def random_graph(vertices: int, edges: int, seed: int = 0) -> Csr:
-    """A square block with about `edges` entries: lognormal degrees (a long tail), neighbours uniform, so without locality."""
+    """A square block with about `edges` entries: lognormal degrees (a long tail), neighbours uniform, so
+    without locality.
+    """
     weights = np.random.default_rng(seed).lognormal(sigma=1.0, size=vertices)
     degrees = np.minimum(weights * (edges / weights.sum()), vertices // 2).astype(np.int64)
     # What rounding and the cap took away is spread evenly, up to the cap.
@@ -72,11 +77,14 @@ def _gcn(block: Csr, kernel: str) -> SparseOperator:
     return SparseOperator(block, scale, scale, self_loops=True, kernel=make_kernel(kernel))
 
 
-def roofline_rows(shapes: dict[str, tuple[int, int]] = SHAPES, widths: tuple[int, ...] = WIDTHS) -> list[dict]:
-    """One row per graph, width and kernel: GCN's normalised product, its effective bandwidth and that over a copy's.
+def roofline_rows(
+    shapes: dict[str, tuple[int, int]] = SHAPES, widths: tuple[int, ...] = WIDTHS
+) -> list[dict]:
+    """One row per graph, width and kernel: GCN's normalised product, its effective bandwidth and that over a
+    copy's.
 
-    A ratio above 1 says that caches served the gathers; `floor` is the share of the time that the compulsory bytes
-    alone would take at the copy's bandwidth.
+    A ratio above 1 says that caches served the gathers; `floor` is the share of the time that the compulsory
+    bytes alone would take at the copy's bandwidth.
     """
     copy = copy_bandwidth()
     rows = []
@@ -87,22 +95,39 @@ def roofline_rows(shapes: dict[str, tuple[int, int]] = SHAPES, widths: tuple[int
             x = torch.rand(vertices, width)
             out = torch.empty_like(x)
             for kernel, operator in operators.items():
-                seconds = fastest(lambda: operator.forward(x, out=out))
+                seconds = fastest(partial(operator.forward, x, out=out))
                 bandwidth = spmm_bytes(block, width) / seconds
-                rows.append({
-                    "graph": graph, "vertices": vertices, "edges": block.num_entries, "width": width, "kernel": kernel,
-                    "threads": torch.get_num_threads(), "seconds": seconds, "bytes_per_s": bandwidth,
-                    "copy_bytes_per_s": copy, "ratio": bandwidth / copy,
-                    "floor": compulsory_bytes(block, width) / copy / seconds,
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "graph": graph,
+                        "vertices": vertices,
+                        "edges": block.num_entries,
+                        "width": width,
+                        "kernel": kernel,
+                        "threads": torch.get_num_threads(),
+                        "seconds": seconds,
+                        "bytes_per_s": bandwidth,
+                        "copy_bytes_per_s": copy,
+                        "ratio": bandwidth / copy,
+                        "floor": compulsory_bytes(block, width) / copy / seconds,
+                    }
+                )
     return rows
 
 
-def cost_curve(kernel: str = "auto", width: int = 128, mean_degree: int = 50, points: int = 5,
-               least: float = 1e5, most: float = 1e7) -> list[dict]:
-    """Seconds, and nanoseconds an edge, of the product over graphs of 10^5 to 10^7 edges at a constant mean degree.
+def cost_curve(
+    kernel: str = "auto",
+    width: int = 128,
+    mean_degree: int = 50,
+    points: int = 5,
+    least: float = 1e5,
+    most: float = 1e7,
+) -> list[dict]:
+    """Seconds, and nanoseconds an edge, of the product over graphs of 10^5 to 10^7 edges at a constant mean
+    degree.
 
-    Neighbours are uniform, the worst case for caches: the cost of an edge rises where `input_bytes` outgrows a cache.
+    Neighbours are uniform, the worst case for caches: the cost of an edge rises where `input_bytes` outgrows
+    a cache.
     """
     rows = []
     for edges in np.geomspace(least, most, points).astype(int):
@@ -110,9 +135,16 @@ def cost_curve(kernel: str = "auto", width: int = 128, mean_degree: int = 50, po
         operator = _gcn(block, kernel)
         x = torch.rand(block.num_rows, width)
         out = torch.empty_like(x)
-        seconds = fastest(lambda: operator.forward(x, out=out))
-        rows.append({
-            "kernel": operator.kernel.name, "width": width, "vertices": block.num_rows, "edges": block.num_entries,
-            "input_bytes": x.nbytes, "seconds": seconds, "ns_per_edge": 1e9 * seconds / block.num_entries,
-        })  # fmt: skip
+        seconds = fastest(partial(operator.forward, x, out=out))
+        rows.append(
+            {
+                "kernel": operator.kernel.name,
+                "width": width,
+                "vertices": block.num_rows,
+                "edges": block.num_entries,
+                "input_bytes": x.nbytes,
+                "seconds": seconds,
+                "ns_per_edge": 1e9 * seconds / block.num_entries,
+            }
+        )
     return rows

@@ -1,7 +1,8 @@
-"""What only whole runs show: CPU seconds of several workers beside one, and the time from command to first epoch.
+"""What only whole runs show: CPU seconds of several workers beside one, and the time from command to first
+epoch.
 
-Every run is `python -m harness ...` in a process of its own, which besides says when it had imported everything; the other
-figures come from its trace.
+Every run is `python -m harness ...` in a process of its own, which besides says when it had imported
+everything; the other figures come from its trace.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ from harness.trace.reader import Trace
 
 CPU_TARGET, START_TARGET_S = 1.3, 12.0
 # `python -m harness`, with one line on stderr between its imports and its main.
-COMMAND = "import sys, time, harness.__main__ as entry; print('imported', time.monotonic(), file=sys.stderr); sys.exit(entry.main())"
-WARM_UP = 2  # epochs left out: `once` fetches features in the first, and buffers are touched for the first time
+COMMAND = (
+    "import sys, time, harness.__main__ as entry; print('imported', time.monotonic(), file=sys.stderr);"
+    " sys.exit(entry.main())"
+)
+# epochs left out: `once` fetches features in the first, and buffers are touched for the first time
+WARM_UP = 2
 
 
 @dataclass
@@ -40,26 +45,48 @@ class Finished:
 
 
 def train(folders: Folders, **keys) -> Finished:
-    """One run of `vanilla` on twin/reddit without dropout or evaluation; keys are command-line keys, `__` for a dot.
+    """One run of `vanilla` on twin/reddit without dropout or evaluation; keys are command-line keys, `__` for
+    a dot.
 
     RuntimeError with what the run said where it failed.
     """
     given = {
-        "system": "vanilla", "dataset": "twin/reddit", "dataset.scale": 0.05, "gpus": 1, "epochs": 12, "evaluate.every": 0,
-        "model.hidden": 128, "model.dropout": 0, "progress": "false", "fresh": "true",
-        "cache": folders.cache, **{key.replace("__", "."): value for key, value in keys.items()},
-    }  # fmt: skip
-    run_dir = folders.results / "-".join(f"{key.rpartition('.')[2]}{value}" for key, value in keys.items()).replace("/", "")
-    command = [sys.executable, "-c", COMMAND, *(f"{key}={value}" for key, value in given.items()), f"run_dir={run_dir}"]
+        "system": "vanilla",
+        "dataset": "twin/reddit",
+        "dataset.scale": 0.05,
+        "gpus": 1,
+        "epochs": 12,
+        "evaluate.every": 0,
+        "model.hidden": 128,
+        "model.dropout": 0,
+        "progress": "false",
+        "fresh": "true",
+        "cache": folders.cache,
+        **{key.replace("__", "."): value for key, value in keys.items()},
+    }
+    run_dir = folders.results / "-".join(
+        f"{key.rpartition('.')[2]}{value}" for key, value in keys.items()
+    ).replace("/", "")
+    command = [
+        sys.executable,
+        "-c",
+        COMMAND,
+        *(f"{key}={value}" for key, value in given.items()),
+        f"run_dir={run_dir}",
+    ]
     started = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    return Finished(Trace(run_dir), started, imported=float(re.search(r"^imported (\S+)$", done.stderr, re.M)[1]))
+    return Finished(
+        Trace(run_dir), started, imported=float(re.search(r"^imported (\S+)$", done.stderr, re.M)[1])
+    )
 
 
 def cpu_per_epoch(trace: Trace) -> float:
-    """CPU seconds of an epoch summed over workers, all their threads and the transport: the median over epochs."""
+    """CPU seconds of an epoch summed over workers, all their threads and the transport: the median over
+    epochs.
+    """
     epochs = trace.epochs
     settled = epochs[epochs.epoch >= min(WARM_UP, int(epochs.epoch.max()))]
     return float(settled.groupby("epoch").cpu_s.sum().median())
@@ -90,25 +117,57 @@ def cpu_lines(folders: Folders, rounds: int = 3, cases: dict[str, dict] = CPU_CA
         if not name.startswith("one"):
             features = name.split(", ")[1]
             held = name == "4 workers, once, metis"
-            lines.append(Line("cpu", f"{name} / one worker", found[name], "CPU s", found[f"one worker, {features}"],
-                              CPU_TARGET if held else None))  # fmt: skip
+            lines.append(
+                Line(
+                    "cpu",
+                    f"{name} / one worker",
+                    found[name],
+                    "CPU s",
+                    found[f"one worker, {features}"],
+                    CPU_TARGET if held else None,
+                )
+            )
     one, single = "one worker, once", "one worker of one thread, once"
     if single in found:
-        lines.append(Line("cpu", "4 workers, once, metis / one worker of one thread", found["4 workers, once, metis"],
-                          "CPU s", found[single], note="no waiting between threads in the divisor"))  # fmt: skip
-        lines.append(Line("cpu", "one worker of all cores / of one thread", found[one], "CPU s", found[single],
-                          note="what a second thread adds to one worker"))  # fmt: skip
+        lines.append(
+            Line(
+                "cpu",
+                "4 workers, once, metis / one worker of one thread",
+                found["4 workers, once, metis"],
+                "CPU s",
+                found[single],
+                note="no waiting between threads in the divisor",
+            )
+        )
+        lines.append(
+            Line(
+                "cpu",
+                "one worker of all cores / of one thread",
+                found[one],
+                "CPU s",
+                found[single],
+                note="what a second thread adds to one worker",
+            )
+        )
     return lines
 
 
 def start_lines(folders: Folders, rounds: int = 3, workers: int = 4, **keys) -> list[Line]:
-    """Seconds from the command to the end of the first epoch of all workers, warm caches; the median round, in stages."""
+    """Seconds from the command to the end of the first epoch of all workers, warm caches; the median round,
+    in stages.
+    """
     case = dict(gpus=workers, epochs=2, system__features="once", **keys)
     train(folders, **case)
     stages = sorted((_stages(train(folders, **case)) for _ in range(rounds)), key=lambda s: sum(s.values()))
     middle = stages[(rounds - 1) // 2]
     return [
-        Line("start", f"command to first epoch, {workers} workers", sum(middle.values()), "s", target=START_TARGET_S),
+        Line(
+            "start",
+            f"command to first epoch, {workers} workers",
+            sum(middle.values()),
+            "s",
+            target=START_TARGET_S,
+        ),
         *(Line("start", f"  of it {name}", seconds, "s") for name, seconds in middle.items()),
     ]
 

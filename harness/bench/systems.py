@@ -1,6 +1,7 @@
 """What a system computes beside what vanilla computes: caching, sampling, quantising, bookkeeping.
 
-CPU seconds of the training threads in an epoch, waiting and the transport's threads left out, over vanilla's with the same `features`.
+CPU seconds of the training threads in an epoch, waiting and the transport's threads left out, over vanilla's
+with the same `features`.
 """
 
 from __future__ import annotations
@@ -15,22 +16,28 @@ PARTITION = "random"
 
 
 def compute_per_epoch(trace: Trace) -> float:
-    """CPU seconds of an epoch that all training threads spent computing, packing and keeping books: the median over epochs, so
-    that an epoch in which something is renewed does not count."""
+    """CPU seconds of an epoch that all training threads spent computing, packing and keeping books: the
+    median over epochs, so that an epoch in which something is renewed does not count."""
     spans = trace.spans
     # Copies to and from memory that workers share are waits of a kind, made by the training thread itself.
-    own = spans.kind.isin(["compute", "other"]) | ((spans.kind == "wait") & spans.name.isin(["global_put", "global_get"]))
+    own = spans.kind.isin(["compute", "other"]) | (
+        (spans.kind == "wait") & spans.name.isin(["global_put", "global_get"])
+    )
     settled = spans[(spans.epoch >= min(WARM_UP, int(spans.epoch.max()))) & own]
     return float(settled.groupby("epoch").cpu_s.sum().median())
 
 
 def system_lines(folders: Folders, rounds: int = 3, names: list[str] | None = None, **keys) -> list[Line]:
-    """A line a system, each with its values in `conf/system/`, 4 workers: the least of its rounds over the least of vanilla's, all
-    interleaved. Vanilla against itself is there as well: what that line is off 1 is noise."""
+    """A line a system, each with its values in `conf/system/`, 4 workers: the least of its rounds over the
+    least of vanilla's, all interleaved. Vanilla against itself is there as well: what that line is off 1 is
+    noise."""
     known = configured()
     names = names or list(known)
     fixed = {name: {} if brings_partition(known[name]) else {"partition": PARTITION} for name in names}
-    references = {how: {"system": "vanilla", "system__features": how, "partition": PARTITION} for how in ("refetch", "once")}
+    references = {
+        how: {"system": "vanilla", "system__features": how, "partition": PARTITION}
+        for how in ("refetch", "once")
+    }
     cases = [*references.items(), *((name, {"system": name, **fixed[name]}) for name in names)]
     least = {name: float("inf") for name, _ in cases}
     for _ in range(rounds):
@@ -46,5 +53,7 @@ def system_lines(folders: Folders, rounds: int = 3, names: list[str] | None = No
         if steps > 1:
             notes.append(f"of a step, {steps} an epoch")
         what = f"{name} / vanilla, computing"
-        lines.append(Line("systems", what, least[name] / steps, "CPU s", least[features], TARGET, "; ".join(notes)))
+        lines.append(
+            Line("systems", what, least[name] / steps, "CPU s", least[features], TARGET, "; ".join(notes))
+        )
     return lines

@@ -1,4 +1,6 @@
-"""What every package needs to refuse bad input well: one sentence that names the field, the value and the mend."""
+"""What every package needs to refuse bad input well: one sentence that names the field, the value and the
+mend.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def typed(cls: type[T], values: Mapping[str, Any], where: str) -> T:
     fields = {f.name for f in dataclasses.fields(cls) if f.init}
     for key in values:
         if key not in fields:
-            raise InputError(f'{where}.{key} is not a key of {cls.__name__}{did_you_mean(key, fields)}')
+            raise InputError(f"{where}.{key} is not a key of {cls.__name__}{did_you_mean(key, fields)}")
     try:
         config = OmegaConf.merge(OmegaConf.structured(cls), OmegaConf.create(dict(values)))
         return OmegaConf.to_object(config)
@@ -63,4 +65,6 @@ def typed(cls: type[T], values: Mapping[str, Any], where: str) -> T:
     except OmegaConfBaseException as error:
         key = str(getattr(error, "full_key", "") or "")
         reason = str(getattr(error, "msg", None) or error).splitlines()[0]
-        raise InputError(f"{where}.{key}={values.get(key.split('.')[0])!r} cannot be used: {reason}") from None
+        raise InputError(
+            f"{where}.{key}={values.get(key.split('.')[0])!r} cannot be used: {reason}"
+        ) from None

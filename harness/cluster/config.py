@@ -1,7 +1,9 @@
-"""The typed schema of the block `cluster`: devices, one a worker, and the links between them; the values stand in `conf/cluster/`.
+"""The typed schema of the block `cluster`: devices, one a worker, and the links between them; the values
+stand in `conf/cluster/`.
 
-What a source does not give stays null, and whoever needs it says so in one sentence. Training reads the devices' times and memory and the
-host's memory (CaPGNN); links, bandwidths and peaks describe the testbed for what models it.
+What a source does not give stays null, and whoever needs it says so in one sentence. Training reads the
+devices' times and memory and the host's memory (CaPGNN); links, bandwidths and peaks describe the testbed for
+what models it.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ class Link:
     """A way between devices, in one direction.
 
     medium        its name
-    gbytes_per_s  10^9 bytes a second from one device to another; broadcast_gbytes_per_s the same in a broadcast
+    gbytes_per_s  10^9 bytes a second from one device to another; broadcast_gbytes_per_s the same in a
+                  broadcast
     latency_us    microseconds before the first byte
     """
 
@@ -76,7 +79,8 @@ class Cluster:
     name     of the testbed; "measured": the devices are those of the run, measured when it starts
     devices  one a worker; a run with fewer workers takes the first
     matrix   rows of the matrix that the devices' times are of
-    inside   between two devices of one host; bridge: what all devices of a host share; between: from host to host
+    inside   between two devices of one host; bridge: what all devices of a host share; between: from host to
+             host
     host_memory_gb, host_cores   of one host
     """
 
@@ -106,8 +110,10 @@ class Cluster:
     def check_workers(self, workers: int) -> None:
         """InputError where a run has more workers than the cluster has devices."""
         if self.devices and workers > len(self.devices):
-            raise InputError(f"gpus={workers} is more than cluster={self.name} has devices ({len(self.devices)}); "
-                             f"give gpus={len(self.devices)} or fewer, or cluster=measured")
+            raise InputError(
+                f"gpus={workers} is more than cluster={self.name} has devices ({len(self.devices)}); "
+                f"give gpus={len(self.devices)} or fewer, or cluster=measured"
+            )
 
     def with_devices(self, devices: Sequence[Device]) -> Cluster:
         return dataclasses.replace(self, devices=list(devices))
@@ -123,5 +129,7 @@ def relative(devices: Sequence[Device], name: str) -> list[float]:
         return [1.0] * len(times)
     if any(time is None for time in times):
         lacking = devices[times.index(None)]
-        raise InputError(f"cluster.devices lacks {name} of {lacking.kind}: give it for every device or for none")
+        raise InputError(
+            f"cluster.devices lacks {name} of {lacking.kind}: give it for every device or for none"
+        )
     return [time / max(times) for time in times]

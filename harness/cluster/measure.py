@@ -21,32 +21,46 @@ REPEATS = 5
 
 
 def measure(device: torch.device, host: int, sharing: int) -> Device:
-    """This worker's device: medians of a few passes, in seconds. sharing: workers that share a host's memory where they have no own."""
+    """This worker's device: medians of a few passes, in seconds. sharing: workers that share a host's memory
+    where they have no own.
+    """
     rows = ROWS[device.type]
     dense = torch.rand(rows, rows, device=device)
     there = torch.rand(rows, rows, device=device) < DENSITY
     sparse = (dense * there).to_sparse_csr()
     on_host = torch.rand(rows, rows, pin_memory=device.type == "cuda")
     if device.type == "cuda":
-        kind, memory = torch.cuda.get_device_name(device), torch.cuda.get_device_properties(device).total_memory
+        kind, memory = (
+            torch.cuda.get_device_name(device),
+            torch.cuda.get_device_properties(device).total_memory,
+        )
     else:
         kind, memory = processor(), host_memory() / sharing
     return Device(
-        kind=kind, host=host, memory_gb=memory / GIB, mm_s=_seconds(lambda: dense @ dense, device),
-        spmm_s=_seconds(lambda: sparse @ dense, device), h2d_s=_seconds(lambda: dense.copy_(on_host), device),
-        d2h_s=_seconds(lambda: on_host.copy_(dense), device), idt_s=_seconds(lambda: dense.clone(), device),
+        kind=kind,
+        host=host,
+        memory_gb=memory / GIB,
+        mm_s=_seconds(lambda: dense @ dense, device),
+        spmm_s=_seconds(lambda: sparse @ dense, device),
+        h2d_s=_seconds(lambda: dense.copy_(on_host), device),
+        d2h_s=_seconds(lambda: on_host.copy_(dense), device),
+        idt_s=_seconds(lambda: dense.clone(), device),
     )
 
 
 def pooled(devices: Sequence[Device]) -> list[Device]:
     """The same devices, those of one kind with the medians of their kind.
 
-    So devices that are alike count as alike: what they differ by is mostly the moment at which they were measured.
+    So devices that are alike count as alike: what they differ by is mostly the moment at which they were
+    measured.
     """
     kinds: dict[str, list[Device]] = {}
     for device in devices:
         kinds.setdefault(device.kind, []).append(device)
-    typical = {kind: {name: statistics.median(getattr(d, name) for d in group) for name in TIMES} for kind, group in kinds.items()}
+    typical = {
+        kind: {name: statistics.median(getattr(d, name) for d in group) for name in TIMES}
+        for kind, group in kinds.items()
+    }
     return [replace(device, **typical[device.kind]) for device in devices]
 
 

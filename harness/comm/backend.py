@@ -31,7 +31,9 @@ class Layout:
 
 
 class Backend(Protocol):
-    """Where slices live. Called from the store's thread; rows are numpy arrays of the layer's width and the model's type."""
+    """Where slices live. Called from the store's thread; rows are numpy arrays of the layer's width and the
+    model's type.
+    """
 
     address: str
 
@@ -39,7 +41,9 @@ class Backend(Protocol):
         """Put rows [n, F] into a slot of the own slice."""
 
     def read(self, layer: int, owner: int, stamp: int | None, out: np.ndarray) -> int:
-        """Put the halo rows that `owner` holds into out [m_owner, F]; returns their stamp. None asks for the newest."""
+        """Put the halo rows that `owner` holds into out [m_owner, F]; returns their stamp. None asks for the
+        newest.
+        """
 
     def stamps(self, layer: int) -> list[int]:
         """Of the own slice, by slot."""

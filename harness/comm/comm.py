@@ -1,7 +1,9 @@
-"""Comm: the only package that knows torch.distributed. Every byte between workers passes here and is counted and timed.
+"""Comm: the only package that knows torch.distributed. Every byte between workers passes here and is counted
+and timed.
 
-Three carriers (`harness.comm.transport`): NCCL where every worker has a GPU of its own; else memory that the workers of one host share, or
-gloo's sockets (rows of GPUs that several workers use are staged through pinned host memory).
+Three carriers (`harness.comm.transport`): NCCL where every worker has a GPU of its own; else memory that the
+workers of one host share, or gloo's sockets (rows of GPUs that several workers use are staged through pinned
+host memory).
 
 What is counted is what a worker hands to the transport, by (layer, direction, purpose, peer):
 
@@ -13,63 +15,14 @@ What is counted is what a worker hands to the transport, by (layer, direction, p
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 
 from harness.comm.crossing import Crossing
-from harness.comm.recorder import Recorder, Span, computed, synchronise
+from harness.comm.flight import HaloPlan, InFlight
+from harness.comm.recorder import Recorder
 from harness.comm.transport import PeerLost, Transfer, Transport
-
-
-@dataclass
-class HaloPlan:
-    """Who sends which rows to whom, so that every worker ends up with its halo in halo order.
-
-    send_rows   [s] int64 local rows, grouped by destination
-    send_counts, receive_counts   rows to and from each of the P workers
-    """
-
-    send_rows: torch.Tensor
-    send_counts: list[int]
-    receive_counts: list[int]
-
-    @property
-    def num_halo(self) -> int:
-        return sum(self.receive_counts)
-
-
-class InFlight:
-    """One posted operation. `wait()` returns once its result may be read, and is what counts as exposed time."""
-
-    def __init__(self, comm: Comm, transfer: Transfer | None, name: str, layer: int, id: str, span: Span | None,
-                 finish: Callable[[], None] | None = None, sequence: int = 0):
-        self.comm, self.transfer, self.name, self.layer, self.id, self.span = comm, transfer, name, layer, id, span
-        self.finish, self.sequence = finish, sequence
-
-    def look(self) -> None:
-        """Note when the operation was through, where it is, without waiting for it."""
-        if self.span is not None and not self.span.end:
-            self.transfer.look()
-            self.span.end = self.transfer.ended or 0.0
-
-    def wait(self) -> None:
-        self.comm._under_way.pop(self.sequence, None)
-        blocking = self.span is not None and self.span.blocking
-        computed(self.comm.device)
-        with self.comm.recorder.inside("wait", self.name, self.layer, id=self.id, blocking=blocking):
-            try:
-                if self.transfer is not None:
-                    self.transfer.wait()
-            except PeerLost as error:
-                raise PeerLost(f"worker {self.comm.rank} lost a peer in {self.name} {self.id}: {error}") from error
-            if self.finish is not None:
-                self.finish()
-            synchronise(self.comm.device)
-            if self.span is not None and not self.span.end:
-                self.span.end = self.transfer.ended or time.monotonic()
 
 
 class Comm:
@@ -81,9 +34,20 @@ class Comm:
     transport    what carries the bytes; None for a worker alone
     """
 
-    def __init__(self, rank: int, size: int, device: torch.device, recorder: Recorder, transport: Transport | None = None):
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        device: torch.device,
+        recorder: Recorder,
+        transport: Transport | None = None,
+    ):
         assert (transport is None) == (size == 1)
-        self.rank, self.size, self.device, self.recorder, self.transport = rank, size, device, recorder, transport
+        self.rank = rank
+        self.size = size
+        self.device = device
+        self.recorder = recorder
+        self.transport = transport
         self.staged = device.type == "cuda" and size > 1 and transport.on_host
         self._buffers: dict[tuple, torch.Tensor] = {}
         self._sequence = 0
@@ -98,50 +62,87 @@ class Comm:
     def peers(self) -> list[int]:
         return [p for p in range(self.size) if p != self.rank]
 
-    # -- halo exchange --------------------------------------------------------------------------------------------
+    # -- halo exchange --
 
     def exchange(self, plan: HaloPlan, h: torch.Tensor, layer: int, purpose: str = "halo") -> PendingHalo:
         """Start sending every peer the rows of `h` [n, F] in its halo; `.wait()` gives the own halo [m, F].
 
-        Differentiable: in the backward pass the halo's gradients go back to their owners, which add them up. Local work
-        between this call and `wait()` overlaps with waiting for the peers, and over a network with the transfer, in both passes.
+        Differentiable: in the backward pass the halo's gradients go back to their owners, which add them up.
+        Local work between this call and `wait()` overlaps with waiting for the peers, and over a network with
+        the transfer, in both passes.
         """
         return PendingHalo(self, plan, h, layer, purpose)
 
-    def exchange_back(self, plan: HaloPlan, g: torch.Tensor, layer: int, purpose: str) -> tuple[InFlight, torch.Tensor]:
-        """Start returning the halo's gradients `g` [m, F] to their owners; rows arrive as [s, F] in `send_rows` order."""
+    def exchange_back(
+        self, plan: HaloPlan, g: torch.Tensor, layer: int, purpose: str
+    ) -> tuple[InFlight, torch.Tensor]:
+        """Start returning the halo's gradients `g` [m, F] to their owners; rows arrive as [s, F] in
+        `send_rows` order.
+        """
         return self.start_exchange(g, plan.receive_counts, plan.send_counts, layer, "backward", purpose)
 
-    def start_exchange(self, rows: torch.Tensor, send: list[int], receive: list[int], layer: int, direction: str,
-                       purpose: str, slot: int = 0) -> tuple[InFlight, torch.Tensor]:
-        """Start sending `rows` [sum(send), F], grouped by receiving worker, and receiving [sum(receive), F], grouped by
-        sender. Not differentiable. Counts must agree between the two ends.
+    def start_exchange(
+        self,
+        rows: torch.Tensor,
+        send: list[int],
+        receive: list[int],
+        layer: int,
+        direction: str,
+        purpose: str,
+        slot: int = 0,
+    ) -> tuple[InFlight, torch.Tensor]:
+        """Start sending `rows` [sum(send), F], grouped by receiving worker, and receiving [sum(receive), F],
+        grouped by sender. Not differentiable. Counts must agree between the two ends.
 
-        `rows` must stay untouched, and the received rows may be read, once `wait()` has returned. They live in a buffer that is
-        written again by the next exchange of the same (layer, direction, purpose, slot, F): whoever keeps
-        several in flight gives each a slot of its own.
+        `rows` must stay untouched, and the received rows may be read, once `wait()` has returned. They live
+        in a buffer that is written again by the next exchange of the same (layer, direction, purpose, slot,
+        F): whoever keeps several in flight gives each a slot of its own.
         """
-        assert len(send) == len(receive) == self.size and len(rows) == sum(send), "counts that do not fit would look like a lost peer"
+        assert len(send) == len(receive) == self.size and len(rows) == sum(send), (
+            "counts that do not fit would look like a lost peer"
+        )
         width = rows.shape[1]
-        received = self.buffer((direction, purpose, layer, slot, width, "in"), (sum(receive), width), rows.dtype)
+        received = self.buffer(
+            (direction, purpose, layer, slot, width, "in"), (sum(receive), width), rows.dtype
+        )
         row_bytes = width * rows.element_size()
-        outgoing, incoming = self._wire(rows, (direction, purpose, layer, slot, "out")), self._wire_like(received)
+        outgoing, incoming = (
+            self._wire(rows, (direction, purpose, layer, slot, "out")),
+            self._wire_like(received),
+        )
         flight = self._post(
-            "exchange", layer, direction, purpose, {p: (send[p], send[p] * row_bytes) for p in self.peers},
+            "exchange",
+            layer,
+            direction,
+            purpose,
+            {p: (send[p], send[p] * row_bytes) for p in self.peers},
             lambda: self.transport.exchange(incoming, outgoing, receive, send),
             finish=self._unwire(received, incoming),
         )
         return flight, received
 
-    # -- collectives ----------------------------------------------------------------------------------------------
+    # -- collectives --
 
-    def broadcast_blocks(self, blocks: list[torch.Tensor], roots: Sequence[int], layer: int, direction: str,
-                         purpose: str) -> InFlight:
-        """Start one broadcast from each worker in `roots`; blocks[j] [n_j, F] is read at j and written elsewhere."""
+    def broadcast_blocks(
+        self, blocks: list[torch.Tensor], roots: Sequence[int], layer: int, direction: str, purpose: str
+    ) -> InFlight:
+        """Start one broadcast from each worker in `roots`; blocks[j] [n_j, F] is read at j and written
+        elsewhere.
+        """
         own = blocks[self.rank]
-        sends = {p: (own.shape[0], own.numel() * own.element_size()) for p in self.peers} if self.rank in roots else {}
-        wires = {j: self._wire(blocks[j], (direction, purpose, layer, j)) if j == self.rank else
-                 self._wire_like(blocks[j]) for j in roots}
+        sends = (
+            {p: (own.shape[0], own.numel() * own.element_size()) for p in self.peers}
+            if self.rank in roots
+            else {}
+        )
+        wires = {
+            j: (
+                self._wire(blocks[j], (direction, purpose, layer, j))
+                if j == self.rank
+                else self._wire_like(blocks[j])
+            )
+            for j in roots
+        }
         finishes = [self._unwire(blocks[j], wires[j]) for j in roots if j != self.rank]
 
         def finish() -> None:
@@ -149,8 +150,15 @@ class Comm:
                 if each is not None:
                     each()
 
-        return self._post("broadcast", layer, direction, purpose, sends,
-                          lambda: self.transport.broadcast(wires), finish=finish)
+        return self._post(
+            "broadcast",
+            layer,
+            direction,
+            purpose,
+            sends,
+            lambda: self.transport.broadcast(wires),
+            finish=finish,
+        )
 
     def all_gather_flag(self, flag: bool, layer: int, purpose: str = "flags") -> list[bool]:
         """Every worker's flag, at the price of one byte to every peer."""
@@ -158,13 +166,22 @@ class Comm:
             return [flag]
         mine = torch.full((self.size - 1,), flag, dtype=torch.uint8, device=self._wire_device)
         theirs, ones = torch.empty_like(mine), [int(p != self.rank) for p in range(self.size)]
-        self._post("all_gather", layer, "forward", purpose, {p: (1, 1) for p in self.peers},
-                   lambda: self.transport.exchange(theirs, mine, ones, ones), blocking=True).wait()
+        self._post(
+            "all_gather",
+            layer,
+            "forward",
+            purpose,
+            dict.fromkeys(self.peers, (1, 1)),
+            lambda: self.transport.exchange(theirs, mine, ones, ones),
+            blocking=True,
+        ).wait()
         flags = [bool(f) for f in theirs.tolist()]
         return [*flags[: self.rank], flag, *flags[self.rank :]]
 
     def exchange_counts(self, counts: Sequence[int], layer: int, direction: str, purpose: str) -> list[int]:
-        """Tell every peer a number (8 bytes each) and return what each told this worker: how many rows to expect."""
+        """Tell every peer a number (8 bytes each) and return what each told this worker: how many rows to
+        expect.
+        """
         mine = torch.tensor(list(counts), dtype=torch.int64, device=self.device)[:, None]
         ones = [int(p != self.rank) for p in range(self.size)]
         flight, theirs = self.start_exchange(mine[self.peers], ones, ones, layer, direction, purpose)
@@ -178,7 +195,9 @@ class Comm:
         lengths[self.rank] = len(tensor)
         send = [len(tensor) if p != self.rank else 0 for p in range(self.size)]
         receive = [length if p != self.rank else 0 for p, length in enumerate(lengths)]
-        flight, theirs = self.start_exchange(tensor.repeat(self.size - 1)[:, None], send, receive, layer, "forward", purpose)
+        flight, theirs = self.start_exchange(
+            tensor.repeat(self.size - 1)[:, None], send, receive, layer, "forward", purpose
+        )
         flight.wait()
         parts = list(theirs[:, 0].clone().split(receive))
         parts[self.rank] = tensor
@@ -189,13 +208,23 @@ class Comm:
         total = 2 * (self.size - 1) * tensor.numel() * tensor.element_size()
         mine = total // self.size + (self.rank < total % self.size)
         wire = self._wire(tensor, (purpose, layer))
-        flight = self._post("all_reduce", layer, "backward", purpose, {(self.rank + 1) % self.size: (0, mine)},
-                            lambda: self.transport.all_reduce(wire), blocking=True, finish=self._unwire(tensor, wire))
+        flight = self._post(
+            "all_reduce",
+            layer,
+            "backward",
+            purpose,
+            {(self.rank + 1) % self.size: (0, mine)},
+            lambda: self.transport.all_reduce(wire),
+            blocking=True,
+            finish=self._unwire(tensor, wire),
+        )
         flight.wait()
 
     @torch.no_grad()
     def sum_weights(self, tensors: Sequence[torch.Tensor], share: float = 1.0) -> None:
-        """Each of a model's tensors <- the sum over workers of share * tensor, in place, all of them in one operation."""
+        """Each of a model's tensors <- the sum over workers of share * tensor, in place, all of them in one
+        operation.
+        """
         flat = torch.cat([t.reshape(-1) for t in tensors])
         if share != 1.0:
             flat *= share
@@ -204,7 +233,9 @@ class Comm:
             tensor.copy_(part.view_as(tensor))
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """Sums over workers of a few numbers, in double precision; for reporting, so only outside the train clock."""
+        """Sums over workers of a few numbers, in double precision; for reporting, so only outside the train
+        clock.
+        """
         assert not self.recorder.training
         tensor = torch.tensor(list(values), dtype=torch.float64, device=self._wire_device)
         self.all_reduce(tensor, "report")
@@ -214,11 +245,24 @@ class Comm:
         assert not self.recorder.training
         self.total([0.0])
 
-    # -- the common path ------------------------------------------------------------------------------------------
+    # -- the common path --
 
-    def _post(self, name: str, layer: int, direction: str, purpose: str, sends: dict[int, tuple[int, int]],
-              start: Callable[[], Transfer], *, blocking: bool = False,
-              finish: Callable[[], None] | None = None) -> InFlight:
+    def waited(self, sequence: int) -> None:
+        """Operation number `sequence` has been waited for, and is no longer under way."""
+        self._under_way.pop(sequence, None)
+
+    def _post(
+        self,
+        name: str,
+        layer: int,
+        direction: str,
+        purpose: str,
+        sends: dict[int, tuple[int, int]],
+        start: Callable[[], Transfer],
+        *,
+        blocking: bool = False,
+        finish: Callable[[], None] | None = None,
+    ) -> InFlight:
         if self.size == 1:
             return InFlight(self, None, name, layer, "", None)
         id = self.next_id()
@@ -230,7 +274,9 @@ class Comm:
             transfer = start()
         except PeerLost as error:
             raise PeerLost(f"worker {self.rank} lost a peer starting {name} {id}: {error}") from error
-        flight = self._under_way[self._sequence] = InFlight(self, transfer, name, layer, id, span, finish, self._sequence)
+        flight = self._under_way[self._sequence] = InFlight(
+            self, transfer, name, layer, id, span, finish, self._sequence
+        )
         return flight
 
     def look(self) -> None:
@@ -248,17 +294,23 @@ class Comm:
         self._sequence += 1
         return f"{self.recorder.epoch.epoch}:{self._sequence}"
 
-    def buffer(self, key: tuple, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | None = None):
+    def buffer(
+        self, key: tuple, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | None = None
+    ):
         """A buffer kept from epoch to epoch: fresh memory for every transfer costs more than the transfer."""
         device = device or self.device
         have = self._buffers.get((key, device.type))
         if have is None or have.shape != shape or have.dtype != dtype:
-            have = torch.empty(shape, dtype=dtype, device=device, pin_memory=self.staged and device.type == "cpu")
+            have = torch.empty(
+                shape, dtype=dtype, device=device, pin_memory=self.staged and device.type == "cpu"
+            )
             self._buffers[key, device.type] = have
         return have
 
     def outgoing(self, key: tuple, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """A tensor to fill and hand to `start_exchange`, once: where the transport has one, its own, so that nothing is copied."""
+        """A tensor to fill and hand to `start_exchange`, once: where the transport has one, its own, so that
+        nothing is copied.
+        """
         own = None if self.transport is None or self.staged else self.transport.outgoing(shape, dtype)
         return self.buffer(key, shape, dtype) if own is None else own
 
@@ -294,7 +346,8 @@ class PendingHalo(Crossing):
             packed = self.comm.outgoing(key, (len(self.plan.send_rows), h.shape[1]), h.dtype)
             torch.index_select(h, 0, self.plan.send_rows, out=packed)
             self.flight, self.received = self.comm.start_exchange(
-                packed, self.plan.send_counts, self.plan.receive_counts, self.layer, "forward", self.purpose)
+                packed, self.plan.send_counts, self.plan.receive_counts, self.layer, "forward", self.purpose
+            )
 
     def take(self):
         self.flight.wait()

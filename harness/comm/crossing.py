@@ -9,7 +9,8 @@ from harness.comm.rows import scatter_add_rows
 
 
 class Crossing:
-    """A layer's halo under way: two autograd nodes around the work that needs no remote rows. `wait()` once, for the halo [m, F].
+    """A layer's halo under way: two autograd nodes around the work that needs no remote rows. `wait()` once,
+    for the halo [m, F].
 
     A subclass says what is sent and what is used, in four places:
 
@@ -17,8 +18,8 @@ class Crossing:
         forward   send(h), when h is there         take(), when the halo is needed
         backward  send_back(g), its gradient's     take_back(), when h's own gradient is needed
 
-    Nodes run backwards in the reverse of the order in which they were made: so gradients leave before the local work of the
-    backward pass and are waited for after it.
+    Nodes run backwards in the reverse of the order in which they were made: so gradients leave before the
+    local work of the backward pass and are waited for after it.
     """
 
     def __init__(self, recorder: Recorder, layer: int, h: torch.Tensor):
@@ -26,7 +27,8 @@ class Crossing:
         self.token: torch.Tensor | None = _Before.apply(h, self)
 
     def wait(self) -> torch.Tensor:
-        token, self.token = self.token, None  # the graph holds this object: held in turn, neither would be freed
+        # the graph holds this object: held in turn, neither would be freed
+        token, self.token = self.token, None
         return _After.apply(token, self)
 
     def send(self, h: torch.Tensor) -> None:
@@ -42,7 +44,9 @@ class Crossing:
         raise NotImplementedError
 
     def take_back(self) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Rows [s] and gradients [s, F] to add up in h's gradient, in this order; None where there are none."""
+        """Rows [s] and gradients [s, F] to add up in h's gradient, in this order; None where there are
+        none.
+        """
         raise NotImplementedError
 
 

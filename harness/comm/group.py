@@ -16,15 +16,19 @@ from harness.comm.transport import PeerLost, TorchTransport, Transport, losing_p
 
 
 @contextlib.contextmanager
-def process_group(rank: int, size: int, device: torch.device, meeting: str | None = None,
-                  transport: str = "auto") -> Iterator[Transport | None]:
-    """Join the other workers for as long as this is open; gives what carries bytes between them, None for a worker alone.
+def process_group(
+    rank: int, size: int, device: torch.device, meeting: str | None = None, transport: str = "auto"
+) -> Iterator[Transport | None]:
+    """Join the other workers for as long as this is open; gives what carries bytes between them, None for a
+    worker alone.
 
     meeting     a file that all workers of one host meet in; None: as torchrun's environment says
-    transport   "memory" or "sockets" where no GPU of its own does it; "auto": memory where all workers are on one Linux host
+    transport   "memory" or "sockets" where no GPU of its own does it; "auto": memory where all workers are on
+                one Linux host
 
-    Workers of one host talk over the loopback interface only, unless GLOO_SOCKET_IFNAME names another. Raises PeerLost
-    where one of the others went away before all had met, InputError where workers told to share memory cannot.
+    Workers of one host talk over the loopback interface only, unless GLOO_SOCKET_IFNAME names another. Raises
+    PeerLost where one of the others went away before all had met, InputError where workers told to share
+    memory cannot.
     """
     if size == 1:
         yield None
@@ -39,7 +43,9 @@ def process_group(rank: int, size: int, device: torch.device, meeting: str | Non
     store = dist.FileStore(meeting, size) if meeting else None
     try:
         with losing_peers():
-            dist.init_process_group(backend, store=store, rank=rank if store else -1, world_size=size if store else -1)
+            dist.init_process_group(
+                backend, store=store, rank=rank if store else -1, world_size=size if store else -1
+            )
     except PeerLost as error:
         raise PeerLost(f"worker {rank} could not reach the others: {error}") from error
     carrier: Transport | None = None
@@ -56,13 +62,22 @@ def process_group(rank: int, size: int, device: torch.device, meeting: str | Non
 def carrier_of(rank: int, size: int, backend: str, local: int, transport: str) -> Transport:
     """What carries bytes in an open group of `size` workers, `local` of them on this host."""
     if transport == "memory" and local != size:
-        raise InputError(f"transport=memory but {size - local} of {size} workers were started elsewhere; give transport=sockets")
-    if backend == "gloo" and (transport == "memory" or (transport == "auto" and local == size and sys.platform == "linux")):
+        raise InputError(
+            f"transport=memory but {size - local} of {size} workers were started elsewhere; give"
+            " transport=sockets"
+        )
+    if backend == "gloo" and (
+        transport == "memory" or (transport == "auto" and local == size and sys.platform == "linux")
+    ):
         try:
             return MemoryTransport(rank, size)
         except InputError as error:  # on all workers alike
             if transport == "memory":
                 raise
             if rank == 0:
-                print(f"note: {str(error).removeprefix('transport=memory: ').rpartition(';')[0]}: sockets instead", file=sys.stderr)
+                print(
+                    f"note: {str(error).removeprefix('transport=memory: ').rpartition(';')[0]}: sockets"
+                    " instead",
+                    file=sys.stderr,
+                )
     return TorchTransport()

@@ -21,8 +21,9 @@ def draw_token(comm: Comm) -> str:
 def map_shared(comm: Comm, lengths: Sequence[int], instead: str) -> list[mmap.mmap | None]:
     """The same pieces of memory on all workers: lengths[j] bytes made by worker j, None where that is 0.
 
-    Collective, outside the train clock. The memory has no name once everybody has it open, so nothing is left behind however the
-    workers end. InputError where they are not on one host, or it has no room; the sentence ends with `instead`.
+    Collective, outside the train clock. The memory has no name once everybody has it open, so nothing is left
+    behind however the workers end. InputError where they are not on one host, or it has no room; the sentence
+    ends with `instead`.
     """
     token = draw_token(comm)
     folder = Path("/dev/shm") if os.path.isdir("/dev/shm") else Path(tempfile.gettempdir())
@@ -32,7 +33,8 @@ def map_shared(comm: Comm, lengths: Sequence[int], instead: str) -> list[mmap.mm
         if length:
             with open(own, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                 file.truncate(length)
-                if hasattr(os, "posix_fallocate"):  # else what does not fit is found out by a signal, when it is written
+                # else what does not fit is found out by a signal, when it is written
+                if hasattr(os, "posix_fallocate"):
                     os.posix_fallocate(file.fileno(), 0, length)
         comm.barrier()
         maps = [_map(name, size) if size else None for name, size in zip(names, lengths)]
@@ -40,7 +42,10 @@ def map_shared(comm: Comm, lengths: Sequence[int], instead: str) -> list[mmap.mm
     except FileNotFoundError:
         raise InputError(f"memory is shared by the workers of one host only; give {instead}") from None
     except OSError as error:
-        raise InputError(f"{folder} gives no {length:,} bytes of shared memory ({error.strerror}); enlarge it or give {instead}") from None
+        raise InputError(
+            f"{folder} gives no {length:,} bytes of shared memory ({error.strerror}); enlarge it or give"
+            f" {instead}"
+        ) from None
     finally:
         own.unlink(missing_ok=True)
     return maps

@@ -1,4 +1,6 @@
-"""A queue of records from one process to another in memory that both have mapped. Linux: POSIX semaphores shared by processes."""
+"""A queue of records from one process to another in memory that both have mapped. Linux: POSIX semaphores
+shared by processes.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,14 @@ class _Timespec(ctypes.Structure):
 
 
 class Mailbox:
-    """At most `capacity` records (int, int, int, float), taken in the order they were put. One process puts and one takes.
+    """At most `capacity` records (int, int, int, float), taken in the order they were put. One process puts
+    and one takes.
 
-    The semaphore counts the records, wakes who waits for one, and orders memory: whatever was written before a `put` is there
-    for whoever has taken the record.
+    The semaphore counts the records, wakes who waits for one, and orders memory: whatever was written before
+    a `put` is there for whoever has taken the record.
 
-    memory, at   where the mailbox lies; `new` makes it, in the process that owns the memory, before anybody else looks
+    memory, at   where the mailbox lies; `new` makes it, in the process that owns the memory, before anybody
+                 else looks
     """
 
     def __init__(self, memory: mmap.mmap, at: int, capacity: int, new: bool = False):
@@ -41,7 +45,9 @@ class Mailbox:
 
     def put(self, first: int, second: int = 0, third: int = 0, fourth: float = 0.0) -> None:
         """The caller sees to it that fewer than `capacity` records lie here."""
-        RECORD.pack_into(self.memory, self.records + self.count % self.capacity * RECORD.size, first, second, third, fourth)
+        RECORD.pack_into(
+            self.memory, self.records + self.count % self.capacity * RECORD.size, first, second, third, fourth
+        )
         self.count += 1
         self.libc.sem_post(self.semaphore)
 
@@ -54,8 +60,12 @@ class Mailbox:
         return record
 
     def _sleep(self, patience: float) -> bool:
-        until = time.time() + patience  # sem_timedwait knows no other clock; one that is set back only makes this longer
-        if self.libc.sem_timedwait(self.semaphore, ctypes.byref(_Timespec(int(until), int(until % 1 * 1e9)))) == 0:
+        # sem_timedwait knows no other clock; one that is set back only makes this longer
+        until = time.time() + patience
+        if (
+            self.libc.sem_timedwait(self.semaphore, ctypes.byref(_Timespec(int(until), int(until % 1 * 1e9))))
+            == 0
+        ):
             return True
         if (error := ctypes.get_errno()) in (errno.ETIMEDOUT, errno.EINTR):
             return False

@@ -1,8 +1,9 @@
-"""Workers of one host exchange through memory that they share, as NCCL's do: who has a row writes it once, and who needs it reads it once.
-Over loopback sockets the same row passes the kernel twice, and every operation wakes a chain of threads, which costs more CPU than what
-is computed meanwhile (docs/log.md).
+"""Workers of one host exchange through memory that they share, as NCCL's do: who has a row writes it once,
+and who needs it reads it once. Over loopback sockets the same row passes the kernel twice, and every
+operation wakes a chain of threads, which costs more CPU than what is computed meanwhile (docs/log.md).
 
-Nothing runs in the background: what a worker posts is there for its peers at once, and `wait` makes the copies.
+Nothing runs in the background: what a worker posts is there for its peers at once, and `wait` makes the
+copies.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ PATIENCE_S = 0.2  # between two looks at whether a silent peer is still there
 class MemoryTransport:
     """The workers of one Linux host, each with a store of memory that the others have mapped.
 
-    A worker writes what it sends into a region of its store and puts (offset, bytes, operation, time) into the receivers' mailboxes. A
-    receiver copies it, and puts the message's number into a mailbox of the sender's. A region that all have read is used again.
+    A worker writes what it sends into a region of its store and puts (offset, bytes, operation, time) into
+    the receivers' mailboxes. A receiver copies it, and puts the message's number into a mailbox of the
+    sender's. A region that all have read is used again.
 
     Making one is collective, in an open gloo group. InputError where these workers cannot share memory.
     """
@@ -47,11 +49,15 @@ class MemoryTransport:
         self.desks, stores, self.pids = _meet(rank, size)
         self.bytes = [torch.frombuffer(store, dtype=torch.uint8) for store in stores]
         # On worker a's desk lie, for each worker b, the messages from b and b's receipts for messages of a.
-        self.messages, self.receipts = ([_box(self.desks[rank], p, kind) for p in range(size)] for kind in (0, 1))
+        self.messages, self.receipts = (
+            [_box(self.desks[rank], p, kind) for p in range(size)] for kind in (0, 1)
+        )
         self.to, self.receipts_to = ([_box(desk, rank, kind) for desk in self.desks] for kind in (0, 1))
         self.expected = [0] * size  # messages of each worker that operations here have asked for
-        self.early: list[dict[int, tuple]] = [{} for _ in range(size)]  # taken from the mailbox, not yet waited for
-        self.unread: list[dict[int, int]] = [{} for _ in range(size)]  # by receiver: number of the message -> its region
+        # taken from the mailbox, not yet waited for
+        self.early: list[dict[int, tuple]] = [{} for _ in range(size)]
+        # by receiver: number of the message -> its region
+        self.unread: list[dict[int, int]] = [{} for _ in range(size)]
         self.holds: dict[int, int] = {}  # region -> unread messages from it, and one while it is written
         self.lengths: dict[int, int] = {}
         self.free: dict[int, list[int]] = defaultdict(list)  # length -> regions
@@ -63,7 +69,7 @@ class MemoryTransport:
         """Tell the others that this worker has left: who still waits for it has lost a peer."""
         self.desks[self.rank][LEFT] = 1
 
-    # -- operations -------------------------------------------------------------------------------------------------
+    # -- operations --
 
     def outgoing(self, shape, dtype):
         nbytes = math.prod(shape) * dtype.itemsize
@@ -92,7 +98,9 @@ class MemoryTransport:
         if self.rank in blocks:
             with self._written(blocks[self.rank]) as region:
                 self._post_to_all(region, blocks[self.rank].nbytes)
-        return Copies(self, [(root, block) for root, block in blocks.items() if root != self.rank and block.nbytes])
+        return Copies(
+            self, [(root, block) for root, block in blocks.items() if root != self.rank and block.nbytes]
+        )
 
     def all_reduce(self, tensor):
         self.operation += 1
@@ -101,16 +109,20 @@ class MemoryTransport:
             self._post_to_all(region, tensor.nbytes)
         return Sum(self, tensor)
 
-    # -- sending ----------------------------------------------------------------------------------------------------
+    # -- sending --
 
     @contextlib.contextmanager
     def _written(self, tensor: torch.Tensor) -> Iterator[int]:
-        """The region where this tensor's bytes lie to be read, the tensor's own where it was lent; held while this is open."""
+        """The region where this tensor's bytes lie to be read, the tensor's own where it was lent; held while
+        this is open.
+        """
         region = self.lent.pop(tensor.data_ptr(), None) if tensor.nbytes else self._claim(0)
         assert region is None or tensor.is_contiguous(), "a lent tensor is sent as it lies"
         if region is None:
             region = self._claim(tensor.nbytes)
-            self.view(self.rank, region, tensor.nbytes, tensor.dtype).view(tensor.shape).copy_(tensor.detach())
+            self.view(self.rank, region, tensor.nbytes, tensor.dtype).view(tensor.shape).copy_(
+                tensor.detach()
+            )
         yield region
         self._release(region)
 
@@ -131,13 +143,17 @@ class MemoryTransport:
         for p in self.peers:
             while self.unread[p] and (record := self.receipts[p].take()):
                 self._accept(p, record)
-        length = max(LINE, 1 << (nbytes - 1).bit_length()) if nbytes else LINE  # few lengths, so that most regions fit again
+        # few lengths, so that most regions fit again
+        length = max(LINE, 1 << (nbytes - 1).bit_length()) if nbytes else LINE
         if self.free[length]:
             region = self.free[length].pop()
         else:
             region, self.end = self.end, self.end + length
             if self.end > len(self.bytes[self.rank]):
-                raise MemoryError(f"worker {self.rank} has {self.end:,} bytes under way, too many to share; give transport=sockets")
+                raise MemoryError(
+                    f"worker {self.rank} has {self.end:,} bytes under way, too many to share; give"
+                    " transport=sockets"
+                )
             self.lengths[region] = length
         self.holds[region] = 1
         return region
@@ -150,7 +166,7 @@ class MemoryTransport:
         if not self.holds[region]:
             self.free[self.lengths[region]].append(region)
 
-    # -- receiving --------------------------------------------------------------------------------------------------
+    # -- receiving --
 
     def expect(self, sender: int) -> int:
         """The number of the next message from `sender` that nobody has asked for."""
@@ -158,8 +174,8 @@ class MemoryTransport:
         return self.expected[sender] - 1
 
     def come(self, sender: int, number: int, patience: bool) -> tuple[int, int, int, float] | None:
-        """Where message `number` of `sender` lies, its bytes, its operation and when it was posted; None where it has not come, without
-        patience."""
+        """Where message `number` of `sender` lies, its bytes, its operation and when it was posted; None
+        where it has not come, without patience."""
         early, box = self.early[sender], self.messages[sender]
         while number not in early:
             record = self._await(box, sender) if patience else box.take()
@@ -228,8 +244,10 @@ class Copies:
     def _rows(self, sender: int, number: int, like: torch.Tensor) -> torch.Tensor:
         at, nbytes, operation, _ = self.transport.come(sender, number, True)
         if (nbytes, operation) != (like.nbytes, self.operation):
-            raise ValueError(f"worker {sender} sent {nbytes} bytes in operation {operation} where {like.nbytes} were to come in "
-                             f"{self.operation}")
+            raise ValueError(
+                f"worker {sender} sent {nbytes} bytes in operation {operation} where {like.nbytes} were to"
+                f" come in {self.operation}"
+            )
         return self.transport.view(sender, at, nbytes, like.dtype).view(like.shape)
 
 
@@ -242,7 +260,9 @@ class Sum(Copies):
 
     def take(self) -> None:
         own = self.tensor.clone() if self.transport.rank else self.tensor
-        terms = {p: self._rows(p, number, self.tensor) for p, number, _ in self.parts} | {self.transport.rank: own}
+        terms = {p: self._rows(p, number, self.tensor) for p, number, _ in self.parts} | {
+            self.transport.rank: own
+        }
         for k, (_, term) in enumerate(sorted(terms.items())):
             if k:
                 self.tensor.add_(term)
@@ -252,7 +272,7 @@ class Sum(Copies):
             self.transport.read(p, number)
 
 
-# -- meeting ------------------------------------------------------------------------------------------------------------
+# -- meeting --
 
 
 def _box(desk: mmap.mmap, worker: int, kind: int, new: bool = False) -> Mailbox:
@@ -264,9 +284,13 @@ def _meet(rank: int, size: int) -> tuple[list[mmap.mmap], list[mmap.mmap], list[
 
     The memory has no name: it is opened through the process that made it, and gone with the last that has it.
     """
-    # A store is twice as long as there is memory at all, and all of them fit into a process: pages are taken when they are written.
+    # A store is twice as long as there is memory at all, and all of them fit into a process: pages are taken
+    # when they are written.
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    lengths = HEAD + 2 * size * Mailbox.nbytes(RECORDS), min(2 * memory, ADDRESSES // size // mmap.PAGESIZE * mmap.PAGESIZE)
+    lengths = (
+        HEAD + 2 * size * Mailbox.nbytes(RECORDS),
+        min(2 * memory, ADDRESSES // size // mmap.PAGESIZE * mmap.PAGESIZE),
+    )
     number = random.SystemRandom().getrandbits(62)
     opened: list[int] = []
     reason, maps = "", {}
@@ -288,7 +312,10 @@ def _meet(rank: int, size: int) -> tuple[list[mmap.mmap], list[mmap.mmap], list[
             if -1 in descriptors:
                 reason = reason or f"worker {p} has none to give"
             elif p != rank and not reason:
-                maps[p] = [_map(f"/proc/{pid}/fd/{descriptor}", length) for descriptor, length in zip(descriptors, lengths)]
+                maps[p] = [
+                    _map(f"/proc/{pid}/fd/{descriptor}", length)
+                    for descriptor, length in zip(descriptors, lengths)
+                ]
                 if maps[p][0][:8] != theirs.to_bytes(8, "little"):
                     raise OSError(f"process {pid} is another one here")
     except (OSError, ValueError) as error:
@@ -298,8 +325,15 @@ def _meet(rank: int, size: int) -> tuple[list[mmap.mmap], list[mmap.mmap], list[
     for descriptor in opened:
         os.close(descriptor)
     if failed:
-        raise InputError(f"transport=memory: the workers cannot share memory{f' ({reason})' if reason else ''}; give transport=sockets")
-    return [maps[p][0] for p in range(size)], [maps[p][1] for p in range(size)], [int(each[0]) for each in told]
+        raise InputError(
+            f"transport=memory: the workers cannot share memory{f' ({reason})' if reason else ''}; give"
+            " transport=sockets"
+        )
+    return (
+        [maps[p][0] for p in range(size)],
+        [maps[p][1] for p in range(size)],
+        [int(each[0]) for each in told],
+    )
 
 
 def _map(path: str, length: int) -> mmap.mmap:

@@ -35,11 +35,19 @@ class Parameters:
     weights   [w] the server's first ones
     order, scale, adam, updates   see `harness.comm.server.Settings`
 
-    Raises InputError where a worker is on another host; every operation raises ServiceLost when the server goes away.
+    Raises InputError where a worker is on another host; every operation raises ServiceLost when the server
+    goes away.
     """
 
-    def __init__(self, comm: Comm, weights: torch.Tensor, order: str, scale: float,
-                 adam: dict[str, float] | None = None, updates: int | None = None):
+    def __init__(
+        self,
+        comm: Comm,
+        weights: torch.Tensor,
+        order: str,
+        scale: float,
+        adam: dict[str, float] | None = None,
+        updates: int | None = None,
+    ):
         self.comm, self.dtype = comm, np.dtype(str(weights.dtype).removeprefix("torch."))
         self.settings = server.Settings(comm.size, order, scale, self.dtype.name, adam, updates)
         folder = Path(tempfile.gettempdir()) / f"halobench-{draw_token(comm)}"
@@ -51,7 +59,9 @@ class Parameters:
             self.socket.connect(str(folder / "socket"))
             comm.barrier()
         except FileNotFoundError:
-            raise InputError("the parameter server reaches the workers of one host only; start all workers on one host") from None
+            raise InputError(
+                "the parameter server reaches the workers of one host only; start all workers on one host"
+            ) from None
         finally:
             if comm.rank == 0:  # everybody is connected, or nobody will be: the name has served
                 (folder / "socket").unlink()
@@ -111,7 +121,9 @@ class Parameters:
     def _ask(self, op: bytes, epoch: int = 0, version: int = 0, body: torch.Tensor | None = None):
         content = body.detach().cpu().contiguous().numpy().tobytes() if body is not None else b""
         try:
-            self.socket.sendall(server.REQUEST.pack(op, self.comm.rank, epoch, version, len(content)) + content)
+            self.socket.sendall(
+                server.REQUEST.pack(op, self.comm.rank, epoch, version, len(content)) + content
+            )
             header = server.receive(self.socket, server.ANSWER.size)
             if header is None:
                 raise ConnectionError("it hung up")
@@ -120,8 +132,10 @@ class Parameters:
             if answer is None:
                 raise ConnectionError("it hung up")
         except OSError as error:
-            raise ServiceLost(f"the parameter server (process {self.pid}) went away in epoch {epoch} ({error}); the same command goes on "
-                              "from the last checkpoint") from error
+            raise ServiceLost(
+                f"the parameter server (process {self.pid}) went away in epoch {epoch} ({error}); the same"
+                " command goes on from the last checkpoint"
+            ) from error
         weights = torch.from_numpy(np.frombuffer(bytearray(answer), self.dtype)) if size else torch.empty(0)
         return version, number, weights.to(self.comm.device)
 

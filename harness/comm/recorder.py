@@ -1,9 +1,9 @@
 """What a worker measures while it trains: spans, counted rows and bytes, and the three clocks.
 
-The training thread's time is a flat line of segments. At any moment exactly one of `compute` (the model's arithmetic), `wait`
-(blocked on communication) or `other` (choosing, making and reading messages: sampling, quantising, caching, packing; posting,
-bookkeeping) is running, so that an epoch's segments add up to its train clock by construction. Communication in flight is
-recorded beside that line, from posting to completion.
+The training thread's time is a flat line of segments. At any moment exactly one of `compute` (the model's
+arithmetic), `wait` (blocked on communication) or `other` (choosing, making and reading messages: sampling,
+quantising, caching, packing; posting, bookkeeping) is running, so that an epoch's segments add up to its
+train clock by construction. Communication in flight is recorded beside that line, from posting to completion.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ class Span:
     """One segment of the training thread, or one communication operation in flight.
 
     kind     "compute" | "wait" | "other" on the training thread; "comm" in flight
-    name     what it did: "forward", "backward", "optimiser", or the operation ("exchange", "broadcast", "all_reduce", ...)
+    name     what it did: "forward", "backward", "optimiser", or the operation ("exchange", "broadcast",
+             "all_reduce", ...)
     layer    0-based; -1 where no layer is concerned
     start, end   seconds of CLOCK_MONOTONIC: one clock for all workers of a host
     cpu      CPU seconds of the training thread inside the segment (0 for "comm")
     bytes    handed to the transport by this worker; flops: floating-point operations counted analytically
     peers    workers this one sent to, ascending
-    id       equal on every worker taking part in the same operation, unique inside a run; "" on the training thread,
-             where a wait carries the id of what it waits for
+    id       equal on every worker taking part in the same operation, unique inside a run; "" on the training
+             thread, where a wait carries the id of what it waits for
     blocking True where the training thread waited from posting on
     """
 
@@ -58,13 +59,17 @@ class Epoch:
     cpu: float = 0.0  # CPU seconds of the whole process inside the train clock (transport threads included)
     spans: list[Span] = field(default_factory=list)
     # (layer, direction, purpose, peer) -> [rows, bytes] sent by this worker
-    sent: dict[tuple[int, str, str, int], list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
+    sent: dict[tuple[int, str, str, int], list[int]] = field(
+        default_factory=lambda: defaultdict(lambda: [0, 0])
+    )
     # (layer, name) -> value: what a system reports of itself (flags, hit rates, thresholds, ...)
     metrics: dict[tuple[int, str], float] = field(default_factory=dict)
 
 
 class Recorder:
-    """The clock of one worker. Only what runs inside `train()` is timed as training and counted as communication."""
+    """The clock of one worker. Only what runs inside `train()` is timed as training and counted as
+    communication.
+    """
 
     def __init__(self) -> None:
         self.epoch = Epoch(-1)
@@ -72,7 +77,7 @@ class Recorder:
         self._segment: Span | None = None
         self._segment_cpu = 0.0
 
-    # -- clocks ---------------------------------------------------------------------------------------------------
+    # -- clocks --
 
     def begin_epoch(self, number: int) -> None:
         self.epoch = Epoch(number)
@@ -102,7 +107,7 @@ class Recorder:
         finally:
             setattr(self.epoch, name, getattr(self.epoch, name) + time.monotonic() - start)
 
-    # -- the training thread's line -------------------------------------------------------------------------------
+    # -- the training thread's line --
 
     def segment(self, kind: str, name: str, layer: int = -1) -> None:
         """End the running segment and begin the next one. Nothing happens outside training."""
@@ -114,7 +119,9 @@ class Recorder:
         self._open(kind, name, layer, *self._close())
 
     @contextlib.contextmanager
-    def inside(self, kind: str, name: str, layer: int = -1, *, id: str = "", blocking: bool = False) -> Iterator[None]:
+    def inside(
+        self, kind: str, name: str, layer: int = -1, *, id: str = "", blocking: bool = False
+    ) -> Iterator[None]:
         """A segment inside another: what ran before goes on afterwards."""
         if not self.training:
             yield
@@ -136,16 +143,20 @@ class Recorder:
         self._segment, self._segment_cpu = Span(kind, name, layer, start), cpu
 
     def _close(self) -> tuple[float, float]:
-        """The moment and the thread's CPU seconds at which the next segment begins: asked once, for a system call can take 50 us."""
+        """The moment and the thread's CPU seconds at which the next segment begins: asked once, for a system
+        call can take 50 us.
+        """
         now, cpu = time.monotonic(), time.thread_time()
         span, self._segment = self._segment, None
         span.end, span.cpu = now, cpu - self._segment_cpu
         self.epoch.spans.append(span)
         return now, cpu
 
-    # -- communication --------------------------------------------------------------------------------------------
+    # -- communication --
 
-    def posted(self, name: str, layer: int, bytes: int, peers: tuple[int, ...], id: str, blocking: bool) -> Span | None:
+    def posted(
+        self, name: str, layer: int, bytes: int, peers: tuple[int, ...], id: str, blocking: bool
+    ) -> Span | None:
         """Begin an operation in flight; None outside training, where nothing is counted."""
         if not self.training:
             return None
@@ -172,8 +183,8 @@ def synchronise(device: torch.device) -> None:
 
 
 def computed(device: torch.device) -> None:
-    """Wait for what the device was given to compute before now, and not for transfers under way: else the wait for a transfer
-    would be charged with it."""
+    """Wait for what the device was given to compute before now, and not for transfers under way: else the
+    wait for a transfer would be charged with it."""
     if device.type == "cuda":
         torch.cuda.current_stream(device).synchronize()
 

@@ -1,11 +1,13 @@
 """The representation store's Redis backend: a real server, on this host or another.
 
-A worker's slice of a layer is one string a block of rows and slot, `KEY:slot:block`, and a hash of stamps, `KEY`. A push replaces
-the blocks and the stamp in one transaction. A pull is one script an owner, run by the server: it picks the slot by its stamp,
-gathers the wanted rows by an index that was left there once, and returns nothing but those rows. The index travels outside
-the train clock, at setup; every later command is a few dozen bytes beside its rows.
+A worker's slice of a layer is one string a block of rows and slot, `KEY:slot:block`, and a hash of stamps,
+`KEY`. A push replaces the blocks and the stamp in one transaction. A pull is one script an owner, run by the
+server: it picks the slot by its stamp, gathers the wanted rows by an index that was left there once, and
+returns nothing but those rows. The index travels outside the train clock, at setup; every later command is a
+few dozen bytes beside its rows.
 
-Keys begin with the run's own number and expire after a day, so that a run that was killed leaves nothing for good.
+Keys begin with the run's own number and expire after a day, so that a run that was killed leaves nothing for
+good.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ BLOCK_BYTES = 64 << 20  # Redis takes strings up to 512 MB
 TIMEOUT = 60.0  # seconds without an answer
 EXPIRY = 86_400  # seconds
 
-# KEYS: the slice, the index. ARGV: wanted stamp or "newest", bytes a row, blocks. Returns the stamp, then the rows by block.
+# KEYS: the slice, the index. ARGV: wanted stamp or "newest", bytes a row, blocks. Returns the stamp, then the
+# rows by block.
 GATHER = """
 local stamps, slot, best = redis.call('HGETALL', KEYS[1]), nil, nil
 for i = 1, #stamps, 2 do
@@ -51,21 +54,31 @@ return out
 
 
 class Redis:
-    """address: redis://[:PASSWORD@]HOST:PORT[/DB] or unix:///SOCKET. InputError where no server answers there."""
+    """address: redis://[:PASSWORD@]HOST:PORT[/DB] or unix:///SOCKET. InputError where no server answers
+    there.
+    """
 
     def __init__(self, address: str, layout: Layout, comm: Comm):
         self.address, self.layout, self.prefix = address, layout, f"halobench:{draw_token(comm)}"
         try:
-            self.server = redis.Redis.from_url(address, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT,
-                                               retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0))
+            self.server = redis.Redis.from_url(
+                address,
+                socket_timeout=TIMEOUT,
+                socket_connect_timeout=TIMEOUT,
+                retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
+            )
             self.server.ping()
         except (redis.RedisError, ValueError, OSError) as error:
-            raise InputError(f"store={address} does not answer ({_reason(error)}); start redis-server there") from None
+            raise InputError(
+                f"store={address} does not answer ({_reason(error)}); start redis-server there"
+            ) from None
         self.gather = self.server.register_script(GATHER)
         self.leave_index()
 
     def leave_index(self) -> None:
-        """Put the pull index on the server: for every layer and owner, the wanted rows of each block, counted inside it."""
+        """Put the pull index on the server: for every layer and owner, the wanted rows of each block, counted
+        inside it.
+        """
         with self._asking("setting up") as pipe:
             for layer in self.layout.widths:
                 per_block = self.rows_per_block(layer)
@@ -94,7 +107,8 @@ class Redis:
         key, per_block = self.key(layer, self.layout.rank), self.rows_per_block(layer)
         with self._asking(f"a push of layer {layer}") as pipe:
             for block, first in enumerate(range(0, len(rows), per_block)):
-                part = memoryview(np.ascontiguousarray(rows[first : first + per_block])).cast("B")  # the client counts items, not bytes
+                # the client counts items, not bytes
+                part = memoryview(np.ascontiguousarray(rows[first : first + per_block])).cast("B")
                 pipe.set(f"{key}:{slot}:{block}", part, ex=EXPIRY)
             pipe.hset(key, str(slot), str(stamp))
             pipe.expire(key, EXPIRY)
@@ -108,8 +122,10 @@ class Redis:
         except (redis.RedisError, OSError) as error:
             raise self._lost(f"a pull of layer {layer}", error) from error
         if not answer:
-            raise ServiceLost(f"the store {self.address} no longer holds what worker {owner} pushed of layer {layer} (emptied, or out of "
-                              "memory?); the same command goes on from the last checkpoint")
+            raise ServiceLost(
+                f"the store {self.address} no longer holds what worker {owner} pushed of layer {layer}"
+                " (emptied, or out of memory?); the same command goes on from the last checkpoint"
+            )
         at = 0
         for part in answer[1:]:
             rows = np.frombuffer(part, self.layout.dtype).reshape(-1, out.shape[1])
@@ -131,15 +147,24 @@ class Redis:
                 pipe.get(f"{key}:{block}")
             parts = pipe.execute()
         if None in parts:
-            raise ServiceLost(f"the store {self.address} no longer holds layer {layer}; the same command goes on from the last checkpoint")
+            raise ServiceLost(
+                f"the store {self.address} no longer holds layer {layer}; the same command goes on from the"
+                " last checkpoint"
+            )
         return np.frombuffer(b"".join(parts), self.layout.dtype).reshape(-1, self.layout.widths[layer])
 
     def close(self) -> None:
         """Take back this worker's keys; a server that is gone has taken them along."""
         try:
-            mine = [key for pattern in (f"{self.prefix}:*:{self.layout.rank}", f"{self.prefix}:*:{self.layout.rank}:*:*",
-                                        f"{self.prefix}:index:{self.layout.rank}:*")
-                    for key in self.server.scan_iter(pattern, count=1000)]  # fmt: skip
+            mine = [
+                key
+                for pattern in (
+                    f"{self.prefix}:*:{self.layout.rank}",
+                    f"{self.prefix}:*:{self.layout.rank}:*:*",
+                    f"{self.prefix}:index:{self.layout.rank}:*",
+                )
+                for key in self.server.scan_iter(pattern, count=1000)
+            ]
             if mine:
                 self.server.delete(*mine)
             self.server.close()
@@ -150,8 +175,10 @@ class Redis:
         return _Transaction(self, what)
 
     def _lost(self, what: str, error: Exception) -> ServiceLost:
-        return ServiceLost(f"the store {self.address} went away in {what} ({_reason(error)}); start it again, and the same command goes "
-                           "on from the last checkpoint")
+        return ServiceLost(
+            f"the store {self.address} went away in {what} ({_reason(error)}); start it again, and the same"
+            " command goes on from the last checkpoint"
+        )
 
 
 class _Transaction:

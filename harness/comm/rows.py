@@ -20,8 +20,11 @@ def scatter_add_rows(out: torch.Tensor, index: torch.Tensor, rows: torch.Tensor)
     `index_add_` says the same and, on the CPU, takes four to ten times as long (docs/log.md).
     """
     assert out.is_contiguous() or out.device.type != "cpu"
-    if len(index) != len(rows) or rows.shape[1:] != out.shape[1:]:  # the compiled loop would read beyond their end
-        raise ValueError(f"{list(rows.shape)} rows cannot be added to {len(index)} places of {list(out.shape)} rows")
+    # the compiled loop would read beyond their end
+    if len(index) != len(rows) or rows.shape[1:] != out.shape[1:]:
+        raise ValueError(
+            f"{list(rows.shape)} rows cannot be added to {len(index)} places of {list(out.shape)} rows"
+        )
     if out.device.type != "cpu":
         out.index_add_(0, index, rows)
     else:

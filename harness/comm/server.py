@@ -181,7 +181,8 @@ def receive(connection: socket.socket, size: int) -> bytes | None:
 
 
 def _end_with_parent() -> None:
-    while os.read(0, 1):  # not sys.stdin, whose lock this thread would hold against the interpreter when it ends
+    # not sys.stdin, whose lock this thread would hold against the interpreter when it ends
+    while os.read(0, 1):
         pass
     os._exit(0)
 

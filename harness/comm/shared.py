@@ -1,4 +1,5 @@
-"""Rows in host memory that all workers of a host share: who has a row puts it there, whoever needs it gets it.
+"""Rows in host memory that all workers of a host share: who has a row puts it there, whoever needs it gets
+it.
 
 A row is counted once per worker that receives it, as in an exchange: `<purpose>_get`, by the worker that
 takes it, with the worker that put it as peer. Putting it there is counted nowhere. Both `<purpose>_put` and
@@ -21,7 +22,8 @@ class SharedRows:
     """`capacity` rows per layer, {layer: F} wide, in one piece of memory. Nothing orders the accesses:
     callers agree on who puts a slot when, and meet between a put and the gets that follow it.
 
-    Setting up is collective and outside the train clock. InputError where there are rows and the workers are not on one host.
+    Setting up is collective and outside the train clock. InputError where there are rows and the workers are
+    not on one host.
     """
 
     def __init__(self, comm: Comm, capacity: int, widths: dict[int, int], purpose: str = "global"):
@@ -29,11 +31,17 @@ class SharedRows:
         dtype = torch.get_default_dtype()
         row = dtype.itemsize * sum(widths.values())
         lengths = [capacity * row if rank == 0 else 0 for rank in range(comm.size)]
-        memory = map_shared(comm, lengths, "global_capacity=0")[0] if comm.size > 1 else bytearray(capacity * row)
+        memory = (
+            map_shared(comm, lengths, "global_capacity=0")[0] if comm.size > 1 else bytearray(capacity * row)
+        )
         self.rows, at = {}, 0
         for layer, width in widths.items():
             count = capacity * width
-            flat = torch.frombuffer(memory, dtype=dtype, count=count, offset=at) if count else torch.empty(0, dtype=dtype)
+            flat = (
+                torch.frombuffer(memory, dtype=dtype, count=count, offset=at)
+                if count
+                else torch.empty(0, dtype=dtype)
+            )
             self.rows[layer] = flat.view(capacity, width)
             at += count * dtype.itemsize
 
@@ -47,7 +55,9 @@ class SharedRows:
         row = self.rows[layer].shape[1] * self.rows[layer].element_size()
         for owner, count in enumerate(counts):
             self.comm.recorder.count(layer, "forward", f"{self.purpose}_get", owner, count, count * row)
-        with self._operation("get", layer, len(slots) * row, tuple(p for p, count in enumerate(counts) if count)):
+        with self._operation(
+            "get", layer, len(slots) * row, tuple(p for p, count in enumerate(counts) if count)
+        ):
             return self.rows[layer].index_select(0, slots).to(self.comm.device)
 
     @contextlib.contextmanager

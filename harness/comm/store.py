@@ -1,14 +1,18 @@
-"""A representation store: workers push the rows of their own partition, and pull the rows of their halo, without meeting.
+"""A representation store: workers push the rows of their own partition, and pull the rows of their halo,
+without meeting.
 
     push(layer, rows, stamp)   this worker's rows [n, F] go to its slice of the layer, marked with a number
-    pull(layer, stamp)         the own halo's rows [m, F] in halo order, as every owner pushed them under `stamp`
+    pull(layer, stamp)         the own halo's rows [m, F] in halo order, as every owner pushed them under
+                               `stamp`
 
-Both run on a background thread and return at once; `wait()` gives the result, or raises what went wrong there. Every
-partition has one writer, its owner. A slice keeps the last `slots` pushes, so that a worker which is ahead does not overwrite
-what a slower one still reads. Where the bytes live is the backend's affair: shared memory on one host, or Redis.
+Both run on a background thread and return at once; `wait()` gives the result, or raises what went wrong
+there. Every partition has one writer, its owner. A slice keeps the last `slots` pushes, so that a worker
+which is ahead does not overwrite what a slower one still reads. Where the bytes live is the backend's affair:
+shared memory on one host, or Redis.
 
-Counted (purpose, by layer): `push`, the rows handed to the store, peer -1; `pull`, the rows taken from the store, by the
-worker that owns them; `stamps`, 8 bytes for each owner where the newest push is asked for and its number comes along.
+Counted (purpose, by layer): `push`, the rows handed to the store, peer -1; `pull`, the rows taken from the
+store, by the worker that owns them; `stamps`, 8 bytes for each owner where the newest push is asked for and
+its number comes along.
 """
 
 from __future__ import annotations
@@ -32,7 +36,9 @@ TORN_READS = 1000  # reads that a writer may overtake before something else must
 
 
 class Operation:
-    """A push or pull under way; `wait()` once, from the training thread. A pull's `wait()` returns its rows."""
+    """A push or pull under way; `wait()` once, from the training thread. A pull's `wait()` returns its
+    rows.
+    """
 
     def __init__(self, store: Store, name: str, layer: int, future: Future, span: Span | None):
         self.store, self.name, self.layer, self.future, self.span = store, name, layer, future, span
@@ -55,8 +61,8 @@ class Store:
     widths   {layer: F} of the layers that are stored
     slots    pushes of a slice that are kept
 
-    Setting up is collective. Raises InputError where the address cannot serve these workers; operations raise ServiceLost when
-    the store goes away.
+    Setting up is collective. Raises InputError where the address cannot serve these workers; operations raise
+    ServiceLost when the store goes away.
     """
 
     def __init__(self, address: str, comm: Comm, shard: Shard, widths: dict[int, int], slots: int = 2):
@@ -64,10 +70,18 @@ class Store:
         self.counts = shard.halo_counts.tolist()
         self.bounds = np.concatenate([[0], np.cumsum(self.counts)]).tolist()
         dtype = torch.get_default_dtype()
-        self.host = {layer: torch.zeros(sum(self.counts), width, dtype=dtype, pin_memory=comm.device.type == "cuda")
-                     for layer, width in widths.items()}
-        layout = Layout(comm.rank, shard.sizes.tolist(), np.split(shard.halo_rows, self.bounds[1:-1]), widths, slots,
-                        np.dtype(str(dtype).removeprefix("torch.")))
+        self.host = {
+            layer: torch.zeros(sum(self.counts), width, dtype=dtype, pin_memory=comm.device.type == "cuda")
+            for layer, width in widths.items()
+        }
+        layout = Layout(
+            comm.rank,
+            shard.sizes.tolist(),
+            np.split(shard.halo_rows, self.bounds[1:-1]),
+            widths,
+            slots,
+            np.dtype(str(dtype).removeprefix("torch.")),
+        )
         if address == "shared":
             self.backend: Backend = SharedMemory(layout, comm)
         else:
@@ -91,11 +105,13 @@ class Store:
         self.pushes[layer] += 1
         size = rows.numel() * rows.element_size()
         self.comm.recorder.count(layer, "forward", "push", STORE, len(rows), size)
-        return self._start("push", layer, size, (), lambda: self.backend.write(layer, slot, rows.cpu().numpy(), stamp))
+        return self._start(
+            "push", layer, size, (), lambda: self.backend.write(layer, slot, rows.cpu().numpy(), stamp)
+        )
 
     def pull(self, layer: int, stamp: int | None = None) -> Operation:
-        """Start fetching the halo's rows [m, F] as pushed under `stamp`, or every owner's newest where it is None. The rows live in
-        a buffer that the layer's next pull writes again."""
+        """Start fetching the halo's rows [m, F] as pushed under `stamp`, or every owner's newest where it is
+        None. The rows live in a buffer that the layer's next pull writes again."""
         return self.pull_from(layer, [stamp] * len(self.counts))
 
     def pull_from(self, layer: int, wanted: list[int | None]) -> Operation:
@@ -131,13 +147,18 @@ class Store:
         return Operation(self, name, layer, self.thread.submit(timed), span)
 
     def contents(self) -> dict[int, dict[int, torch.Tensor]]:
-        """What this worker's slice holds: {layer: {stamp: rows [n, F]}}, oldest push first. Nothing may be under way."""
+        """What this worker's slice holds: {layer: {stamp: rows [n, F]}}, oldest push first. Nothing may be
+        under way.
+        """
         held = {}
         for layer in self.widths:
             stamps = self.backend.stamps(layer)
             order = [(self.pushes[layer] + k) % self.slots for k in range(self.slots)]
-            held[layer] = {stamps[slot]: torch.from_numpy(self.backend.slice(layer, slot).copy())
-                           for slot in order if stamps[slot] != EMPTY}
+            held[layer] = {
+                stamps[slot]: torch.from_numpy(self.backend.slice(layer, slot).copy())
+                for slot in order
+                if stamps[slot] != EMPTY
+            }
         return held
 
     def restore(self, contents: dict[int, dict[int, torch.Tensor]]) -> None:
@@ -156,8 +177,8 @@ def _close(thread: ThreadPoolExecutor, backend: Backend) -> None:
 class SharedMemory:
     """One piece of memory a worker, which it writes and all others map.
 
-    A slice begins with a stamp for each layer and slot. A writer empties the stamp, writes the rows, then sets the stamp; a reader
-    looks at the stamp before and after and begins again where they differ.
+    A slice begins with a stamp for each layer and slot. A writer empties the stamp, writes the rows, then
+    sets the stamp; a reader looks at the stamp before and after and begins again where they differ.
     """
 
     address = "shared"
@@ -165,14 +186,21 @@ class SharedMemory:
     def __init__(self, layout: Layout, comm: Comm):
         self.layout = layout
         maps = map_shared(comm, [self._length(size) for size in layout.sizes], "store=redis://HOST:PORT")
-        self.marks = [np.frombuffer(m, np.int64, len(layout.widths) * layout.slots).reshape(-1, layout.slots) for m in maps]
+        self.marks = [
+            np.frombuffer(m, np.int64, len(layout.widths) * layout.slots).reshape(-1, layout.slots)
+            for m in maps
+        ]
         self.parts = [self._parts(m, size) for m, size in zip(maps, layout.sizes)]
         self.line = {layer: i for i, layer in enumerate(layout.widths)}
         self.marks[comm.rank][:] = EMPTY
 
     def _length(self, size: int) -> int:
         layout = self.layout
-        return 8 * len(layout.widths) * layout.slots + layout.slots * size * sum(layout.widths.values()) * layout.dtype.itemsize + 1
+        return (
+            8 * len(layout.widths) * layout.slots
+            + layout.slots * size * sum(layout.widths.values()) * layout.dtype.itemsize
+            + 1
+        )
 
     def _parts(self, memory: mmap.mmap, size: int) -> dict[int, np.ndarray]:
         """{layer: [slots, size, F]} of one worker."""
@@ -194,12 +222,16 @@ class SharedMemory:
         for _ in range(TORN_READS):
             before = marks.copy()
             slot = int(before.argmax() if stamp is None else (before == stamp).argmax())
-            assert stamp is None or before[slot] == stamp, f"worker {owner} holds pushes {before} of layer {layer}, not {stamp}"
+            assert stamp is None or before[slot] == stamp, (
+                f"worker {owner} holds pushes {before} of layer {layer}, not {stamp}"
+            )
             # mode="clip" reads straight into `out`; the index is in range by construction.
             np.take(parts[slot], self.layout.rows[owner], axis=0, out=out, mode="clip")
             if before[slot] != EMPTY and marks[slot] == before[slot]:
                 return int(before[slot])
-        raise RuntimeError(f"worker {owner} overwrote layer {layer} of the store {TORN_READS} times while it was read")
+        raise RuntimeError(
+            f"worker {owner} overwrote layer {layer} of the store {TORN_READS} times while it was read"
+        )
 
     def stamps(self, layer: int) -> list[int]:
         return self.marks[self.layout.rank][self.line[layer]].tolist()

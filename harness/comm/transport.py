@@ -1,4 +1,6 @@
-"""How bytes get from one worker to another: what Comm asks of whatever carries them, and torch.distributed as the carrier."""
+"""How bytes get from one worker to another: what Comm asks of whatever carries them, and torch.distributed as
+the carrier.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +17,30 @@ TRANSPORTS = ("auto", "memory", "sockets")
 
 
 class PeerLost(RuntimeError):
-    """A peer went away in the middle of an operation: a consequence, never the first cause, of a failed run."""
+    """A peer went away in the middle of an operation: a consequence, never the first cause, of a
+    failed run.
+    """
 
 
 class Transfer(Protocol):
     """One operation under way. PeerLost from `wait` where a peer is."""
 
-    ended: float | None  # seconds of CLOCK_MONOTONIC: when its last part was through; None: not yet, or nobody could tell
+    # seconds of CLOCK_MONOTONIC: when its last part was through; None: not yet, or nobody could tell
+    ended: float | None
 
     def wait(self) -> None:
-        """Return once the operation's result may be read and what it sent may be written; at once where it has been waited for."""
+        """Return once the operation's result may be read and what it sent may be written; at once where it
+        has been waited for.
+        """
 
     def look(self) -> None:
         """Set `ended` where the operation is through, without waiting for it."""
 
 
 class Transport(Protocol):
-    """Starts operations between workers. All workers start the same ones in the same order; they may be waited for in any, but for
-    some hundreds at most that nobody has waited for yet. Nothing is differentiable. PeerLost where a peer is.
+    """Starts operations between workers. All workers start the same ones in the same order; they may be
+    waited for in any, but for some hundreds at most that nobody has waited for yet. Nothing is
+    differentiable. PeerLost where a peer is.
 
     name      what a trace calls it: "memory", "sockets" or "nccl"
     on_host   whether it takes tensors of host memory only
@@ -42,10 +50,16 @@ class Transport(Protocol):
     on_host: bool
 
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
-        """A tensor to fill and hand to `exchange`, as it is and once, that is not copied; None where there is no such thing."""
+        """A tensor to fill and hand to `exchange`, as it is and once, that is not copied; None where there is
+        no such thing.
+        """
 
-    def exchange(self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]) -> Transfer:
-        """Rows of `outgoing` [sum(send), ...], grouped by receiver, into `incoming` [sum(receive), ...], grouped by sender."""
+    def exchange(
+        self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
+    ) -> Transfer:
+        """Rows of `outgoing` [sum(send), ...], grouped by receiver, into `incoming` [sum(receive), ...],
+        grouped by sender.
+        """
 
     def broadcast(self, blocks: dict[int, torch.Tensor]) -> Transfer:
         """{root: block}: read at its root, written everywhere else."""
@@ -68,10 +82,14 @@ class TorchTransport:
         return None
 
     def exchange(self, incoming, outgoing, receive, send):
-        return self._start(lambda: [dist.all_to_all_single(incoming, outgoing, list(receive), list(send), async_op=True)])
+        return self._start(
+            lambda: [dist.all_to_all_single(incoming, outgoing, list(receive), list(send), async_op=True)]
+        )
 
     def broadcast(self, blocks):
-        return self._start(lambda: [dist.broadcast(block, src=root, async_op=True) for root, block in blocks.items()])
+        return self._start(
+            lambda: [dist.broadcast(block, src=root, async_op=True) for root, block in blocks.items()]
+        )
 
     def all_reduce(self, tensor):
         return self._start(lambda: [dist.all_reduce(tensor, async_op=True)])
@@ -94,7 +112,9 @@ def losing_peers() -> Iterator[None]:
 
 
 class Works:
-    """torch.distributed's works as one transfer. `timed`: its threads say when each was through, which NCCL's cannot."""
+    """torch.distributed's works as one transfer. `timed`: its threads say when each was through, which NCCL's
+    cannot.
+    """
 
     def __init__(self, works: list[dist.Work], timed: bool):
         self.works, self.pending, self.lock = works, len(works), threading.Lock()

@@ -2,10 +2,11 @@
 
     Z_i = A_ii X_i + A_ih X_halo          A = R (B + S) C
 
-with B the 0/1 adjacency, R and C diagonal scales and S the self-loops, by normalisation (d = in-degree without
-self-loops, over the whole graph unless `degrees="local"`):
+with B the 0/1 adjacency, R and C diagonal scales and S the self-loops, by normalisation (d = in-degree
+without self-loops, over the whole graph unless `degrees="local"`):
 
-    symmetric   R = C = (D + I)^-1/2, S = I   GCN's D^-1/2 A D^-1/2; A_vu = 1 / sqrt(d_v d_u) for an edge u -> v
+    symmetric   R = C = (D + I)^-1/2, S = I   GCN's D^-1/2 A D^-1/2; A_vu = 1 / sqrt(d_v d_u) for an edge u ->
+                v
     row         R = (D + I)^-1, C = I, S = I
     mean        R = D^-1, C = I, S = 0        GraphSAGE's mean over neighbours; 0 where there are none
 """
@@ -23,9 +24,12 @@ from harness.partition.shard import Shard
 
 
 def scales(degrees: np.ndarray, normalisation: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Row and column scale [len(degrees)] of vertices with these in-degrees, in the model's precision; None where it is 1."""
+    """Row and column scale [len(degrees)] of vertices with these in-degrees, in the model's precision; None
+    where it is 1.
+    """
     d = degrees.astype(np.float64)
-    # A float64 run keeps float64 scales: Adam turns a gradient's rounding into a step where the gradient is nearly 0.
+    # A float64 run keeps float64 scales: Adam turns a gradient's rounding into a step where the gradient is
+    # nearly 0.
     dtype = np.float64 if torch.get_default_dtype() == torch.float64 else np.float32
     if normalisation == "symmetric":
         scale = (1.0 / np.sqrt(d + 1.0)).astype(dtype)
@@ -38,16 +42,26 @@ def scales(degrees: np.ndarray, normalisation: str) -> tuple[np.ndarray, np.ndar
 class Adjacency:
     """A_ii and A_ih of one shard, and the order in which they are cheapest to apply.
 
-    degrees   "global", or "local": cut edges dropped and degrees counted inside the worker (there is no halo then)
+    degrees   "global", or "local": cut edges dropped and degrees counted inside the worker (there is no halo
+              then)
     """
 
-    def __init__(self, shard: Shard, normalisation: str, kernel: Kernel, device: torch.device, degrees: str = "global"):
+    def __init__(
+        self, shard: Shard, normalisation: str, kernel: Kernel, device: torch.device, degrees: str = "global"
+    ):
         self.num_inner, self.self_loops = shard.num_inner, normalisation != "mean"
         self.num_halo = shard.num_halo if degrees == "global" else 0
         inner_degrees = shard.degrees if degrees == "global" else np.diff(shard.inner_edges.indptr)
         row, column = scales(inner_degrees, normalisation)
-        self.inner = SparseOperator(shard.inner_edges, row, column, self_loops=self.self_loops,
-                                    symmetric=shard.symmetric, kernel=kernel, device=device)
+        self.inner = SparseOperator(
+            shard.inner_edges,
+            row,
+            column,
+            self_loops=self.self_loops,
+            symmetric=shard.symmetric,
+            kernel=kernel,
+            device=device,
+        )
         self.halo = None
         if self.num_halo:
             _, halo_column = scales(shard.halo_degrees, normalisation)
@@ -63,7 +77,9 @@ class Adjacency:
         return AttentionEdges(self._shard.inner_edges, self._shard.halo_edges, self.device)
 
     def scales(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-        """Row scale [n], column scale [n] and halo column scale [m] by whole-graph degrees; a column scale is None where it is 1."""
+        """Row scale [n], column scale [n] and halo column scale [m] by whole-graph degrees; a column scale is
+        None where it is 1.
+        """
         row, column = scales(self._shard.degrees, self.normalisation)
         return row, column, scales(self._shard.halo_degrees, self.normalisation)[1]
 
@@ -88,8 +104,14 @@ class Adjacency:
             out_row, _ = scales(out_degrees, self.normalisation)
             make = dict(kernel=self.kernel, device=self.device)
             self._out = (
-                SparseOperator(inner, scale_row, scale_column, self_loops=self.self_loops,
-                               symmetric=shard.symmetric, **make),
+                SparseOperator(
+                    inner,
+                    scale_row,
+                    scale_column,
+                    self_loops=self.self_loops,
+                    symmetric=shard.symmetric,
+                    **make,
+                ),
                 SparseOperator(out, scale_row, out_row, **make),
             )
         return self._out
@@ -97,9 +119,9 @@ class Adjacency:
     def transform_first(self, f_in: int, f_out: int) -> bool:
         """Whether A (X W) is cheaper than (A X) W.
 
-        Transforming first aggregates rows of width f_out instead of f_in, and pays a dense product for the halo rows
-        too. An entry-times-width of the sparse product costs about as much as a multiply-add of the dense one here
-        (docs/log.md), and the dense product is run once forward and twice backward.
+        Transforming first aggregates rows of width f_out instead of f_in, and pays a dense product for the
+        halo rows too. An entry-times-width of the sparse product costs about as much as a multiply-add of the
+        dense one here (docs/log.md), and the dense product is run once forward and twice backward.
         """
         return 2 * self.num_entries * (f_in - f_out) > 3 * self.num_halo * f_in * f_out
 
@@ -110,4 +132,3 @@ class Adjacency:
     def flops(self, width: int) -> int:
         """Of one application to rows of `width`."""
         return self.inner.flops(width) + (self.halo.flops(width) if self.halo is not None else 0)
-

@@ -1,9 +1,12 @@
-"""Edge softmax over a worker's inner and halo vertices (Velickovic et al., "Graph Attention Networks", ICLR 2018).
+"""Edge softmax over a worker's inner and halo vertices (Velickovic et al., "Graph Attention Networks", ICLR
+2018).
 
-    e_vu = LeakyReLU(target_v + source_u),  alpha_vu = exp(e_vu) / sum_w exp(e_vw),  z_v = sum_u alpha_vu y_u      (eqs. 1-4)
+    e_vu = LeakyReLU(target_v + source_u),  alpha_vu = exp(e_vu) / sum_w exp(e_vw),  z_v = sum_u alpha_vu y_u
+                                            (eqs. 1-4)
 
-for the in-neighbours u of v and v itself, one alpha a head. The scores' two halves are a . [W h_v || W h_u] taken apart.
-Compiled on the CPU, by torch operations elsewhere; both keep alpha [E, heads] for the backward pass.
+for the in-neighbours u of v and v itself, one alpha a head. The scores' two halves are a . [W h_v || W h_u]
+taken apart. Compiled on the CPU, by torch operations elsewhere; both keep alpha [E, heads] for the backward
+pass.
 """
 
 from __future__ import annotations
@@ -20,17 +23,22 @@ SLOPE = 0.2  # of the LeakyReLU
 
 
 class AttentionEdges:
-    """In-edges of n inner vertices from [inner; halo] columns, a self-loop each, and the same edges by column.
+    """In-edges of n inner vertices from [inner; halo] columns, a self-loop each, and the same edges by
+    column.
 
-    indptr [n + 1], indices [E] (columns ascending as given, the self-loop last); by column: starts [n + m + 1],
-    edge [E] positions in `indices`, target [E] rows.
+    indptr [n + 1], indices [E] (columns ascending as given, the self-loop last); by column: starts [n + m +
+    1], edge [E] positions in `indices`, target [E] rows.
     """
 
     def __init__(self, inner: Csr, halo: Csr | None, device: torch.device):
         n, m = inner.num_rows, halo.num_columns if halo is not None else 0
         blocks = [(inner, 0)] + ([(halo, n)] if halo is not None else [])
-        rows = np.concatenate([np.repeat(np.arange(n), np.diff(block.indptr)) for block, _ in blocks] + [np.arange(n)])
-        columns = np.concatenate([block.indices.astype(np.int64) + first for block, first in blocks] + [np.arange(n)])
+        rows = np.concatenate(
+            [np.repeat(np.arange(n), np.diff(block.indptr)) for block, _ in blocks] + [np.arange(n)]
+        )
+        columns = np.concatenate(
+            [block.indices.astype(np.int64) + first for block, first in blocks] + [np.arange(n)]
+        )
         order = np.argsort(rows, kind="stable")
         self.target, self.indices = rows[order].astype(np.int32), columns[order].astype(np.int32)
         self.indptr = np.concatenate([[0], np.bincount(rows, minlength=n).cumsum()]).astype(np.int64)
@@ -46,21 +54,28 @@ class AttentionEdges:
         return len(self.indices)
 
 
-def attend(edges: AttentionEdges, y: torch.Tensor, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """z [n, heads, f] from y [n + m, heads, f], source [n + m, heads] and target [n, heads]; differentiable in all three."""
+def attend(
+    edges: AttentionEdges, y: torch.Tensor, source: torch.Tensor, target: torch.Tensor
+) -> torch.Tensor:
+    """z [n, heads, f] from y [n + m, heads, f], source [n + m, heads] and target [n, heads]; differentiable
+    in all three.
+    """
     if edges.device.type == "cpu":
         return _Attend.apply(y, source, target, edges)
     return attend_with_torch(edges.indices_on_device, edges.target_on_device, y, source, target)
 
 
-def attend_with_torch(indices: torch.Tensor, rows: torch.Tensor, y: torch.Tensor, source: torch.Tensor,
-                      target: torch.Tensor) -> torch.Tensor:
+def attend_with_torch(
+    indices: torch.Tensor, rows: torch.Tensor, y: torch.Tensor, source: torch.Tensor, target: torch.Tensor
+) -> torch.Tensor:
     """`attend` by differentiable torch operations; indices, rows [E] int64."""
     score = torch.nn.functional.leaky_relu(target[rows] + source[indices], SLOPE)
     top = torch.full_like(target, -torch.inf).scatter_reduce(0, rows[:, None].expand_as(score), score, "amax")
     weight = (score - top.detach()[rows]).exp()
     alpha = weight / torch.zeros_like(target).index_add(0, rows, weight)[rows]
-    return torch.zeros(len(target), *y.shape[1:], dtype=y.dtype, device=y.device).index_add(0, rows, alpha[:, :, None] * y[indices])
+    return torch.zeros(len(target), *y.shape[1:], dtype=y.dtype, device=y.device).index_add(
+        0, rows, alpha[:, :, None] * y[indices]
+    )
 
 
 class _Attend(torch.autograd.Function):
@@ -69,7 +84,15 @@ class _Attend(torch.autograd.Function):
         y, source, target = y.contiguous(), source.contiguous(), target.contiguous()
         alpha = torch.empty(edges.num_edges, y.shape[1], dtype=y.dtype)
         z = torch.empty(edges.num_rows, *y.shape[1:], dtype=y.dtype)
-        arguments = edges.indptr, edges.indices, y.numpy(), source.numpy(), target.numpy(), alpha.numpy(), z.numpy()
+        arguments = (
+            edges.indptr,
+            edges.indices,
+            y.numpy(),
+            source.numpy(),
+            target.numpy(),
+            alpha.numpy(),
+            z.numpy(),
+        )
         if (threads := use_threads()) == 1:
             _forward(0, edges.num_rows, *arguments)
         else:
@@ -84,10 +107,27 @@ class _Attend(torch.autograd.Function):
         edges, grad = ctx.edges, grad.contiguous()
         d_score, d_target = torch.empty_like(alpha), torch.empty_like(target)
         d_y, d_source = torch.empty_like(y), torch.empty_like(source)
-        by_row = (edges.indptr, edges.indices, y.numpy(), source.numpy(), target.numpy(), alpha.numpy(), grad.numpy(),
-                  d_score.numpy(), d_target.numpy())  # fmt: skip
-        by_column = (edges.starts, edges.edge, edges.target, alpha.numpy(), grad.numpy(), d_score.numpy(), d_y.numpy(),
-                     d_source.numpy())  # fmt: skip
+        by_row = (
+            edges.indptr,
+            edges.indices,
+            y.numpy(),
+            source.numpy(),
+            target.numpy(),
+            alpha.numpy(),
+            grad.numpy(),
+            d_score.numpy(),
+            d_target.numpy(),
+        )
+        by_column = (
+            edges.starts,
+            edges.edge,
+            edges.target,
+            alpha.numpy(),
+            grad.numpy(),
+            d_score.numpy(),
+            d_y.numpy(),
+            d_source.numpy(),
+        )
         if (threads := use_threads()) == 1:
             _backward_rows(0, edges.num_rows, *by_row)
             _backward_columns(0, edges.num_columns, *by_column)
@@ -170,10 +210,14 @@ def _forward_parallel(bounds, indptr, indices, y, source, target, alpha, z):
 @numba.njit(cache=True, nogil=True, parallel=True)
 def _backward_rows_parallel(bounds, indptr, indices, y, source, target, alpha, grad, d_score, d_target):
     for part in numba.prange(len(bounds) - 1):
-        _backward_rows(bounds[part], bounds[part + 1], indptr, indices, y, source, target, alpha, grad, d_score, d_target)
+        _backward_rows(
+            bounds[part], bounds[part + 1], indptr, indices, y, source, target, alpha, grad, d_score, d_target
+        )
 
 
 @numba.njit(cache=True, nogil=True, parallel=True)
 def _backward_columns_parallel(bounds, starts, edge, target, alpha, grad, d_score, d_y, d_source):
     for part in numba.prange(len(bounds) - 1):
-        _backward_columns(bounds[part], bounds[part + 1], starts, edge, target, alpha, grad, d_score, d_y, d_source)
+        _backward_columns(
+            bounds[part], bounds[part + 1], starts, edge, target, alpha, grad, d_score, d_y, d_source
+        )

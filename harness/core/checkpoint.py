@@ -15,7 +15,8 @@ from harness.core.trainer import Trainer
 
 
 class Checkpoints:
-    """`folder/epoch-000040/worker-0.pt`, one file a worker; a checkpoint counts once `folder/latest` names it.
+    """`folder/epoch-000040/worker-0.pt`, one file a worker; a checkpoint counts once `folder/latest` names
+    it.
 
     attempt   how many times this run has been started before
     """
@@ -34,7 +35,8 @@ class Checkpoints:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.attempt, first = self._number("attempts"), self._number("latest")
             self._write(self.folder / "attempts", str(self.attempt + 1))
-        # Worker 0 looks, all hear: on several hosts the others may see an older state of a shared file system.
+        # Worker 0 looks, all hear: on several hosts the others may see an older state of a shared file
+        # system.
         self.attempt, first = map(int, self.comm.total([self.attempt, first]))
         if first:
             try:
@@ -45,7 +47,9 @@ class Checkpoints:
         return first
 
     def save(self, trainer: Trainer, next_epoch: int) -> None:
-        """Write a checkpoint from which a run goes on at `next_epoch`; older ones are removed once it is complete."""
+        """Write a checkpoint from which a run goes on at `next_epoch`; older ones are removed once it is
+        complete.
+        """
         path = self._path(next_epoch)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
@@ -74,7 +78,9 @@ class Checkpoints:
 
     def _damaged(self, path: Path, error: Exception) -> InputError:
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        return InputError(f"{path} is damaged ({reason}); delete the folder {self.folder} or give fresh=true to start anew")
+        return InputError(
+            f"{path} is damaged ({reason}); delete the folder {self.folder} or give fresh=true to start anew"
+        )
 
     @staticmethod
     def _write(path: Path, text: str) -> None:

@@ -11,12 +11,15 @@ MODELS = ("gcn", "sage", "gat")
 
 @dataclass
 class ModelConfig:
-    """name: "gcn", "sage" (GraphSAGE with mean aggregation) or "gat" (attention over neighbours). dropout acts on every layer's
-    input but the features.
+    """name: "gcn", "sage" (GraphSAGE with mean aggregation) or "gat" (attention over neighbours). dropout
+    acts on every layer's input but the features.
 
-    normalisation   of the GCN's adjacency: "symmetric" D^-1/2 (A+I) D^-1/2 or "row" D^-1 (A+I); a SAGE always takes the mean
-    norm            between layers: "none", "layer" (layer norm before the activation) or "l2" (rows of length 1 after it)
-    heads, out_heads   of a GAT: concatenated in hidden layers (hidden counts all of them), averaged in the last
+    normalisation   of the GCN's adjacency: "symmetric" D^-1/2 (A+I) D^-1/2 or "row" D^-1 (A+I); a SAGE always
+                    takes the mean
+    norm            between layers: "none", "layer" (layer norm before the activation) or "l2" (rows of length
+                    1 after it)
+    heads, out_heads   of a GAT: concatenated in hidden layers (hidden counts all of them), averaged in the
+                       last
     """
 
     name: str = "gcn"
@@ -38,11 +41,15 @@ class ModelConfig:
         at_least("heads", self.heads, 1)
         at_least("out_heads", self.out_heads, 1)
         if self.name == "gat" and self.layers > 1 and self.hidden % self.heads:
-            raise InputError(f"hidden={self.hidden} does not divide into heads={self.heads}; give a multiple of heads")
+            raise InputError(
+                f"hidden={self.hidden} does not divide into heads={self.heads}; give a multiple of heads"
+            )
 
     @property
     def aggregation(self) -> str:
-        """The name `harness.core.adjacency` knows the propagation matrix by; a GAT uses its edges and none of its weights."""
+        """The name `harness.core.adjacency` knows the propagation matrix by; a GAT uses its edges and none of
+        its weights.
+        """
         return "mean" if self.name == "sage" else self.normalisation
 
 
@@ -60,7 +67,9 @@ class OptimiserConfig:
 
 @dataclass
 class EvaluateConfig:
-    """every: epochs between exact evaluations (the last epoch is always evaluated); 0 evaluates at the end only."""
+    """every: epochs between exact evaluations (the last epoch is always evaluated); 0 evaluates at the end
+    only.
+    """
 
     every: int = 1
 

@@ -1,8 +1,9 @@
-"""What the kind of partition means for a training run: the trainer asks one small object and knows neither kind.
+"""What the kind of partition means for a training run: the trainer asks one small object and knows neither
+kind.
 
-A *cut* is a worker's part of the partition made ready: who sends what to whom, the propagation matrix, the static input of
-layer 0, whose rows dropout is drawn for, and the exact forward pass of evaluation. `EdgeCut` is here, `VertexCut` in
-`harness.core.replicas`.
+A *cut* is a worker's part of the partition made ready: who sends what to whom, the propagation matrix, the
+static input of layer 0, whose rows dropout is drawn for, and the exact forward pass of evaluation. `EdgeCut`
+is here, `VertexCut` in `harness.core.replicas`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Protocol
 
 import torch
 
-from harness.comm.comm import Comm, HaloPlan
+from harness.comm.comm import Comm
+from harness.comm.flight import HaloPlan
 from harness.core.adjacency import Adjacency
 from harness.core.config import ModelConfig
 from harness.core.evaluate import ExactForward
@@ -37,33 +39,55 @@ class Cut(Protocol):
         ...
 
     def training_input(self) -> StaticInput | StaticSums:
-        """What `features="once"` keeps of layer 0, as the system sees it; fetched and counted when this is called."""
+        """What `features="once"` keeps of layer 0, as the system sees it; fetched and counted when this is
+        called.
+        """
         ...
 
     def exact_forward(self, purpose: str) -> Strategy:
-        """The strategy of evaluation and of exact extra steps: everything remote fresh, over the whole graph."""
+        """The strategy of evaluation and of exact extra steps: everything remote fresh, over the whole
+        graph.
+        """
         ...
 
-    def exact_input(self, exact: Strategy, trained: StaticInput | StaticSums | None = None) -> StaticInput | StaticSums:
+    def exact_input(
+        self, exact: Strategy, trained: StaticInput | StaticSums | None = None
+    ) -> StaticInput | StaticSums:
         """Layer 0's exact static input: `trained`, the training's own, where that is exact."""
         ...
 
 
-def make_cut(shard: Shard | ReplicaShard, comm: Comm, system: System, model: ModelConfig, kernel: Kernel,
-             x: torch.Tensor) -> Cut:
-    """The cut of `shard`; x [rows, f0] its features on the device. InputError where the system trains on the other kind."""
-    check_cut(system, shard.cut, f'the shards of worker {shard.rank} are those of')
+def make_cut(
+    shard: Shard | ReplicaShard,
+    comm: Comm,
+    system: System,
+    model: ModelConfig,
+    kernel: Kernel,
+    x: torch.Tensor,
+) -> Cut:
+    """The cut of `shard`; x [rows, f0] its features on the device. InputError where the system trains on the
+    other kind.
+    """
+    check_cut(system, shard.cut, f"the shards of worker {shard.rank} are those of")
     return {"edge": EdgeCut, "vertex": VertexCut}[shard.cut](shard, comm, system, model, kernel, x)
 
 
 class EdgeCut:
     """Vertices have an owner; the halo is what a worker needs of others.
 
-    The shard trained on may be less than the worker's own (`System.restrict`); evaluation always uses the whole.
+    The shard trained on may be less than the worker's own (`System.restrict`); evaluation always uses the
+    whole.
     """
 
-    def __init__(self, shard: Shard, comm: Comm, system: System, model: ModelConfig, kernel: Kernel, x: torch.Tensor):
-        self.whole, self.comm, self.system, self.model, self.kernel, self.x = shard, comm, system, model, kernel, x
+    def __init__(
+        self, shard: Shard, comm: Comm, system: System, model: ModelConfig, kernel: Kernel, x: torch.Tensor
+    ):
+        self.whole = shard
+        self.comm = comm
+        self.system = system
+        self.model = model
+        self.kernel = kernel
+        self.x = x
         self.shard = system.restrict(shard, comm)
         self.plan = halo_plan(self.shard, comm.device)
         self.adjacency = Adjacency(self.shard, model.aggregation, kernel, comm.device, system.degrees)
@@ -95,9 +119,18 @@ class EdgeCut:
         return Adjacency(self.whole, self.model.aggregation, self.kernel, self.comm.device)
 
     def _static(self, adjacency: Adjacency, x_halo: torch.Tensor) -> StaticInput:
-        return StaticInput(adjacency, self.x, x_halo if adjacency.halo is not None else None, self.kernel,
-                           rows_only=self.model.name == "gat")
+        return StaticInput(
+            adjacency,
+            self.x,
+            x_halo if adjacency.halo is not None else None,
+            self.kernel,
+            rows_only=self.model.name == "gat",
+        )
 
 
 def halo_plan(shard: Shard, device: torch.device) -> HaloPlan:
-    return HaloPlan(torch.as_tensor(shard.send_rows).long().to(device), shard.send_counts.tolist(), shard.halo_counts.tolist())
+    return HaloPlan(
+        torch.as_tensor(shard.send_rows).long().to(device),
+        shard.send_counts.tolist(),
+        shard.halo_counts.tolist(),
+    )

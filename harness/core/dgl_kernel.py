@@ -1,8 +1,8 @@
 """DGL's CPU copy-sum, and everything that loading DGL 2.1.0 under a newer torch takes.
 
-DGL's graphbolt is a binary built for one torch version and fails to load under any other; nothing here needs it, so an
-empty module stands in its place. Left alone, importing DGL also prints two lines and writes a file into the home
-directory: naming the backend beforehand keeps it from both.
+DGL's graphbolt is a binary built for one torch version and fails to load under any other; nothing here needs
+it, so an empty module stands in its place. Left alone, importing DGL also prints two lines and writes a file
+into the home directory: naming the backend beforehand keeps it from both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def load_dgl() -> types.ModuleType | None:
             import dgl._sparse_ops
             import dgl.heterograph_index
         return dgl
-    except (ImportError, OSError, AttributeError):  # missing, a library that cannot be loaded, a torch too new
+    # missing, a library that cannot be loaded, a torch too new
+    except (ImportError, OSError, AttributeError):
         for name in [name for name in sys.modules if name == "dgl" or name.startswith("dgl.")]:
             del sys.modules[name]
         return None
@@ -46,8 +47,9 @@ def load_dgl() -> types.ModuleType | None:
 def dies(block: Csr, width: int) -> bool:
     """Whether DGL 2.1.0's copy-sum may end the process on rows of `width` columns.
 
-    Seen on some thirty products of different shape: it ended the process exactly where 2000 * width * mean degree was
-    more than the last-level cache in bytes, or the input had more than 32 MB. Half of either is taken as the bound.
+    Seen on some thirty products of different shape: it ended the process exactly where 2000 * width * mean
+    degree was more than the last-level cache in bytes, or the input had more than 32 MB. Half of either is
+    taken as the bound.
     """
     cache = os.sysconf("SC_LEVEL3_CACHE_SIZE") if "SC_LEVEL3_CACHE_SIZE" in os.sysconf_names else 0
     mean_degree = block.num_entries / max(block.num_rows, 1)
@@ -67,9 +69,18 @@ class CopySum:
         indptr = torch.from_numpy(np.ascontiguousarray(block.indptr, dtype=block.indices.dtype))
         indices = torch.from_numpy(np.ascontiguousarray(block.indices))
         self._graph = heterograph_index.create_unitgraph_from_csr(
-            2, block.num_columns, block.num_rows, indptr, indices, torch.empty(0, dtype=indices.dtype), ["csc"], True
+            2,
+            block.num_columns,
+            block.num_rows,
+            indptr,
+            indices,
+            torch.empty(0, dtype=indices.dtype),
+            ["csc"],
+            True,
         )
 
     def add(self, x: torch.Tensor, out: torch.Tensor) -> None:
         """x [columns, F] and out [rows, F], both contiguous float32 on the CPU."""
-        self._kernel(self._graph, "copy_lhs", "sum", self._view(x), self._none, self._view(out), self._none, self._none)
+        self._kernel(
+            self._graph, "copy_lhs", "sum", self._view(x), self._none, self._view(out), self._none, self._none
+        )

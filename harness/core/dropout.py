@@ -2,9 +2,9 @@
 
     x'_vk = x_vk / (1 - p)  where  u(key, v, k) >= p,  else 0
 
-u is 16 bits of a counter-based hash: one 64-bit word serves four neighbouring columns. The word of vertex v and column
-group g is mix(mix(key) + (v * 2^32 + g) * golden), see `harness.base.splitmix`. p is therefore rounded to a multiple of 2^-16, and the scale
-uses the rounded p, so that the expectation is exact.
+u is 16 bits of a counter-based hash: one 64-bit word serves four neighbouring columns. The word of vertex v
+and column group g is mix(mix(key) + (v * 2^32 + g) * golden), see `harness.base.splitmix`. p is therefore
+rounded to a multiple of 2^-16, and the scale uses the rounded p, so that the expectation is exact.
 """
 
 from __future__ import annotations
@@ -32,8 +32,12 @@ def _drop_rows(first, last, x, ids, base, threshold, scale, out):
         for k in range(0, full, 4):
             bits = mix(counter + np.uint64(k >> 2) * np.uint64(GOLDEN))
             y[k] = a[k] * scale if (bits & np.uint64(0xFFFF)) >= threshold else zero
-            y[k + 1] = a[k + 1] * scale if ((bits >> np.uint64(16)) & np.uint64(0xFFFF)) >= threshold else zero
-            y[k + 2] = a[k + 2] * scale if ((bits >> np.uint64(32)) & np.uint64(0xFFFF)) >= threshold else zero
+            y[k + 1] = (
+                a[k + 1] * scale if ((bits >> np.uint64(16)) & np.uint64(0xFFFF)) >= threshold else zero
+            )
+            y[k + 2] = (
+                a[k + 2] * scale if ((bits >> np.uint64(32)) & np.uint64(0xFFFF)) >= threshold else zero
+            )
             y[k + 3] = a[k + 3] * scale if (bits >> np.uint64(48)) >= threshold else zero
         if full < width:
             bits = mix(counter + np.uint64(full >> 2) * np.uint64(GOLDEN))
@@ -59,7 +63,9 @@ def _shift(z: torch.Tensor, bits: int) -> torch.Tensor:
     return (z >> bits) & ((1 << (64 - bits)) - 1)
 
 
-def drop_with_torch(x: torch.Tensor, ids: torch.Tensor, base: int, threshold: int, scale: float) -> torch.Tensor:
+def drop_with_torch(
+    x: torch.Tensor, ids: torch.Tensor, base: int, threshold: int, scale: float
+) -> torch.Tensor:
     """The same bits by torch operations, on any device."""
     rows, width = x.shape
     group = torch.arange((width + 3) // 4, device=x.device)
@@ -79,7 +85,14 @@ def _drop(x: torch.Tensor, ids: torch.Tensor, key: int, threshold: int) -> torch
         return drop_with_torch(x, ids, base, threshold, scale)
     x = x.contiguous()
     out = torch.empty_like(x)
-    arguments = (x.numpy(), ids.numpy(), np.uint64(base), np.uint64(threshold), x.numpy().dtype.type(scale), out.numpy())
+    arguments = (
+        x.numpy(),
+        ids.numpy(),
+        np.uint64(base),
+        np.uint64(threshold),
+        x.numpy().dtype.type(scale),
+        out.numpy(),
+    )
     threads = 1 if x.numel() < SERIAL_BELOW else use_threads()
     if threads == 1:
         _drop_rows(0, len(ids), *arguments)
@@ -100,7 +113,8 @@ class _Dropout(torch.autograd.Function):
 
 
 def dropout(x: torch.Tensor, ids: torch.Tensor, p: float, key: int) -> torch.Tensor:
-    """x [rows, F] with entries dropped at rate p (rounded to 2^-16) and the rest scaled to keep the expectation.
+    """x [rows, F] with entries dropped at rate p (rounded to 2^-16) and the rest scaled to keep the
+    expectation.
 
     ids   [rows] int32 global vertex ids, on x's device
     key   an integer made of seed, epoch and layer: another key, another mask

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional as F
 
-from harness.comm.comm import Comm, HaloPlan
+from harness.comm.comm import Comm
+from harness.comm.flight import HaloPlan
 from harness.core.adjacency import Adjacency
 from harness.core.inputs import StaticInput
 from harness.core.models import Model, Strategy
@@ -54,8 +55,15 @@ class Evaluator:
     make_input   builds the exact StaticInput; called at the first evaluation only
     """
 
-    def __init__(self, strategy: Strategy, comm: Comm, make_input: Callable[[], StaticInput], masks: list[torch.Tensor],
-                 labels: torch.Tensor, num_layers: int):
+    def __init__(
+        self,
+        strategy: Strategy,
+        comm: Comm,
+        make_input: Callable[[], StaticInput],
+        masks: list[torch.Tensor],
+        labels: torch.Tensor,
+        num_layers: int,
+    ):
         self.strategy, self.make_input = strategy, make_input
         self.scorer = Scorer(comm, labels, masks)
         self.input: StaticInput | None = None
@@ -83,12 +91,18 @@ class Evaluator:
         return self.scorer(self.logits(model))
 
 
-def local_loss(logits: torch.Tensor, labels: torch.Tensor, train: torch.Tensor, divisor: float) -> torch.Tensor:
-    """The summed loss of the rows `train` over `divisor`: with the count of all training vertices, a share of the global mean.
+def local_loss(
+    logits: torch.Tensor, labels: torch.Tensor, train: torch.Tensor, divisor: float
+) -> torch.Tensor:
+    """The summed loss of the rows `train` over `divisor`: with the count of all training vertices, a share of
+    the global mean.
 
-    Softmax cross-entropy; for multi-label graphs the binary cross-entropy averaged over classes. Shares add up over workers.
+    Softmax cross-entropy; for multi-label graphs the binary cross-entropy averaged over classes. Shares add
+    up over workers.
     """
     rows = logits[train]
     if labels.ndim == 1:
         return F.cross_entropy(rows, labels[train], reduction="sum") / divisor
-    return F.binary_cross_entropy_with_logits(rows, labels[train], reduction="sum") / (divisor * labels.shape[1])
+    return F.binary_cross_entropy_with_logits(rows, labels[train], reduction="sum") / (
+        divisor * labels.shape[1]
+    )

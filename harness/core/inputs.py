@@ -1,4 +1,6 @@
-"""The static part of layer 0: raw features do not change, so neither does A X, and whoever may keep it computes it once."""
+"""The static part of layer 0: raw features do not change, so neither does A X, and whoever may keep it
+computes it once.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +13,31 @@ from harness.partition.shard import Csr
 
 
 def saves(entries: int, x: torch.Tensor) -> bool:
-    """Whether products over `entries` are cheaper than the dense one with x. The sparse form reads its operands at random where the
-    dense one streams: it has to save more than half."""
+    """Whether products over `entries` are cheaper than the dense one with x. The sparse form reads its
+    operands at random where the dense one streams: it has to save more than half."""
     return x.device.type == "cpu" and 2 * entries < x.numel()
 
 
 class StaticInput:
     """X and A [X; X_halo], ready to be multiplied by a weight in every epoch.
 
-    Features with few non-zeros (bags of words) are kept sparse, where A (X W) costs far less than a dense A X would.
+    Features with few non-zeros (bags of words) are kept sparse, where A (X W) costs far less than a dense A X
+    would.
 
     x          [n, f0] float32, the worker's own rows
     x_halo     [m, f0] float32, or None where the adjacency has no halo
-    rows_only  for an attention layer, whose weights change every epoch: X and X_halo are kept, A X is not made
+    rows_only  for an attention layer, whose weights change every epoch: X and X_halo are kept, A X is not
+               made
     """
 
-    def __init__(self, adjacency: Adjacency, x: torch.Tensor, x_halo: torch.Tensor | None, kernel: Kernel,
-                 rows_only: bool = False):
+    def __init__(
+        self,
+        adjacency: Adjacency,
+        x: torch.Tensor,
+        x_halo: torch.Tensor | None,
+        kernel: Kernel,
+        rows_only: bool = False,
+    ):
         self.adjacency = adjacency
         rows = x.shape[0] + (0 if x_halo is None else x_halo.shape[0])
         nonzeros = int(torch.count_nonzero(x)) + (0 if x_halo is None else int(torch.count_nonzero(x_halo)))

@@ -1,16 +1,18 @@
 """The sparse product every layer is made of, its adjoint, and the kernels that can compute it.
 
-    y = r * (B (c * x) + s (c * x))        B [rows, cols] 0/1 (or `values`), r and c row and column scales, s in {0, 1}
+    y = r * (B (c * x) + s (c * x))        B [rows, cols] 0/1 (or `values`), r and c row and column scales, s
+                                           in {0, 1}
 
 with `*` row-wise. The three kernels differ in speed only (docs/log.md has the figures):
 
-    dgl     DGL's blocked copy-sum; what it cannot take (float64, values, 2^31 entries, tiny blocks) goes to numba.
-    numba   the same sum compiled here, up to a fifth slower at width 128, faster at narrow ones. Any float type, values, no
-            dependency beyond numba.
+    dgl     DGL's blocked copy-sum; what it cannot take (float64, values, 2^31 entries, tiny blocks) goes to
+            numba.
+    numba   the same sum compiled here, up to a fifth slower at width 128, faster at narrow ones. Any float
+            type, values, no dependency beyond numba.
     torch   torch.sparse CSR; the only one on CUDA.
 
-On the CPU each row is summed by one thread in the order of its entries, so a product is bitwise repeatable, whatever
-the number of threads.
+On the CPU each row is summed by one thread in the order of its entries, so a product is bitwise repeatable,
+whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Product(Protocol):
     """One block prepared for one kernel."""
 
     def apply(self, x, row, column, self_loops: bool, out, accumulate: bool) -> None:
-        """out (+)= row * (B + s I) (column * x). x [cols, F], out [rows, F] contiguous; scales [rows], [cols] or None."""
+        """out (+)= row * (B + s I) (column * x). x [cols, F], out [rows, F] contiguous; scales [rows], [cols]
+        or None.
+        """
         ...
 
 
@@ -51,8 +55,8 @@ class Kernel(ABC):
 def make_kernel(name: str = "auto", device: torch.device | str = "cpu") -> Kernel:
     """auto is torch on CUDA and numba on the CPU. InputError for a kernel that cannot run.
 
-    dgl is asked for by name: its product is up to a fifth faster at some widths and slower at others (docs/log.md), and
-    loading it costs a second of every start.
+    dgl is asked for by name: its product is up to a fifth faster at some widths and slower at others
+    (docs/log.md), and loading it costs a second of every start.
     """
     choice("kernel", name, KERNELS)
     if torch.device(device).type != "cpu" and name in ("numba", "dgl"):
@@ -62,7 +66,9 @@ def make_kernel(name: str = "auto", device: torch.device | str = "cpu") -> Kerne
     if name == "dgl":
         if load_dgl() is not None:
             return DglKernel()
-        raise InputError("kernel=dgl needs dgl 2.1.0, which cannot be loaded here; install it or give kernel=auto")
+        raise InputError(
+            "kernel=dgl needs dgl 2.1.0, which cannot be loaded here; install it or give kernel=auto"
+        )
     return NumbaKernel()
 
 
@@ -155,7 +161,9 @@ class TorchKernel(Kernel):
 
 def transpose(block: Csr, values: np.ndarray | None = None) -> tuple[Csr, np.ndarray | None]:
     """The transposed block [cols, rows], and its values."""
-    indptr, indices, order = transpose_entries(block.indptr, block.indices, block.num_columns, values is not None)
+    indptr, indices, order = transpose_entries(
+        block.indptr, block.indices, block.num_columns, values is not None
+    )
     return Csr(indptr, indices, block.num_rows), None if values is None else values[order]
 
 
@@ -169,8 +177,18 @@ class SparseOperator:
     values      [entries] float32 instead of 1, or None
     """
 
-    def __init__(self, block: Csr, row=None, column=None, *, kernel: Kernel, self_loops: bool = False,
-                 symmetric: bool = False, values: np.ndarray | None = None, device: torch.device | str = "cpu"):
+    def __init__(
+        self,
+        block: Csr,
+        row=None,
+        column=None,
+        *,
+        kernel: Kernel,
+        self_loops: bool = False,
+        symmetric: bool = False,
+        values: np.ndarray | None = None,
+        device: torch.device | str = "cpu",
+    ):
         assert not self_loops or block.num_rows == block.num_columns
         self.block, self.kernel, self.device = block, kernel, torch.device(device)
         self._row, self._column = self._scale(row), self._scale(column)
@@ -200,11 +218,15 @@ class SparseOperator:
         per_column = self.num_columns * (self._column is not None)
         return width * (self.num_entries * (1 if self._values is None else 2) + per_row + per_column)
 
-    def forward(self, x: torch.Tensor, out: torch.Tensor | None = None, accumulate: bool = False) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, out: torch.Tensor | None = None, accumulate: bool = False
+    ) -> torch.Tensor:
         """y [rows, F], written (or with `accumulate` added) to `out` where one is given. No autograd."""
         return self._run(self._forward, x, self.num_rows, self._row, self._column, out, accumulate)
 
-    def adjoint(self, g: torch.Tensor, out: torch.Tensor | None = None, accumulate: bool = False) -> torch.Tensor:
+    def adjoint(
+        self, g: torch.Tensor, out: torch.Tensor | None = None, accumulate: bool = False
+    ) -> torch.Tensor:
         """The transpose applied to g [rows, F]: c * (B^T + s I) (r * g)  [cols, F]."""
         if self._adjoint is None:
             self._adjoint = self.kernel.prepare(*transpose(self.block, self._values), self.device)
@@ -241,6 +263,8 @@ class SpMM(torch.autograd.Function):
 
 
 def spmm(operator: SparseOperator, x: torch.Tensor, base: torch.Tensor | None = None) -> torch.Tensor:
-    """A x, or base + A x  [rows, F]. A base that is itself the result of `spmm` in a graph being recorded is consumed."""
+    """A x, or base + A x  [rows, F]. A base that is itself the result of `spmm` in a graph being recorded is
+    consumed.
+    """
     in_place = base is not None and isinstance(base.grad_fn, SpMM._backward_cls) and base.is_contiguous()
     return SpMM.apply(x, base, operator, in_place)

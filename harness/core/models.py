@@ -1,4 +1,6 @@
-"""GCN, GraphSAGE-mean and GAT of any depth and width, written against a system's answer to "what remote rows do I use?"."""
+"""GCN, GraphSAGE-mean and GAT of any depth and width, written against a system's answer to "what remote rows
+do I use?".
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Strategy(Protocol):
 
     def halo(self, layer: int, h: torch.Tensor): ...
 
-    def propagate(self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout) -> torch.Tensor: ...
+    def propagate(
+        self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
+    ) -> torch.Tensor: ...
 
     def output(self, layer: int, z: torch.Tensor) -> torch.Tensor: ...
 
@@ -49,9 +53,14 @@ class Layer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(f_out))
         self.norm = nn.LayerNorm(f_out) if norm else None
 
-    def forward(self, layer: int, h: torch.Tensor, static: StaticInput | None, strategy: Strategy,
-                drop: HaloDropout) -> torch.Tensor:
-        z = static.times(self.weight) if static is not None else strategy.propagate(layer, h, self.weight, drop)
+    def forward(
+        self, layer: int, h: torch.Tensor, static: StaticInput | None, strategy: Strategy, drop: HaloDropout
+    ) -> torch.Tensor:
+        z = (
+            static.times(self.weight)
+            if static is not None
+            else strategy.propagate(layer, h, self.weight, drop)
+        )
         if self.root is not None:
             z = z + (static.own_times(self.root) if static is not None else drop.inner(h) @ self.root)
         return strategy.output(layer, z + self.bias)
@@ -70,12 +79,16 @@ class Layer(nn.Module):
 
 
 class AttentionLayer(nn.Module):
-    """One graph attention: Z = concat or mean over heads of softmax(e) H W_head, + b (see `harness.core.attention`).
+    """One graph attention: Z = concat or mean over heads of softmax(e) H W_head, + b (see
+    `harness.core.attention`).
 
-    weight [f_in, heads f]; att_source, att_target [heads, f]; bias [f_out], f_out = heads f concatenated, f averaged
+    weight [f_in, heads f]; att_source, att_target [heads, f]; bias [f_out], f_out = heads f concatenated, f
+    averaged
     """
 
-    def __init__(self, f_in: int, f_out: int, heads: int, concat: bool, norm: bool, generator: torch.Generator):
+    def __init__(
+        self, f_in: int, f_out: int, heads: int, concat: bool, norm: bool, generator: torch.Generator
+    ):
         super().__init__()
         self.heads, self.concat = heads, concat
         f = f_out // heads if concat else f_out
@@ -85,8 +98,9 @@ class AttentionLayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(f_out))
         self.norm = nn.LayerNorm(f_out) if norm else None
 
-    def forward(self, layer: int, h: torch.Tensor, static: StaticInput | None, strategy: Strategy,
-                drop: HaloDropout) -> torch.Tensor:
+    def forward(
+        self, layer: int, h: torch.Tensor, static: StaticInput | None, strategy: Strategy, drop: HaloDropout
+    ) -> torch.Tensor:
         edges = strategy.adjacency.attention
         if static is not None:
             y, y_halo = static.rows_times(self.weight)
@@ -106,13 +120,21 @@ class AttentionLayer(nn.Module):
         return strategy.output(layer, (z.flatten(1) if self.concat else z.mean(1)) + self.bias)
 
     def flops(self, adjacency: Adjacency, static: StaticInput | None) -> int:
-        """Of one forward pass: the dense product, the two halves of the scores, and the weighted sum over edges."""
+        """Of one forward pass: the dense product, the two halves of the scores, and the weighted sum over
+        edges.
+        """
         rows, (f_in, width) = adjacency.num_inner + adjacency.num_halo, self.weight.shape
-        return 2 * rows * f_in * width + 4 * rows * width + 2 * (adjacency.num_entries + adjacency.num_inner) * width
+        return (
+            2 * rows * f_in * width
+            + 4 * rows * width
+            + 2 * (adjacency.num_entries + adjacency.num_inner) * width
+        )
 
 
 class Model(nn.Module):
-    """L layers with ReLU (a GAT: ELU) between them; widths [L + 1]. The same seed gives the same weights on every worker."""
+    """L layers with ReLU (a GAT: ELU) between them; widths [L + 1]. The same seed gives the same weights on
+    every worker.
+    """
 
     def __init__(self, config: ModelConfig, widths: list[int], seed: int):
         super().__init__()
@@ -121,11 +143,18 @@ class Model(nn.Module):
         self.activation = F.elu if config.name == "gat" else torch.relu
         self.unit_rows = config.norm == "l2"
         self.layers = nn.ModuleList(
-            make_layer(config, f_in, f_out, l == last, generator) for l, (f_in, f_out) in enumerate(zip(widths, widths[1:]))
+            make_layer(config, f_in, f_out, l == last, generator)
+            for l, (f_in, f_out) in enumerate(zip(widths, widths[1:]))
         )
 
-    def forward(self, x: torch.Tensor, static: StaticInput | None, strategy: Strategy, drops: list[HaloDropout],
-                recorder: Recorder | None = None) -> torch.Tensor:
+    def forward(
+        self,
+        x: torch.Tensor,
+        static: StaticInput | None,
+        strategy: Strategy,
+        drops: list[HaloDropout],
+        recorder: Recorder | None = None,
+    ) -> torch.Tensor:
         """Logits [n, C] of the worker's own vertices.
 
         x        [n, f0] features, used where `static` is None
@@ -141,11 +170,15 @@ class Model(nn.Module):
             try:
                 h = layer(l, h, only, strategy, drops[l])
             except WrongRows as wrong:
-                raise InputError(f"{strategy.name}, layer {l}, worker {strategy.comm.rank}: it {wrong}") from None
+                raise InputError(
+                    f"{strategy.name}, layer {l}, worker {strategy.comm.rank}: it {wrong}"
+                ) from None
             if recorder is not None:
-                # The backward pass repeats the forward products once for the weight and once for the input, which layer 0
-                # does not ask for.
-                h = BackwardMark.apply(h, recorder, l, layer.flops(strategy.adjacency, only) * (1 if l == 0 else 2))
+                # The backward pass repeats the forward products once for the weight and once for the input,
+                # which layer 0 does not ask for.
+                h = BackwardMark.apply(
+                    h, recorder, l, layer.flops(strategy.adjacency, only) * (1 if l == 0 else 2)
+                )
             if l + 1 < len(self.layers):
                 h = self.activation(h if layer.norm is None else layer.norm(h))
                 if self.unit_rows:
@@ -153,10 +186,14 @@ class Model(nn.Module):
         return h
 
 
-def make_layer(config: ModelConfig, f_in: int, f_out: int, last: bool, generator: torch.Generator) -> nn.Module:
+def make_layer(
+    config: ModelConfig, f_in: int, f_out: int, last: bool, generator: torch.Generator
+) -> nn.Module:
     norm = config.norm == "layer" and not last
     if config.name == "gat":
-        return AttentionLayer(f_in, f_out, config.out_heads if last else config.heads, not last, norm, generator)
+        return AttentionLayer(
+            f_in, f_out, config.out_heads if last else config.heads, not last, norm, generator
+        )
     return Layer(f_in, f_out, config.name == "sage", norm, generator)
 
 

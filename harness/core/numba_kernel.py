@@ -1,9 +1,10 @@
 """The sparse product compiled here: rows packed to whole cache lines, sums in registers.
 
-For each block of up to 128 float32 columns the (scaled) rows of x are packed into a buffer, and every output row then
-adds up its entries' packed rows. Packing applies the column scale once a vertex instead of once an edge and rounds rows
-up to whole cache lines, so that the sum has no ragged end. A row's sum lives in registers over all its entries, which
-neither numba nor LLVM arrives at by itself: the inner loop is written as vector instructions.
+For each block of up to 128 float32 columns the (scaled) rows of x are packed into a buffer, and every output
+row then adds up its entries' packed rows. Packing applies the column scale once a vertex instead of once an
+edge and rounds rows up to whole cache lines, so that the sum has no ragged end. A row's sum lives in
+registers over all its entries, which neither numba nor LLVM arrives at by itself: the inner loop is written
+as vector instructions.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ SERIAL_BELOW = 1 << 17  # additions: waking threads costs more than it saves
 
 
 def _gather_sum(lines: int, weighted: bool, prefetch: bool):
-    """total += sum of packed[indices[e]] (times values[e]) for e in [start, end), rows of `lines` cache lines each."""
+    """total += sum of packed[indices[e]] (times values[e]) for e in [start, end), rows of `lines` cache lines
+    each.
+    """
 
     @intrinsic
     def gather_sum(typing, total, packed, indices, values, start, end):
@@ -33,7 +36,8 @@ def _gather_sum(lines: int, weighted: bool, prefetch: bool):
 
         def generate(context, builder, signature, args):
             data = [
-                context.make_array(kind)(context, builder, value).data for kind, value in zip(signature.args[:4], args)
+                context.make_array(kind)(context, builder, value).data
+                for kind, value in zip(signature.args[:4], args)
             ]
             element = context.get_data_type(packed.dtype)
             size = packed.dtype.bitwidth // 8
@@ -54,19 +58,29 @@ def _gather_sum(lines: int, weighted: bool, prefetch: bool):
                 if prefetch:
                     byte = ir.IntType(8).as_pointer()
                     fetch = cgutils.get_or_insert_function(
-                        builder.module, ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag]), "llvm.prefetch.p0"
+                        builder.module,
+                        ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag]),
+                        "llvm.prefetch.p0",
                     )
                     ahead = builder.add(e, ir.Constant(word, PREFETCH))
                     ahead = row(builder.select(builder.icmp_signed("<", ahead, last), ahead, last))
                     for line in at:
                         where = builder.bitcast(builder.gep(ahead, [line]), byte)
-                        builder.call(fetch, [where, ir.Constant(flag, 0), ir.Constant(flag, 3), ir.Constant(flag, 1)])
+                        builder.call(
+                            fetch, [where, ir.Constant(flag, 0), ir.Constant(flag, 3), ir.Constant(flag, 1)]
+                        )
                 source = row(e)
                 if weighted:
                     value = builder.load(builder.gep(data[3], [e]))
                     if value.type != element:
-                        value = builder.fpext(value, element) if element != ir.FloatType() else builder.fptrunc(value, element)
-                    weight = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(flag, 0))
+                        value = (
+                            builder.fpext(value, element)
+                            if element != ir.FloatType()
+                            else builder.fptrunc(value, element)
+                        )
+                    weight = builder.insert_element(
+                        ir.Constant(vector, ir.Undefined), value, ir.Constant(flag, 0)
+                    )
                     weight = builder.shuffle_vector(
                         weight, weight, ir.Constant(ir.VectorType(flag, LINE // size), None)
                     )
@@ -121,7 +135,8 @@ def _add_weighted_entries(total, packed, indices, values, start, end):
         _weighted_8(total, packed, indices, values, start, end)
 
 
-# Stands for "no scale" and "no values": an array like the others, so that one compiled form serves every combination.
+# Stands for "no scale" and "no values": an array like the others, so that one compiled form serves every
+# combination.
 _NONE = np.empty(0, np.float32)
 
 
@@ -178,7 +193,19 @@ def _product_parallel(bounds, indptr, indices, values, x, row, column, self_loop
         for part in numba.prange(parts):
             _pack(columns * part // parts, columns * (part + 1) // parts, x, k0, column, packed)
         for part in numba.prange(parts):
-            _sum(bounds[part], bounds[part + 1], indptr, indices, values, packed, k0, row, self_loops, out, accumulate)
+            _sum(
+                bounds[part],
+                bounds[part + 1],
+                indptr,
+                indices,
+                values,
+                packed,
+                k0,
+                row,
+                self_loops,
+                out,
+                accumulate,
+            )
 
 
 def balanced_bounds(indptr: np.ndarray, parts: int) -> np.ndarray:
@@ -190,7 +217,9 @@ def balanced_bounds(indptr: np.ndarray, parts: int) -> np.ndarray:
 
 
 def block_lines(width_bytes: int) -> int:
-    """Cache lines (1, 2, 3, 4 or 8) of a packed row: the whole row where it fits, else equal blocks with little waste."""
+    """Cache lines (1, 2, 3, 4 or 8) of a packed row: the whole row where it fits, else equal blocks with
+    little waste.
+    """
     lines = -(-width_bytes // LINE)
     lines = -(-lines // -(-lines // 8))
     return lines if lines <= 4 or lines == 8 else 8 if lines == 7 else 3

@@ -9,9 +9,9 @@ import torch
 def use_threads() -> int:
     """Let numba's next parallel loop use as many threads as torch does, and return that number.
 
-    Numba and torch share one OpenMP runtime. When numba starts its threads it sets that runtime to all cores, and torch
-    with it, so torch's number is set again afterwards. With one thread nothing is started: the caller runs its serial
-    form.
+    Numba and torch share one OpenMP runtime. When numba starts its threads it sets that runtime to all cores,
+    and torch with it, so torch's number is set again afterwards. With one thread nothing is started: the
+    caller runs its serial form.
     """
     wanted = torch.get_num_threads()
     threads = min(wanted, numba.config.NUMBA_NUM_THREADS)

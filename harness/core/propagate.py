@@ -1,10 +1,11 @@
 """Z = A [H; halo] W over one worker's rows, and its adjoint in two forms.
 
-`propagate` is the owner-computes form: the gradient of every halo row is computed where it was used and travels back
-through the halo's own backward pass. `propagate_gathered` is the one-dimensional matrix form (CAGNET, SANCUS): the
-gradient delta = dL/dZ of every block is gathered instead, and
+`propagate` is the owner-computes form: the gradient of every halo row is computed where it was used and
+travels back through the halo's own backward pass. `propagate_gathered` is the one-dimensional matrix form
+(CAGNET, SANCUS): the gradient delta = dL/dZ of every block is gathered instead, and
 
-    G_i = sum_j (A^T)_ij delta_j,    dL/dH_i = G_i W^T,    dL/dW = sum_i H_i^T G_i        (SANCUS, eqs. 4 and 5)
+    G_i = sum_j (A^T)_ij delta_j,    dL/dH_i = G_i W^T,    dL/dW = sum_i H_i^T G_i        (SANCUS, eqs. 4 and
+                                     5)
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from harness.core.kernels import spmm
 
 
 class WrongRows(Exception):
-    """A system answered with rows of another shape or type than asked for. The message says which; who, its catcher knows."""
+    """A system answered with rows of another shape or type than asked for. The message says which; who, its
+    catcher knows.
+    """
 
 
 def arrived(pending, adjacency: Adjacency, h: torch.Tensor) -> torch.Tensor:
-    """The halo rows [m, F] that a system gives a layer whose own rows are h [n, F]. Compiled products read them unchecked,
-    so that rows of another shape would be read beyond their end: WrongRows."""
+    """The halo rows [m, F] that a system gives a layer whose own rows are h [n, F]. Compiled products read
+    them unchecked, so that rows of another shape would be read beyond their end: WrongRows."""
     rows = pending.wait()
     return checked(rows, (adjacency.num_halo, h.shape[1]), h, "halo rows, one per halo vertex in halo order")
 
@@ -41,7 +44,8 @@ def checked(rows: torch.Tensor, shape: tuple[int, int], like: torch.Tensor, what
 
 
 class HaloDropout:
-    """Dropout of layer inputs, drawn by global vertex id: the same mask for any partition, on halo rows as on inner rows.
+    """Dropout of layer inputs, drawn by global vertex id: the same mask for any partition, on halo rows as on
+    inner rows.
 
     Rows travel and are cached before dropout; the receiver drops. ids are [n] and [m] int32.
     """
@@ -56,7 +60,9 @@ class HaloDropout:
         return dropout(x, self.halo_ids, self.p, self.key) if self.p else x
 
 
-def propagate(adjacency: Adjacency, h: torch.Tensor, pending, weight: torch.Tensor, drop: HaloDropout) -> torch.Tensor:
+def propagate(
+    adjacency: Adjacency, h: torch.Tensor, pending, weight: torch.Tensor, drop: HaloDropout
+) -> torch.Tensor:
     """(A_ii h + A_ih halo) W  [n, f_out], the local part computed while the halo is in flight."""
     x = drop.inner(h)
     first = adjacency.transform_first(*weight.shape)
@@ -71,7 +77,9 @@ def propagate(adjacency: Adjacency, h: torch.Tensor, pending, weight: torch.Tens
 
 
 class ReadsNobody(torch.autograd.Function):
-    """z of a worker that aggregates no halo: whoever reads its rows sends it gradients, so the halo's backward pass must run."""
+    """z of a worker that aggregates no halo: whoever reads its rows sends it gradients, so the halo's
+    backward pass must run.
+    """
 
     @staticmethod
     def forward(ctx, z, x_halo):
@@ -101,16 +109,27 @@ class _Gathered(torch.autograd.Function):
         pending = ctx.gather_delta(delta)
         inner, out = ctx.adjacency.out_edges()
         g = inner.forward(delta)
-        remote = checked(pending.wait(), (out.num_columns, delta.shape[1]), delta, "deltas, one per remote vertex that out-edges lead to")
+        remote = checked(
+            pending.wait(),
+            (out.num_columns, delta.shape[1]),
+            delta,
+            "deltas, one per remote vertex that out-edges lead to",
+        )
         if len(remote):
             out.forward(remote, out=g, accumulate=True)
         return (g @ weight.t() if ctx.needs_input_grad[0] else None), x.t() @ g, None, None, None, None
 
 
-def propagate_gathered(adjacency: Adjacency, h: torch.Tensor, pending, weight: torch.Tensor, drop: HaloDropout,
-                       gather_delta: Callable) -> torch.Tensor:
-    """As `propagate`, the halo rows constants; `gather_delta(delta [n, f_out])` starts fetching the deltas of the remote
-    vertices that the worker's out-edges reach, and its `wait()` gives them [m', f_out]."""
+def propagate_gathered(
+    adjacency: Adjacency,
+    h: torch.Tensor,
+    pending,
+    weight: torch.Tensor,
+    drop: HaloDropout,
+    gather_delta: Callable,
+) -> torch.Tensor:
+    """As `propagate`, the halo rows constants; `gather_delta(delta [n, f_out])` starts fetching the deltas of
+    the remote vertices that the worker's out-edges reach, and its `wait()` gives them [m', f_out]."""
     return _Gathered.apply(drop.inner(h), weight, adjacency, pending, drop, gather_delta)
 
 

@@ -1,20 +1,24 @@
-"""Training over a vertex-cut: every worker aggregates its own edges for all its replicas, and the parts are synchronised.
+"""Training over a vertex-cut: every worker aggregates its own edges for all its replicas, and the parts are
+synchronised.
 
     Zp_i = A_i H_i W          A_i [r, r] the worker's own edges, the self-loop of a vertex at its master only
-    Z = synchronise(Zp)       a replica's row: the sum of all replicas' parts; H_i = sigma(Z_i + b) is then the same everywhere
+    Z = synchronise(Zp)       a replica's row: the sum of all replicas' parts; H_i = sigma(Z_i + b) is then
+                              the same everywhere
 
-Backwards the same holds of delta = dL/dZ: a replica's own part is what its local edges (and, at the master, the loss) ask for, and
-the sum is what goes on to H and W. Summing over replicas is its own adjoint. (CDFGNN, section 3 and eqs. 1-4.)
+Backwards the same holds of delta = dL/dZ: a replica's own part is what its local edges (and, at the master,
+the loss) ask for, and the sum is what goes on to H and W. Summing over replicas is its own adjoint. (CDFGNN,
+section 3 and eqs. 1-4.)
 
-Parameters that act on a vertex by itself (bias, GraphSAGE's root, layer norm) are applied by every replica, each with the part of
-the gradient that reaches it, so that their gradients too add up over workers.
+Parameters that act on a vertex by itself (bias, GraphSAGE's root, layer norm) are applied by every replica,
+each with the part of the gradient that reaches it, so that their gradients too add up over workers.
 """
 
 from __future__ import annotations
 
 import torch
 
-from harness.comm.comm import Comm, HaloPlan
+from harness.comm.comm import Comm
+from harness.comm.flight import HaloPlan
 from harness.comm.rows import scatter_add_rows
 from harness.core.adjacency import scales
 from harness.core.config import ModelConfig
@@ -32,7 +36,9 @@ class ReplicaAdjacency:
     def __init__(self, shard: ReplicaShard, normalisation: str, kernel: Kernel, device: torch.device):
         self.num_inner, self.num_masters = shard.num_replicas, shard.num_masters
         row, column = scales(shard.degrees, normalisation)
-        self.edges = SparseOperator(shard.edges, row, column, symmetric=shard.symmetric, kernel=kernel, device=device)
+        self.edges = SparseOperator(
+            shard.edges, row, column, symmetric=shard.symmetric, kernel=kernel, device=device
+        )
         self.loops: torch.Tensor | None = None  # [n, 1] the diagonal of A at the masters
         if normalisation != "mean":
             loops = row if column is None else row * column
@@ -72,25 +78,42 @@ def _with_loops(adjacency: ReplicaAdjacency, z: torch.Tensor, x: torch.Tensor) -
     return z
 
 
-def propagate_parts(adjacency: ReplicaAdjacency, h: torch.Tensor, weight: torch.Tensor, drop: HaloDropout) -> torch.Tensor:
+def propagate_parts(
+    adjacency: ReplicaAdjacency, h: torch.Tensor, weight: torch.Tensor, drop: HaloDropout
+) -> torch.Tensor:
     """A_i h W  [r, f_out]: what the worker's own edges contribute to each of its replicas."""
     x = drop.inner(h)
-    return adjacency.times(x @ weight) if adjacency.transform_first(*weight.shape) else adjacency.times(x) @ weight
+    return (
+        adjacency.times(x @ weight)
+        if adjacency.transform_first(*weight.shape)
+        else adjacency.times(x) @ weight
+    )
 
 
 def replica_plan(shard: ReplicaShard, device: torch.device) -> HaloPlan:
-    """Mirrors are to their masters what a halo is to its owners: the exchange of a halo plan scatters, its return gathers."""
-    return HaloPlan(torch.as_tensor(shard.copy_rows).long().to(device), shard.copy_counts.tolist(), shard.mirror_counts.tolist())
+    """Mirrors are to their masters what a halo is to its owners: the exchange of a halo plan scatters, its
+    return gathers.
+    """
+    return HaloPlan(
+        torch.as_tensor(shard.copy_rows).long().to(device),
+        shard.copy_counts.tolist(),
+        shard.mirror_counts.tolist(),
+    )
 
 
-def sum_replicas(comm: Comm, plan: HaloPlan, z: torch.Tensor, layer: int, direction: str, purpose: str = "") -> torch.Tensor:
-    """Every replica's row of `z` [r, F] replaced by the sum over its vertex's replicas: gathered by the master, scattered back.
+def sum_replicas(
+    comm: Comm, plan: HaloPlan, z: torch.Tensor, layer: int, direction: str, purpose: str = ""
+) -> torch.Tensor:
+    """Every replica's row of `z` [r, F] replaced by the sum over its vertex's replicas: gathered by the
+    master, scattered back.
 
     Counted under "gather" and "scatter", or under `purpose`. No autograd.
     """
     masters = len(z) - plan.num_halo
     recorder = comm.recorder
-    flight, parts = comm.start_exchange(z[masters:], plan.receive_counts, plan.send_counts, layer, direction, purpose or "gather")
+    flight, parts = comm.start_exchange(
+        z[masters:], plan.receive_counts, plan.send_counts, layer, direction, purpose or "gather"
+    )
     with recorder.inside("other", "pack", layer):
         summed = z.clone(memory_format=torch.contiguous_format)
     flight.wait()
@@ -99,7 +122,9 @@ def sum_replicas(comm: Comm, plan: HaloPlan, z: torch.Tensor, layer: int, direct
         scatter_add_rows(summed[:masters], plan.send_rows, parts)
         sums = summed.index_select(0, plan.send_rows)
     # A slot of its own: under one purpose both exchanges would share a buffer.
-    flight, copies = comm.start_exchange(sums, plan.send_counts, plan.receive_counts, layer, direction, purpose or "scatter", slot=1)
+    flight, copies = comm.start_exchange(
+        sums, plan.send_counts, plan.receive_counts, layer, direction, purpose or "scatter", slot=1
+    )
     flight.wait()
     with recorder.inside("other", "unpack", layer):
         summed[masters:] = copies
@@ -119,13 +144,16 @@ class _Synchronise(torch.autograd.Function):
 
 
 def synchronise(comm: Comm, plan: HaloPlan, z: torch.Tensor, layer: int, purpose: str = "") -> torch.Tensor:
-    """The exact answer: the sum over replicas of their parts z [r, F], and backwards that of their gradients."""
+    """The exact answer: the sum over replicas of their parts z [r, F], and backwards that of their
+    gradients.
+    """
     return _Synchronise.apply(z, comm, plan, layer, purpose)
 
 
 class StaticSums:
-    """X and the synchronised A X of all replicas, kept: neither Z of layer 0 nor, since the product is whole on every replica, its
-    delta then needs synchronising: sum_i (A X)_i^T delta_i is the gradient with each worker's own part of delta.
+    """X and the synchronised A X of all replicas, kept: neither Z of layer 0 nor, since the product is whole
+    on every replica, its delta then needs synchronising: sum_i (A X)_i^T delta_i is the gradient with each
+    worker's own part of delta.
 
     x        [r, f0] features of the replicas
     product  [r, f0] A X; both are kept sparse where few entries are not 0
@@ -144,7 +172,11 @@ class StaticSums:
 
     def flops(self, f_out: int) -> int:
         """Of one `times`."""
-        return self.product.flops(f_out) if isinstance(self.product, SparseOperator) else 2 * self.product.numel() * f_out
+        return (
+            self.product.flops(f_out)
+            if isinstance(self.product, SparseOperator)
+            else 2 * self.product.numel() * f_out
+        )
 
 
 def _compact(x: torch.Tensor, kernel: Kernel) -> torch.Tensor | SparseOperator:
@@ -164,7 +196,9 @@ class ExactSynchronised:
         self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
 
     def propagate(self, layer, h, weight, dropout):
-        return synchronise(self.comm, self.plan, propagate_parts(self.adjacency, h, weight, dropout), layer, self.purpose)
+        return synchronise(
+            self.comm, self.plan, propagate_parts(self.adjacency, h, weight, dropout), layer, self.purpose
+        )
 
     def output(self, layer, z):
         return z
@@ -173,7 +207,9 @@ class ExactSynchronised:
 class VertexCut:
     """Edges have an owner; a vertex has a replica wherever it has an edge. See `harness.core.cuts.Cut`."""
 
-    def __init__(self, shard: ReplicaShard, comm: Comm, system, model: ModelConfig, kernel: Kernel, x: torch.Tensor):
+    def __init__(
+        self, shard: ReplicaShard, comm: Comm, system, model: ModelConfig, kernel: Kernel, x: torch.Tensor
+    ):
         self.shard, self.comm, self.kernel, self.x = shard, comm, kernel, x
         self.plan = replica_plan(shard, comm.device)
         self.adjacency = ReplicaAdjacency(shard, model.aggregation, kernel, comm.device)

@@ -1,13 +1,15 @@
-"""Scores of the exact forward pass over the whole graph: accuracy, area under the ROC curve, balanced accuracy.
+"""Scores of the exact forward pass over the whole graph: accuracy, area under the ROC curve, balanced
+accuracy.
 
-Every score is exact and the same on every worker, however the vertices are divided: workers exchange the scores of their
-positives once per evaluation, and sum counts.
+Every score is exact and the same on every worker, however the vertices are divided: workers exchange the
+scores of their positives once per evaluation, and sum counts.
 
-    accuracy   share of vertices whose highest logit is their class; of several labels per vertex the micro-F1,
-               2 TP / (predicted + true), a label being predicted where its logit is above 0
-    auc        mean over classes c of P(s_c(positive) > s_c(negative)) + P(equal) / 2, positives being the vertices of
-               class c and negatives the others of the split; s_c the log-odds of class c under the softmax (two classes:
-               the difference of their logits, one pair of sets; several labels per vertex: the label's logit)
+    accuracy   share of vertices whose highest logit is their class; of several labels per vertex the
+               micro-F1, 2 TP / (predicted + true), a label being predicted where its logit is above 0
+    auc        mean over classes c of P(s_c(positive) > s_c(negative)) + P(equal) / 2, positives being the
+               vertices of class c and negatives the others of the split; s_c the log-odds of class c under
+               the softmax (two classes: the difference of their logits, one pair of sets; several labels per
+               vertex: the label's logit)
     balanced   mean over classes of the recall, TP / positives; of several labels per vertex the mean of
                (TP / positives + TN / negatives) / 2
 
@@ -29,9 +31,11 @@ RANKED = ("val", "test")  # the splits that auc and balanced accuracy are given 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores by split, in the order of SPLITS and RANKED; NaN for a split without vertices, or where no class has a mean.
+    """Scores by split, in the order of SPLITS and RANKED; NaN for a split without vertices, or where no class
+    has a mean.
 
-    not_finite   vertices of the whole graph that have a logit which is not a finite number; the scores are then NaN
+    not_finite   vertices of the whole graph that have a logit which is not a finite number; the scores are
+                 then NaN
     """
 
     accuracy: tuple[float, float, float]
@@ -48,7 +52,9 @@ class Scores:
 
 
 class Scorer:
-    """Scores logits [n, C] of a worker's own vertices. labels [n] or [n, C]; masks: local rows of each split, [k] each."""
+    """Scores logits [n, C] of a worker's own vertices. labels [n] or [n, C]; masks: local rows of each split,
+    [k] each.
+    """
 
     def __init__(self, comm: Comm, labels: torch.Tensor, masks: list[torch.Tensor]):
         self.comm, self.labels, self.masks = comm, labels, masks
@@ -71,7 +77,10 @@ class Scorer:
             return Scores((math.nan,) * 3, (math.nan,) * 2, (math.nan,) * 2, int(bad))
         found = torch.tensor(self.positives, dtype=torch.float64).sum(0).view(2, classes)
         return Scores(
-            tuple(_mean(right / possible.clamp(min=1), vertices > 0) for (right, possible), vertices in zip(accuracy, sizes)),
+            tuple(
+                _mean(right / possible.clamp(min=1), vertices > 0)
+                for (right, possible), vertices in zip(accuracy, sizes)
+            ),
             tuple(_auc(*each) for each in zip(rest[:2], found, sizes[1:])),
             tuple(_balanced(counts, self.labels.ndim == 2) for counts in rest[2:]),
         )
@@ -80,10 +89,15 @@ class Scorer:
         """The sums over workers of tensors of counts, exact in double precision, in one operation."""
         flat = torch.cat([each.double().reshape(-1) for each in counts])
         totals = torch.tensor(self.comm.total(flat.tolist()), dtype=torch.float64)
-        return [part.view(each.shape) for part, each in zip(totals.split([each.numel() for each in counts]), counts)]
+        return [
+            part.view(each.shape)
+            for part, each in zip(totals.split([each.numel() for each in counts]), counts)
+        ]
 
     def _ranked(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """What a split is ranked by: s [k, classes] float64, and which entries are positives, [k, classes] bool."""
+        """What a split is ranked by: s [k, classes] float64, and which entries are positives, [k, classes]
+        bool.
+        """
         z = logits.double()
         if labels.ndim == 2:
             return z, labels > 0
@@ -95,11 +109,17 @@ class Scorer:
         mine = torch.zeros(2 * classes, dtype=torch.int64, device=self.labels.device)
         for number, mask in enumerate(self.masks[1:]):
             labels = self.labels[mask]
-            counts = (labels > 0).sum(0) if labels.ndim == 2 else torch.bincount(labels, minlength=classes + (classes == 1))
+            counts = (
+                (labels > 0).sum(0)
+                if labels.ndim == 2
+                else torch.bincount(labels, minlength=classes + (classes == 1))
+            )
             mine[number * classes : (number + 1) * classes] = counts[-classes:]
         return [[int(count) for count in part] for part in self.comm.all_gather(mine, -1, "evaluate")]
 
-    def _gather(self, ranked: list[tuple[torch.Tensor, torch.Tensor]], classes: int) -> list[list[torch.Tensor]]:
+    def _gather(
+        self, ranked: list[tuple[torch.Tensor, torch.Tensor]], classes: int
+    ) -> list[list[torch.Tensor]]:
         """The scores of all workers' positives, by ranked split and class, each ascending."""
         mine = torch.cat([scores.t()[positive.t()] for scores, positive in ranked])  # by split, then class
         lengths = [sum(counts) for counts in self.positives]
@@ -107,9 +127,13 @@ class Scorer:
         if self.comm.size > 1:
             send = [len(mine) * (p != self.comm.rank) for p in range(self.comm.size)]
             receive = [length * (p != self.comm.rank) for p, length in enumerate(lengths)]
-            flight, theirs = self.comm.start_exchange(mine.repeat(self.comm.size - 1)[:, None], send, receive, -1, "forward", "evaluate")
+            flight, theirs = self.comm.start_exchange(
+                mine.repeat(self.comm.size - 1)[:, None], send, receive, -1, "forward", "evaluate"
+            )
             flight.wait()
-            parts = [part if p != self.comm.rank else mine for p, part in enumerate(theirs[:, 0].split(receive))]
+            parts = [
+                part if p != self.comm.rank else mine for p, part in enumerate(theirs[:, 0].split(receive))
+            ]
         groups = zip(*(part.split(counts) for part, counts in zip(parts, self.positives)))
         merged = [torch.cat(group).sort().values for group in groups]
         return [merged[:classes], merged[classes:]]
@@ -126,7 +150,8 @@ def log_odds(z: torch.Tensor) -> torch.Tensor:
 
 
 def outranked(scores: torch.Tensor, positive: torch.Tensor, positives: list[torch.Tensor]) -> torch.Tensor:
-    """For each class, over the negatives among `scores` [k, classes]: how many of all positives score higher, ties
+    """For each class, over the negatives among `scores` [k, classes]: how many of all positives score higher,
+    ties
     counting half  [classes] float64."""
     won = scores.new_zeros(len(positives))
     for c, everyones in enumerate(positives):
@@ -140,15 +165,17 @@ def outranked(scores: torch.Tensor, positive: torch.Tensor, positives: list[torc
 def score_counts(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Numerator and denominator [2] of the accuracy of logits [t, C], which add up over workers."""
     if labels.ndim == 1:
-        return torch.stack([(logits.argmax(1) == labels).sum(), torch.tensor(len(labels), device=logits.device)])
+        return torch.stack(
+            [(logits.argmax(1) == labels).sum(), torch.tensor(len(labels), device=logits.device)]
+        )
     predicted, true = logits > 0, labels > 0
     # Micro-F1 = 2 TP / (2 TP + FP + FN) = 2 TP / (predicted + true).
     return torch.stack([2 * (predicted & true).sum(), predicted.sum() + true.sum()])
 
 
 def recall_counts(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """TP, positives, TN and negatives of every class, [4, C]; they add up over workers. Of one label per vertex TN is not
-    counted, and 0."""
+    """TP, positives, TN and negatives of every class, [4, C]; they add up over workers. Of one label per
+    vertex TN is not counted, and 0."""
     if labels.ndim == 1:
         classes = logits.shape[1]
         right = torch.bincount(labels[logits.argmax(1) == labels], minlength=classes)

@@ -1,13 +1,17 @@
 """The contract between the shared trainer and a communication strategy.
 
-The core owns graph, layers, loss, optimiser, weight all-reduce and clock. A system answers what its paper answers:
+The core owns graph, layers, loss, optimiser, weight all-reduce and clock. A system answers what its paper
+answers:
 
-    halo(layer, h)       what remote rows does layer `layer` use now?   (differentiable: the backward pass is part of it)
-    synchronize(layer, z)   over a vertex-cut instead: what sum over replicas does each worker use now?   (likewise)
+    halo(layer, h)       what remote rows does layer `layer` use now?   (differentiable: the backward pass is
+                         part of it)
+    synchronize(layer, z)   over a vertex-cut instead: what sum over replicas does each worker use now?
+                            (likewise)
     before_epoch / after_epoch   what changes between epochs?
     combine(parameters)  how are parameters combined?
 
-A system is a dataclass: its fields are its knobs, the values stand in `conf/system/`, and `__post_init__` refuses bad ones.
+A system is a dataclass: its fields are its knobs, the values stand in `conf/system/`, and `__post_init__`
+refuses bad ones.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ import torch
 
 from harness.check import InputError, choice
 from harness.cluster.config import Cluster
-from harness.comm.comm import Comm, HaloPlan
+from harness.comm.comm import Comm
+from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency
 from harness.core.propagate import HaloDropout, WrongRows, checked, propagate
@@ -63,11 +68,13 @@ class Context:
     widths   [L + 1]: features, hidden layers, classes; layer l maps widths[l] to widths[l + 1]
     epochs   of the whole run, whatever a resumed one has behind it
     model    the worker's copy of the model; its parameters may be read and, between steps, written
-    gradient gradient(rows, divisor) -> loss: one more forward and backward pass by this system over the given training rows, whose
-             summed loss is divided by `divisor`; gradients are left in the parameters. For systems with extra steps;
-             exact_gradient(rows, divisor, masks=None) does the same through a fresh exchange of every halo row,
-             with the dropout masks of the epoch's forward pass number `masks` where given
-    exact_inputs   exact_inputs() -> {layer: H [n, F]}: what hidden layers 1.. would take in an exact forward pass with the current
+    gradient  gradient(rows, divisor) -> loss: one more forward and backward pass by this system over the
+              given training rows, whose
+             summed loss is divided by `divisor`; gradients are left in the parameters. For systems with extra
+             steps; exact_gradient(rows, divisor, masks=None) does the same through a fresh exchange of every
+             halo row, with the dropout masks of the epoch's forward pass number `masks` where given
+    exact_inputs   exact_inputs() -> {layer: H [n, F]}: what hidden layers 1.. would take in an exact forward
+                   pass with the current
              weights and no dropout; outside the train clock only
     """
 
@@ -93,21 +100,29 @@ class Context:
 
 
 class System:
-    """Base of every communication strategy over an edge-cut partition; over a vertex-cut it is `ReplicaSystem`."""
+    """Base of every communication strategy over an edge-cut partition; over a vertex-cut it is
+    `ReplicaSystem`.
+    """
 
     cut: ClassVar[str] = "edge"  # the kind of partition it trains on
     degrees: ClassVar[str] = "global"  # "local": cut edges are dropped and degrees counted inside each worker
-    features: str = "once"  # "refetch": layer 0's remote rows are asked for every epoch; "once": fetched once, static
+    # "refetch": layer 0's remote rows are asked for every epoch; "once": fetched once, static
+    features: str = "once"
     asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `epochs_done`
-    cluster: ClassVar[Cluster] = Cluster()  # what the run's workers run on: set by the trainer before all else
-    exact_input: ClassVar[bool] = True  # whether the static input product equals the exact one (evaluation reuses it)
-    role: ClassVar[str] = ""  # in comparisons: "reference" of exact training, or "control" that uses no remote rows
+    # what the run's workers run on: set by the trainer before all else
+    cluster: ClassVar[Cluster] = Cluster()
+    # whether the static input product equals the exact one (evaluation reuses it)
+    exact_input: ClassVar[bool] = True
+    # in comparisons: "reference" of exact training, or "control" that uses no remote rows
+    role: ClassVar[str] = ""
     since: ClassVar[dict[str, Any]] = {}  # knobs that came after 0.1, where what 0.1 did is not their default
 
     @classmethod
     def lacks(cls) -> str | None:
         """The method that a system must define and this one does not; None where it is complete."""
-        return "halo(self, layer, h)" if cls.halo is System.halo and cls.propagate is System.propagate else None
+        return (
+            "halo(self, layer, h)" if cls.halo is System.halo and cls.propagate is System.propagate else None
+        )
 
     def steps(self) -> int:
         """Optimiser steps per epoch, each with a forward and a backward pass."""
@@ -121,11 +136,14 @@ class System:
     def supports(self, run: RunFacts) -> str | None:
         """One sentence saying why this system cannot do the run, or None.
 
-        A system with a backward pass of its own owns the matrix form Z = A H W, and attention is not of that form.
+        A system with a backward pass of its own owns the matrix form Z = A H W, and attention is not of that
+        form.
         """
         if run.model == "gat" and type(self).propagate is not System.propagate:
-            return (f"model=gat has no propagation matrix, and {type(self).__name__.lower()} defines its own product with one; "
-                    "give model=gcn or model=sage")
+            return (
+                f"model=gat has no propagation matrix, and {type(self).__name__.lower()} defines its own"
+                " product with one; give model=gcn or model=sage"
+            )
         return None
 
     def ineffective(self) -> list[str]:
@@ -134,12 +152,14 @@ class System:
         return []
 
     def needs_devices(self) -> bool:
-        """Whether it reads `cluster.devices`: they are then there, one a worker, measured where the run's cluster names none."""
+        """Whether it reads `cluster.devices`: they are then there, one a worker, measured where the run's
+        cluster names none.
+        """
         return False
 
     def restrict(self, shard: Shard, comm: Comm) -> Shard:
-        """The shard to train on: the worker's own, or one with halo vertices and their edges taken away (RAPA), agreed between
-        the workers through `comm`. Evaluation always uses the whole."""
+        """The shard to train on: the worker's own, or one with halo vertices and their edges taken away
+        (RAPA), agreed between the workers through `comm`. Evaluation always uses the whole."""
         return shard
 
     def setup(self, context: Context) -> None:
@@ -153,7 +173,9 @@ class System:
         raise NotImplementedError
 
     def input_halo(self, x: torch.Tensor) -> torch.Tensor:
-        """The halo's raw features [m, F] for `features="once"`: fetched exactly, one time, and counted then."""
+        """The halo's raw features [m, F] for `features="once"`: fetched exactly, one time, and counted
+        then.
+        """
         return self.comm.exchange(self.plan, x, layer=0, purpose="features").wait()
 
     def static_halo(self, x: torch.Tensor, rows: int) -> torch.Tensor | None:
@@ -166,21 +188,29 @@ class System:
         except WrongRows as wrong:
             raise InputError(f"{self.name}, input_halo, worker {self.comm.rank}: it {wrong}") from None
 
-    def propagate(self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout) -> torch.Tensor:
-        """(A_ii h + A_ih halo) W  [n, f_out]. Only a system with a backward pass of its own overrides this."""
+    def propagate(
+        self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
+    ) -> torch.Tensor:
+        """(A_ii h + A_ih halo) W  [n, f_out]. Only a system with a backward pass of its own overrides
+        this.
+        """
         return propagate(self.adjacency, h, self.halo(layer, h), weight, dropout)
 
     def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
-        """A hook on layer `layer`'s pre-activation Z [n, f_out] and, through its backward, on delta = dL/dZ."""
+        """A hook on layer `layer`'s pre-activation Z [n, f_out] and, through its backward, on delta =
+        dL/dZ.
+        """
         return z
 
     def loss_divisor(self, local: int, total: int) -> float:
-        """What this worker's summed training loss is divided by, of its own and all workers' training vertices: `total` makes
-        shares that add up to the global mean."""
+        """What this worker's summed training loss is divided by, of its own and all workers' training
+        vertices: `total` makes shares that add up to the global mean."""
         return total
 
     def before_training(self) -> None:
-        """Called once before epoch 0, outside the train clock: nothing is counted. A resumed run does not call it."""
+        """Called once before epoch 0, outside the train clock: nothing is counted. A resumed run does not
+        call it.
+        """
 
     def before_epoch(self, epoch: int) -> None:
         """Called inside the train clock, before the forward pass."""
@@ -189,7 +219,9 @@ class System:
         """Called inside the train clock, after the optimiser's step."""
 
     def combine(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Sum the weight gradients over the workers; each worker's loss is already divided by the global count."""
+        """Sum the weight gradients over the workers; each worker's loss is already divided by the global
+        count.
+        """
         self.comm.sum_weights([p.grad for p in parameters])
 
     def epochs_done(self, epoch: int) -> int:
@@ -203,20 +235,24 @@ class System:
         return epoch + 1
 
     def observe(self, epoch: int) -> None:
-        """Called after each epoch, outside the train clock: measurements that no run pays for. Epochs' metrics are still open."""
+        """Called after each epoch, outside the train clock: measurements that no run pays for. Epochs'
+        metrics are still open.
+        """
 
     @contextlib.contextmanager
     def evaluation_weights(self, epoch: int) -> Iterator[None]:
-        """While this is open the model holds the weights that epoch `epoch` is evaluated with, the same on every worker. For systems
-        whose workers' own weights differ; outside the train clock. Of an asynchronous system an epoch may be evaluated after
-        later ones have run."""
+        """While this is open the model holds the weights that epoch `epoch` is evaluated with, the same on
+        every worker. For systems whose workers' own weights differ; outside the train clock. Of an
+        asynchronous system an epoch may be evaluated after later ones have run."""
         yield
 
     def close(self) -> None:
         """Called once after the last epoch: give back what the operating system or a server holds."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything a resumed run needs to go on bit for bit: tensors, numbers, strings and containers of them."""
+        """Everything a resumed run needs to go on bit for bit: tensors, numbers, strings and containers of
+        them.
+        """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -226,7 +262,8 @@ class System:
 class ReplicaSystem(System):
     """Base of every communication strategy over a vertex-cut partition.
 
-    `shard` is then a `ReplicaShard`, and a halo plan's halo are the mirrors. Rows [r, F] are those of all replicas, masters first.
+    `shard` is then a `ReplicaShard`, and a halo plan's halo are the mirrors. Rows [r, F] are those of all
+    replicas, masters first.
     """
 
     cut: ClassVar[str] = "vertex"
@@ -238,15 +275,21 @@ class ReplicaSystem(System):
 
     def supports(self, run: RunFacts) -> str | None:
         if run.model == "gat":
-            return (f"model=gat normalises over all of a vertex's edges, and {type(self).__name__.lower()} adds up parts that know only "
-                    "their worker's; give model=gcn or model=sage")
+            return (
+                f"model=gat normalises over all of a vertex's edges, and {type(self).__name__.lower()} adds"
+                " up parts that know only their worker's; give model=gcn or model=sage"
+            )
         return None
 
     def synchronize(self, layer: int, z: torch.Tensor) -> torch.Tensor:
-        """What stands for the sum over replicas of their parts z [r, f_out] of A H W; its backward does so for delta."""
+        """What stands for the sum over replicas of their parts z [r, f_out] of A H W; its backward does so
+        for delta.
+        """
         raise NotImplementedError
 
-    def propagate(self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout) -> torch.Tensor:
+    def propagate(
+        self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
+    ) -> torch.Tensor:
         """The synchronised A H W  [r, f_out]."""
         parts = propagate_parts(self.adjacency, h, weight, dropout)
         return checked(self.synchronize(layer, parts), tuple(parts.shape), parts, "a row per replica")
@@ -256,10 +299,14 @@ MENDS = {"edge": "partition=metis", "vertex": "partition=ebv"}
 
 
 def check_cut(system: System, cut: str, what: str) -> None:
-    """InputError where `what` ("partition=metis is", ...) is a cut of another kind than `system` trains on."""
+    """InputError where `what` ("partition=metis is", ...) is a cut of another kind than `system`
+    trains on.
+    """
     if system.cut != cut:
-        raise InputError(f"{what} {_article(cut)}-cut and {type(system).__name__.lower()} trains on {_article(system.cut)}-cut: "
-                         f"give {MENDS[system.cut]}")
+        raise InputError(
+            f"{what} {_article(cut)}-cut and {type(system).__name__.lower()} trains on"
+            f" {_article(system.cut)}-cut: give {MENDS[system.cut]}"
+        )
 
 
 def _article(cut: str) -> str:

@@ -31,8 +31,19 @@ class Trainer:
     cluster  what the workers run on, one device per worker; None: alike, of which nothing is known
     """
 
-    def __init__(self, shard: Shard | ReplicaShard, comm: Comm, system: System, model: ModelConfig, optimiser: OptimiserConfig, *,
-                 seed: int, epochs: int, kernel: str = "auto", cluster: Cluster | None = None):
+    def __init__(
+        self,
+        shard: Shard | ReplicaShard,
+        comm: Comm,
+        system: System,
+        model: ModelConfig,
+        optimiser: OptimiserConfig,
+        *,
+        seed: int,
+        epochs: int,
+        kernel: str = "auto",
+        cluster: Cluster | None = None,
+    ):
         device = comm.device
         system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
         self.shard, self.comm, self.system, self.seed, self.config = shard, comm, system, seed, model
@@ -41,21 +52,43 @@ class Trainer:
         self.x = torch.as_tensor(shard.features).to(device, torch.get_default_dtype())
         labels = torch.as_tensor(shard.labels).to(device)
         self.labels = labels.to(self.x.dtype) if labels.ndim == 2 else labels.long()
-        masks = [torch.as_tensor(mask).to(device).nonzero().squeeze(1) for mask in (shard.train, shard.val, shard.test)]
+        masks = [
+            torch.as_tensor(mask).to(device).nonzero().squeeze(1)
+            for mask in (shard.train, shard.val, shard.test)
+        ]
         self.train_rows, self.train_count = masks[0], int(shard.split_counts[0])
         cut = self.cut = make_cut(shard, comm, system, model, self.kernel, self.x)
         widths = [self.x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
         self.model = Model(model, widths, seed).to(device)
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=optimiser.lr, weight_decay=optimiser.weight_decay)
+        self.optimiser = torch.optim.Adam(
+            self.model.parameters(), lr=optimiser.lr, weight_decay=optimiser.weight_decay
+        )
         self.passes = 0  # forward passes of the running epoch
         self.static: StaticInput | StaticSums | None = None
         self.exact_static: StaticInput | StaticSums | None = None  # of a system's extra, exact steps
-        system.setup(Context(cut.shard, comm, cut.plan, cut.adjacency, widths, self.recorder, device, seed, self.model,
-                             self.optimiser, self.train_rows, epochs, self.gradient, self.exact_gradient,
-                             self.exact_inputs))
+        system.setup(
+            Context(
+                cut.shard,
+                comm,
+                cut.plan,
+                cut.adjacency,
+                widths,
+                self.recorder,
+                device,
+                seed,
+                self.model,
+                self.optimiser,
+                self.train_rows,
+                epochs,
+                self.gradient,
+                self.exact_gradient,
+                self.exact_inputs,
+            )
+        )
         exact = cut.exact_forward("evaluate")
-        self.evaluator = Evaluator(exact, comm, lambda: cut.exact_input(exact, self.static), masks,
-                                   self.labels, model.layers)
+        self.evaluator = Evaluator(
+            exact, comm, lambda: cut.exact_input(exact, self.static), masks, self.labels, model.layers
+        )
         self.began = False
         self.next_epoch = 0  # this worker's, which in an asynchronous run is no other's
 
@@ -69,7 +102,9 @@ class Trainer:
         return list(self.model.parameters())
 
     def train_epoch(self, epoch: int) -> torch.Tensor:
-        """One full-batch step. Returns this worker's share of the loss before the step; shares add up over workers."""
+        """One full-batch step. Returns this worker's share of the loss before the step; shares add up over
+        workers.
+        """
         self.recorder.begin_epoch(epoch)
         self.passes, self.next_epoch = 0, epoch + 1
         if not self.began:
@@ -93,8 +128,8 @@ class Trainer:
         return loss
 
     def gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
-        """One forward and backward pass by the system: the summed loss of `rows` [t] over `divisor`, detached; gradients are
-        left in the parameters."""
+        """One forward and backward pass by the system: the summed loss of `rows` [t] over `divisor`,
+        detached; gradients are left in the parameters."""
         if self.system.features == "once" and self.static is None:
             self.static = self.cut.training_input()
         return self._gradient(rows, divisor, self.static, self.system)
@@ -111,7 +146,9 @@ class Trainer:
     def _gradient(self, rows, divisor: float, static, strategy, masks: int | None = None) -> torch.Tensor:
         step = self.passes if masks is None else masks
         self.passes += masks is None
-        logits = self.model(self.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder)
+        logits = self.model(
+            self.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder
+        )
         loss = local_loss(logits, self.labels, rows, divisor)
         self.optimiser.zero_grad()
         self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
@@ -122,7 +159,9 @@ class Trainer:
         return loss.detach()
 
     def exact_inputs(self) -> dict[int, torch.Tensor]:
-        """{layer: H [n, F]} that layers 1.. take in an exact forward pass with the current weights, without dropout."""
+        """{layer: H [n, F]} that layers 1.. take in an exact forward pass with the current weights, without
+        dropout.
+        """
         kept = self.evaluator.hidden(self.model)
         self.evaluator.input = None  # made again from what training fetches and counts
         return kept
@@ -137,8 +176,13 @@ class Trainer:
             return self.evaluator(self.model)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(), "system": self.system.state_dict(),
-                "exact_static": self.exact_static is not None, "next_epoch": self.next_epoch}
+        return {
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "system": self.system.state_dict(),
+            "exact_static": self.exact_static is not None,
+            "next_epoch": self.next_epoch,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
@@ -152,10 +196,14 @@ class Trainer:
             self.exact_static = self.cut.exact_input(self.cut.exact_forward("features"))
 
     def _dropouts(self, epoch: int, step: int) -> list[HaloDropout]:
-        return [self.cut.dropout(self.config.dropout if l else 0.0, dropout_key(self.seed, epoch, l, step))
-                for l in range(len(self.model.layers))]
+        return [
+            self.cut.dropout(self.config.dropout if l else 0.0, dropout_key(self.seed, epoch, l, step))
+            for l in range(len(self.model.layers))
+        ]
 
 
 def dropout_key(seed: int, epoch: int, layer: int, step: int = 0) -> int:
-    """A 63-bit key, different for every (seed, epoch, layer, forward pass of the epoch) that can occur in practice."""
+    """A 63-bit key, different for every (seed, epoch, layer, forward pass of the epoch) that can occur in
+    practice.
+    """
     return ((seed & 0xFFFFFF) << 39) ^ ((epoch & 0xFFFFF) << 19) ^ ((step & 0xFFF) << 7) ^ (layer & 0x7F)

@@ -1,7 +1,9 @@
-"""How near the twins are to the published figures: `python -m harness.fidelity [NAME...] [--scale S] [--json]`.
+"""How near the twins are to the published figures: `python -m harness.fidelity [NAME...] [--scale S]
+[--json]`.
 
-Every figure is measured on the generated graph and printed beside the published one with its source. A mark stands
-where they differ by more than 10 %. What a smaller scale must change (vertices, edges) is divided by the scale.
+Every figure is measured on the generated graph and printed beside the published one with its source. A mark
+stands where they differ by more than 10 %. What a smaller scale must change (vertices, edges) is divided by
+the scale.
 """
 
 from __future__ import annotations
@@ -30,10 +32,16 @@ COSTLY = ("halo_ratio", "replication", "gcn", "no_graph")
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.fidelity", description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="twins; all of them by default")
-    parser.add_argument("--scale", type=float, help="of every twin; by default what leaves about 6 million edges")
+    parser.add_argument(
+        "--scale", type=float, help="of every twin; by default what leaves about 6 million edges"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the generator")
-    parser.add_argument("--epochs", type=int, default=60, help="of the GCN and of the model without the graph")
-    parser.add_argument("--skip", nargs="*", default=[], choices=COSTLY, help="costly statistics to leave out")
+    parser.add_argument(
+        "--epochs", type=int, default=60, help="of the GCN and of the model without the graph"
+    )
+    parser.add_argument(
+        "--skip", nargs="*", default=[], choices=COSTLY, help="costly statistics to leave out"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON list instead of tables")
     options = parser.parse_args(argv)
     console = Console(width=None if sys.stdout.isatty() else 150)
@@ -42,7 +50,9 @@ def main(argv: list[str] | None = None) -> int:
         at_least("--epochs", options.epochs, 1)
         for name in options.names or twin.names():
             name = name.removeprefix("twin/")
-            found = compare(name, scale=options.scale, seed=options.seed, epochs=options.epochs, skip=options.skip)
+            found = compare(
+                name, scale=options.scale, seed=options.seed, epochs=options.epochs, skip=options.skip
+            )
             rows += found
             if not options.json:
                 console.print(_table(name, found), "")
@@ -54,8 +64,9 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def compare(name: str, *, scale: float | None = None, seed: int = 0, epochs: int = 60,
-            skip: Sequence[str] = ()) -> list[dict]:
+def compare(
+    name: str, *, scale: float | None = None, seed: int = 0, epochs: int = 60, skip: Sequence[str] = ()
+) -> list[dict]:
     """One row a published figure: twin, scale, statistic, parts, published, measured, ratio, off, source."""
     choice("twin", name, SPECS)
     scale = quick_scale(name) if scale is None else scale
@@ -70,19 +81,40 @@ def compare(name: str, *, scale: float | None = None, seed: int = 0, epochs: int
             continue
         value = _measure(graph, figure, scale, epochs, trained)
         ratio = value / figure.value
-        rows.append({
-            "twin": graph.name, "scale": scale, "seed": seed, "generated_s": round(seconds, 2),
-            "statistic": figure.statistic, "parts": figure.parts or None, "published": figure.value, "measured": value,
-            "ratio": ratio, "off": abs(ratio - 1.0) > TOLERANCE, "source": figure.source,
-        })
+        rows.append(
+            {
+                "twin": graph.name,
+                "scale": scale,
+                "seed": seed,
+                "generated_s": round(seconds, 2),
+                "statistic": figure.statistic,
+                "parts": figure.parts or None,
+                "published": figure.value,
+                "measured": value,
+                "ratio": ratio,
+                "off": abs(ratio - 1.0) > TOLERANCE,
+                "source": figure.source,
+            }
+        )
     if "no_graph" not in skip and not any(f.statistic == "no_graph" for f in spec.published):
-        # Shown for every twin: where the neighbours do not matter, a dead system would look like a working one.
+        # Shown for every twin: where the neighbours do not matter, a dead system would look like a working
+        # one.
         value = _measure(graph, Published("no_graph", 1.0, ""), scale, epochs, trained)
-        rows.append({
-            "twin": graph.name, "scale": scale, "seed": seed, "generated_s": round(seconds, 2), "statistic": "no_graph",
-            "parts": None, "published": None, "measured": value, "ratio": None, "off": False,
-            "source": "no published figure",
-        })
+        rows.append(
+            {
+                "twin": graph.name,
+                "scale": scale,
+                "seed": seed,
+                "generated_s": round(seconds, 2),
+                "statistic": "no_graph",
+                "parts": None,
+                "published": None,
+                "measured": value,
+                "ratio": None,
+                "off": False,
+                "source": "no published figure",
+            }
+        )
     return rows
 
 
@@ -94,8 +126,10 @@ def quick_scale(name: str) -> float:
 def _sizes(spec: Spec) -> list[Published]:
     table = "dataset tables (docs/twins.md)"
     return [
-        Published("vertices", spec.vertices, table), Published("directed_edges", spec.edges, table),
-        Published("mean_degree", spec.mean_degree, table), Published("features", spec.features, table),
+        Published("vertices", spec.vertices, table),
+        Published("directed_edges", spec.edges, table),
+        Published("mean_degree", spec.mean_degree, table),
+        Published("features", spec.features, table),
         Published("classes", spec.classes, table),
         Published("train_share", spec.split[0] / spec.vertices, "data set's own split"),
     ]
@@ -112,7 +146,11 @@ def _measure(graph: Graph, figure: Published, scale: float, epochs: int, trained
         case "features":
             return graph.num_features
         case "classes":
-            return graph.num_classes if graph.multilabel else int(np.unique(graph.labels[graph.labels >= 0]).size)
+            return (
+                graph.num_classes
+                if graph.multilabel
+                else int(np.unique(graph.labels[graph.labels >= 0]).size)
+            )
         case "train_share":
             return float(graph.train.mean())
         case "homophily":

@@ -1,4 +1,6 @@
-"""What is measured of a twin: homophily, METIS halos, EBV replication, accuracy with and without the graph."""
+"""What is measured of a twin: homophily, METIS halos, EBV replication, accuracy with and without the
+graph.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,14 @@ from harness.partition.vertexcut import assign_edges, statistics
 
 
 def homophily(graph: Graph) -> float:
-    """Share of the edges between labelled vertices inside one class; multi-label: mean Jaccard index of label sets."""
-    return _jaccard(graph.indptr, graph.indices, graph.labels) if graph.multilabel else \
-        _same(graph.indptr, graph.indices, graph.labels)
+    """Share of the edges between labelled vertices inside one class; multi-label: mean Jaccard index of label
+    sets.
+    """
+    return (
+        _jaccard(graph.indptr, graph.indices, graph.labels)
+        if graph.multilabel
+        else _same(graph.indptr, graph.indices, graph.labels)
+    )
 
 
 def halo_ratio(graph: Graph, parts: int) -> float:
@@ -28,9 +35,11 @@ def replication(graph: Graph, parts: int) -> float:
 
 
 def accuracy(graph: Graph, *, use_graph: bool, epochs: int, hidden: int = 128) -> tuple[float, float]:
-    """(validation, test) accuracy, or micro-F1 for label sets, at the best validation epoch of a short training.
+    """(validation, test) accuracy, or micro-F1 for label sets, at the best validation epoch of a short
+    training.
 
-    Two layers, dropout 0.5, Adam 0.01, seed 0. Without `use_graph` nothing is aggregated: same model, no neighbours.
+    Two layers, dropout 0.5, Adam 0.01, seed 0. Without `use_graph` nothing is aggregated: same model, no
+    neighbours.
     """
     torch.manual_seed(0)
     multiply = _propagation(graph) if use_graph else (lambda x: x)
@@ -68,11 +77,19 @@ def _score(z: torch.Tensor, y: torch.Tensor, multilabel: bool) -> float:
 
 
 def _propagation(graph: Graph):
-    """x -> D^-1/2 (A + I) D^-1/2 x, differentiable; a twin is symmetric, so the adjoint is the same product."""
+    """x -> D^-1/2 (A + I) D^-1/2 x, differentiable; a twin is symmetric, so the adjoint is the same
+    product.
+    """
     root = ((np.diff(graph.indptr) + 1.0) ** -0.5).astype(np.float32)
-    weight = root[np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))] * root[graph.indices]
-    matrix = torch.sparse_csr_tensor(*(torch.from_numpy(a) for a in (graph.indptr, graph.indices, weight)),
-                                     size=(graph.num_vertices,) * 2, check_invariants=False)
+    weight = (
+        root[np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))]
+        * root[graph.indices]
+    )
+    matrix = torch.sparse_csr_tensor(
+        *(torch.from_numpy(a) for a in (graph.indptr, graph.indices, weight)),
+        size=(graph.num_vertices,) * 2,
+        check_invariants=False,
+    )
     loop = torch.from_numpy(root * root)[:, None]
 
     class Multiply(torch.autograd.Function):

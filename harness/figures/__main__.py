@@ -1,4 +1,5 @@
-"""`python -m harness.figures [NAME ...]`: start the runs the figures need and lack, reuse those there are, draw.
+"""`python -m harness.figures [NAME ...]`: start the runs the figures need and lack, reuse those there are,
+draw.
 
 Every figure is a file of this folder; see `harness/figures/__init__.py`.
 """
@@ -32,15 +33,29 @@ def available() -> dict[str, ModuleType]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0; 1 where a run failed, its figure left out; 2 with one sentence where what was given cannot be used."""
+    """Exit code 0; 1 where a run failed, its figure left out; 2 with one sentence where what was given cannot
+    be used.
+    """
     parser = argparse.ArgumentParser(prog="python -m harness.figures", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all; see --list)")
     parser.add_argument("--list", action="store_true", help="name every figure and what it shows")
-    parser.add_argument("--graph", metavar="OVERRIDES", help='another graph than the figures\' own, as "dblp dataset.split=low_label"')
-    parser.add_argument("--out", type=Path, default=Path("results/figures"),
-                        help="where the PNG files go, each with its data as CSV beside it (default results/figures)")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="where runs are found and go (default results)")
-    parser.add_argument("--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)")
+    parser.add_argument(
+        "--graph",
+        metavar="OVERRIDES",
+        help='another graph than the figures\' own, as "dblp dataset.split=low_label"',
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("results/figures"),
+        help="where the PNG files go, each with its data as CSV beside it (default results/figures)",
+    )
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), help="where runs are found and go (default results)"
+    )
+    parser.add_argument(
+        "--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)"
+    )
     parser.add_argument("--data-dir", type=Path, default=Path("data"), help="raw data sets (default data)")
     asked = parser.parse_args(arguments)
     console = Console(stderr=True)
@@ -62,7 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for choices in [[asked.graph]] if asked.graph else known[name].GRAPHS:
             graph = next((graph for graph in choices if runner.is_here(graph, places.data_dir)), None)
             if graph is None:
-                console.print(f"{name}: {choices[0].split()[0]} is not in {places.data_dir}, left out", highlight=False)
+                console.print(
+                    f"{name}: {choices[0].split()[0]} is not in {places.data_dir}, left out", highlight=False
+                )
                 continue
             try:
                 make(name, known[name], graph, places, asked.out, console)
@@ -78,7 +95,9 @@ def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, c
     folders = {sweep: runner.folders(sweep, places) for sweep in sweeps}
     lacking = {sweep: len(found) - len(runner.finished(found)) for sweep, found in folders.items()}
     total = sum(map(len, folders.values()))
-    console.print(f"{name} on {graph.split()[0]}: {total} runs, {sum(lacking.values())} to start", highlight=False)
+    console.print(
+        f"{name} on {graph.split()[0]}: {total} runs, {sum(lacking.values())} to start", highlight=False
+    )
     for sweep, missing in lacking.items():
         if missing:
             runner.start(sweep, places)
@@ -102,7 +121,9 @@ def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, c
 
 
 def name_on(name: str, graph: str) -> str:
-    """What the files of a figure are called on a graph, or on several ("a,b"), which go without their names."""
+    """What the files of a figure are called on a graph, or on several ("a,b"), which go without their
+    names.
+    """
     option, *more = graph.split()
     if "," in option:
         return name

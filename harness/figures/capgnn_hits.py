@@ -14,8 +14,12 @@ from harness.figures.panels import by_epoch, knob, line, panels
 TITLE = "CaPGNN, Fig. 15: hit rate by policy and capacity"
 GRAPHS = [["twin/reddit dataset.scale=0.02"]]
 # By name: policy and tiers.
-CACHES = {"jaca": ("jaca", "inclusive"), "jaca exclusive": ("jaca", "exclusive"), "lru": ("lru", "inclusive"),
-          "fifo": ("fifo", "inclusive")}
+CACHES = {
+    "jaca": ("jaca", "inclusive"),
+    "jaca exclusive": ("jaca", "exclusive"),
+    "lru": ("lru", "inclusive"),
+    "fifo": ("fifo", "inclusive"),
+}
 CAPACITIES = (500, 1000, 2000, 3000, 5000)
 TIERS = {"local": {"marker": "o", "linestyle": "-"}, "global": {"marker": "s", "linestyle": "--"}}
 

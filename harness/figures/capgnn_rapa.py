@@ -1,7 +1,8 @@
-"""CaPGNN's Fig. 20: every worker's cost lambda while RAPA takes halo vertices from the dear ones, on the paper's testbeds.
+"""CaPGNN's Fig. 20: every worker's cost lambda while RAPA takes halo vertices from the dear ones, on the
+paper's testbeds.
 
-From the metrics `rapa_lambda`, `rapa_vertices` and `rapa_edges`, whose layer is the iteration of Algorithm 2; 0 is the partition as it
-came.
+From the metrics `rapa_lambda`, `rapa_vertices` and `rapa_edges`, whose layer is the iteration of Algorithm 2;
+0 is the partition as it came.
 """
 
 from harness.figures.panels import knob, line, panels
@@ -17,7 +18,9 @@ def sweeps(graph: str) -> list[str]:
 
 
 def draw(groups):
-    figure, axes = panels(groups, "RAPA: costs of the workers by iteration", 3, len(groups), height=2.8, width=11)
+    figure, axes = panels(
+        groups, "RAPA: costs of the workers by iteration", 3, len(groups), height=2.8, width=11
+    )
     whats = {"rapa_lambda": "lambda, relative times", "rapa_vertices": "vertices", "rapa_edges": "edges"}
     for row, group in zip(axes, groups):
         metrics = group.first.trace.metrics

@@ -1,4 +1,5 @@
-"""CDFGNN's Fig. 7: the share of messages that the adaptive cache lets through, by layer and direction, and its threshold.
+"""CDFGNN's Fig. 7: the share of messages that the adaptive cache lets through, by layer and direction, and
+its threshold.
 
 From the metrics `sent_*`, `zero_*` and `possible_*` (rows, gather and scatter together) and `epsilon`. Rows
 that are 0 are not saved by the cache and stand apart. With the usual dropout and with none, since a mask

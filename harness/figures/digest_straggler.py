@@ -22,7 +22,10 @@ def draw(groups):
     figure, axes = panels(groups, what, 1, height=4.2)
     ax = axes[0, 0]
     for group in groups:
-        delayed, served = knob(group, "system.straggler") >= 0, "server_s" in set(group.first.trace.metrics["name"])
+        delayed, served = (
+            knob(group, "system.straggler") >= 0,
+            "server_s" in set(group.first.trace.metrics["name"]),
+        )
         epochs = group.first.trace.epochs
         accuracy = 100 * epochs.groupby("epoch")["test_acc"].first()
         if served:
@@ -32,8 +35,14 @@ def draw(groups):
             lasted.iloc[0] = 0.0  # the server's clock starts when the first update arrives
             seconds = lasted.cumsum().to_dict()
         accuracy = accuracy.dropna()
-        line(ax, [seconds[e] for e in accuracy.index], accuracy, f"{group.first.name}{', a straggler' if delayed else ''}", int(served),
-             linestyle="-" if delayed else "--")  # fmt: skip
+        line(
+            ax,
+            [seconds[e] for e in accuracy.index],
+            accuracy,
+            f"{group.first.name}{', a straggler' if delayed else ''}",
+            int(served),
+            linestyle="-" if delayed else "--",
+        )
     ax.set_xlabel("wall clock of training, s")
     ax.set_ylabel("test accuracy, %")
     ax.legend(frameon=False)

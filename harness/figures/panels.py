@@ -1,4 +1,6 @@
-"""What several figures share: a metric of the trace by epoch, panels side by side, a title that says what was drawn."""
+"""What several figures share: a metric of the trace by epoch, panels side by side, a title that says what was
+drawn.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +35,26 @@ def knob(group: Group, key: str):
 
 
 def only_section(groups: list[Group]) -> Section:
-    """The groups as one table has them. InputError where they were measured with several clocks or on several machines, whose
-    times cannot stand in one picture."""
+    """The groups as one table has them. InputError where they were measured with several clocks or on several
+    machines, whose times cannot stand in one picture."""
     found = sections(groups)
     if len(found) > 1:
         where = "; ".join(f"{section.clock} clock, {section.machine}" for section in found)
-        raise InputError(f"runs were measured in several ways ({where}): give --results=FOLDER for runs of one machine")
+        raise InputError(
+            f"runs were measured in several ways ({where}): give --results=FOLDER for runs of one machine"
+        )
     return found[0]
 
 
-def panels(groups: list[Group], what: str, columns: int, rows: int = 1, height: float = 3.6, width: float = 9.6,
-           **share) -> tuple[Figure, np.ndarray]:
+def panels(
+    groups: list[Group],
+    what: str,
+    columns: int,
+    rows: int = 1,
+    height: float = 3.6,
+    width: float = 9.6,
+    **share,
+) -> tuple[Figure, np.ndarray]:
     """A titled figure of rows x columns axes; below the title the graph and the workers."""
     figure = Figure(figsize=(width, 0.6 + height * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **share)
@@ -58,8 +69,13 @@ def line(ax: Axes, x, y, label: str, index: int, **style) -> None:
     ax.plot(x, y, color=COLOURS[index % len(COLOURS)], label=label, **style)
 
 
-def accuracy_panels(groups: list[Group], what: str, columns: tuple[str, ...], name: Callable[[Group], str],
-                    index: Callable[[Group], int] | None = None) -> Figure:
+def accuracy_panels(
+    groups: list[Group],
+    what: str,
+    columns: tuple[str, ...],
+    name: Callable[[Group], str],
+    index: Callable[[Group], int] | None = None,
+) -> Figure:
     """The leading score over each of `columns` of `plot.curve`, side by side; `index` as `line` takes it."""
     score = leading(groups)
     figure, axes = panels(groups, what, len(columns), height=4.0, sharey=True)

@@ -24,7 +24,9 @@ def sweeps(graph: str) -> list[str]:
 def draw(groups):
     figure, axes = panels(groups, "Boundary features found in the cache", 2, height=3.8)
     for p, policy in enumerate(POLICIES):
-        mine = sorted((g for g in groups if knob(g, "system.policy") == policy), key=lambda g: knob(g, "system.cache"))
+        mine = sorted(
+            (g for g in groups if knob(g, "system.policy") == policy), key=lambda g: knob(g, "system.cache")
+        )
         sizes = [100 * knob(g, "system.cache") for g in mine]
         rates = [100 * by_epoch(g.first, "hit_rate", "mean").loc[RENEWED:].to_numpy().mean() for g in mine]
         line(axes[0, 0], sizes, rates, policy, p, marker="o", markersize=4)

@@ -7,8 +7,16 @@ GRAPHS = [["twin/reddit dataset.scale=0.02"]]
 
 
 def sweeps(graph: str) -> list[str]:
-    return [f"system=pscgcn system.tau=0,1,2,4 system.rate=0.1 dataset={graph} partition=metis gpus=4 epochs=100 seed=1 evaluate.every=5"]
+    return [
+        f"system=pscgcn system.tau=0,1,2,4 system.rate=0.1 dataset={graph} partition=metis gpus=4 epochs=100"
+        " seed=1 evaluate.every=5"
+    ]
 
 
 def draw(groups):
-    return accuracy_panels(groups, "Accuracy by staleness", ("epoch", "seconds"), lambda group: f"tau = {knob(group, 'system.tau')}")
+    return accuracy_panels(
+        groups,
+        "Accuracy by staleness",
+        ("epoch", "seconds"),
+        lambda group: f"tau = {knob(group, 'system.tau')}",
+    )

@@ -1,8 +1,9 @@
-"""Why staleness by an epoch does not settle where most of a row's weight is remote: learning rate against remote share.
+"""Why staleness by an epoch does not settle where most of a row's weight is remote: learning rate against
+remote share.
 
-Left, the largest stable step of a linear model (docs/staleness.md) over the share of weight that is remote, with the shares of the
-runs marked. Right, from traces, PipeGCN's last test accuracy over the learning rate for partitions of several remote shares
-(`remote_weight` of their statistics), beside exact training.
+Left, the largest stable step of a linear model (docs/staleness.md) over the share of weight that is remote,
+with the shares of the runs marked. Right, from traces, PipeGCN's last test accuracy over the learning rate
+for partitions of several remote shares (`remote_weight` of their statistics), beside exact training.
 """
 
 import numpy as np
@@ -17,21 +18,24 @@ MOMENTUM = 0.9  # Adam's beta_1
 
 def sweeps(graph: str) -> list[str]:
     how = f"optimiser.lr={','.join(map(str, RATES))} dataset={graph} epochs=200 seed=1 evaluate.every=20"
-    return [f"system=vanilla partition=metis gpus=4 {how}", f"system=pipegcn partition=metis gpus=4 {how}",
-            f"system=pipegcn partition=random gpus=2,4 {how}"]  # fmt: skip
+    return [
+        f"system=vanilla partition=metis gpus=4 {how}",
+        f"system=pipegcn partition=metis gpus=4 {how}",
+        f"system=pipegcn partition=random gpus=2,4 {how}",
+    ]
 
 
 def largest_step(remote: float, momentum: float = MOMENTUM) -> float:
     """The largest learning rate times curvature at which the linear model's updates stay bounded.
 
-    With w the error of the one parameter and r the remote share, rows forward and gradients backward are an epoch old
-    where they are remote, so that
+    With w the error of the one parameter and r the remote share, rows forward and gradients backward are an
+    epoch old where they are remote, so that
 
         g_t = (1 - r)^2 w_t + 2 r (1 - r) w_{t-1} + r^2 w_{t-2}
         m_t = b m_{t-1} + (1 - b) g_t,    w_{t+1} = w_t - s m_t
 
-    Bounded as long as no eigenvalue of the step (w_t, w_{t-1}, w_{t-2}, m_{t-1}) -> (w_{t+1}, ...) is larger than 1;
-    with r = 0 that is s <= 2 (1 + b) / (1 - b).
+    Bounded as long as no eigenvalue of the step (w_t, w_{t-1}, w_{t-2}, m_{t-1}) -> (w_{t+1}, ...) is larger
+    than 1; with r = 0 that is s <= 2 (1 + b) / (1 - b).
     """
     low, high = 0.0, 2 * (1 + momentum) / (1 - momentum)
     if spectral_radius(high, remote, momentum) <= 1 + 1e-9:
@@ -61,10 +65,26 @@ def draw(groups):
         together.setdefault((group.first.name, share), []).append(group)
     for index, ((name, share), members) in enumerate(sorted(together.items(), key=lambda pair: pair[0][1])):
         members.sort(key=lambda group: knob(group, "optimiser.lr"))
-        scores = [group.estimate(lambda s: 100 * s["final"]["test"] if s["final"] and s["diverged"] is None else None) for group in members]
-        label = "exact" if name == "vanilla" else f"{members[0].partition}, {members[0].workers} workers: {100 * share:.0f} % remote"
-        line(measured, [knob(group, "optimiser.lr") for group in members], [score.mean for score in scores], label, index, marker="o",
-             markersize=4)  # fmt: skip
+        scores = [
+            group.estimate(
+                lambda s: 100 * s["final"]["test"] if s["final"] and s["diverged"] is None else None
+            )
+            for group in members
+        ]
+        label = (
+            "exact"
+            if name == "vanilla"
+            else f"{members[0].partition}, {members[0].workers} workers: {100 * share:.0f} % remote"
+        )
+        line(
+            measured,
+            [knob(group, "optimiser.lr") for group in members],
+            [score.mean for score in scores],
+            label,
+            index,
+            marker="o",
+            markersize=4,
+        )
         if name != "vanilla":
             line(model, [100 * share], [largest_step(share)], label, index, marker="o", linestyle="none")
     model.set_yscale("log")

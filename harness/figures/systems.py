@@ -1,7 +1,7 @@
 """Every system on one graph: accuracy over epochs, time and bytes, and where an epoch's time goes.
 
-`vanilla` stands there in both forms, since only one side caching the static features is no comparison, and so does the control, whose
-remote rows are zero: a system no better than it uses no remote information.
+`vanilla` stands there in both forms, since only one side caching the static features is no comparison, and so
+does the control, whose remote rows are zero: a system no better than it uses no remote information.
 """
 
 from harness.figures.panels import only_section

@@ -1,7 +1,8 @@
-"""Readers of the one-file npz formats: Coauthor, Amazon, CitationFull (Shchur et al. 2018), HeterophilousGraphDataset.
+"""Readers of the one-file npz formats: Coauthor, Amazon, CitationFull (Shchur et al. 2018),
+HeterophilousGraphDataset.
 
-Conventions are torch_geometric's: a feature above 0 counts as 1 (Coauthor's are word counts, DBLP's TF-IDF weights),
-self-loops are dropped from the first family and kept in the second.
+Conventions are torch_geometric's: a feature above 0 counts as 1 (Coauthor's are word counts, DBLP's TF-IDF
+weights), self-loops are dropped from the first family and kept in the second.
 """
 
 from __future__ import annotations
@@ -40,7 +41,11 @@ def read_attributed(path: Path, *, symmetrise: bool) -> Raw:
     with reading(path):
         check_square(parts["adj_shape"], parts["adj_indptr"])
         edges = from_csr(
-            parts["adj_indptr"], parts["adj_indices"], symmetrise=symmetrise, self_loops=False, where="adjacency"
+            parts["adj_indptr"],
+            parts["adj_indices"],
+            symmetrise=symmetrise,
+            self_loops=False,
+            where="adjacency",
         )
         features = sparse_features(parts)
         features[features > 0] = 1
@@ -50,13 +55,17 @@ def read_attributed(path: Path, *, symmetrise: bool) -> Raw:
 
 
 def read_heterophilous(path: Path, *, symmetrise: bool) -> Raw:
-    """`node_features` [V, F], `node_labels` [V], `edges` [E, 2] in one direction, and K masks of [V] for each split."""
+    """`node_features` [V, F], `node_labels` [V], `edges` [E, 2] in one direction, and K masks of [V] for each
+    split.
+    """
     masks = ("train_masks", "val_masks", "test_masks")
     parts = arrays(path, ("node_features", "node_labels", "edges", *masks))
     with reading(path):
         pairs = parts["edges"]
         if pairs.ndim != 2 or pairs.shape[1] != 2:
-            raise InputError(f"edges has shape {pairs.shape} where [edges, 2] is wanted: fetch the file again")
+            raise InputError(
+                f"edges has shape {pairs.shape} where [edges, 2] is wanted: fetch the file again"
+            )
         features = features_of(parts["node_features"])
         edges = from_edges(pairs[:, 0], pairs[:, 1], len(features), symmetrise=symmetrise)
         labels = single_labels(parts["node_labels"])

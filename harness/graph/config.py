@@ -9,10 +9,25 @@ from harness.check import InputError, at_least, choice, more_than
 SOURCES = ("real", "npz", "twin")
 SPLITS = ("own", "random", "low_label")
 REAL = (
-    "reddit", "reddit2", "flickr", "yelp", "amazon-products", "corafull", "coauthor-physics", "coauthor-cs",
-    "amazon-computers", "amazon-photo", "cora", "citeseer", "pubmed", "dblp", "tolokers", "ogbn-arxiv", "ogbn-products",
+    "reddit",
+    "reddit2",
+    "flickr",
+    "yelp",
+    "amazon-products",
+    "corafull",
+    "coauthor-physics",
+    "coauthor-cs",
+    "amazon-computers",
+    "amazon-photo",
+    "cora",
+    "citeseer",
+    "pubmed",
+    "dblp",
+    "tolokers",
+    "ogbn-arxiv",
+    "ogbn-products",
     "ogbn-papers100m",
-)  # fmt: skip
+)
 # Keys that only some sources read.
 USED_BY = {
     "path": ("npz",),
@@ -27,18 +42,22 @@ USED_BY = {
 class DatasetConfig:
     """A graph to train on.
 
-    name          the data set; for a twin the real graph it imitates; for npz what tables shall call the graph
-    source        "real" (raw files of torch_geometric or ogb), "npz" (bring your own, docs/data.md), "twin" (generated)
-    split         "own" (the data set's; random where it has none), "random" (60/20/20) or "low_label" (20 training and
-                  30 validation vertices a class, the rest test); the last two are drawn by the run's seed
+    name          the data set; for a twin the real graph it imitates; for npz what tables shall call the
+                  graph
+    source        "real" (raw files of torch_geometric or ogb), "npz" (bring your own, docs/data.md), "twin"
+                  (generated)
+    split         "own" (the data set's; random where it has none), "random" (60/20/20) or "low_label" (20
+                  training and 30 validation vertices a class, the rest test); the last two are drawn by the
+                  run's seed
     mask          which of the data set's own splits, where it has several (tolokers: 0 to 9)
     path          source npz: the file
-    symmetrise    source real or npz: true adds the reverse of every edge, as torch_geometric does for its npz formats
-                  and full-batch papers do for ogbn-arxiv; false keeps edges as stored; null is true for real data sets
-                  and, for npz, what the file's `directed` says
+    symmetrise    source real or npz: true adds the reverse of every edge, as torch_geometric does for its npz
+                  formats and full-batch papers do for ogbn-arxiv; false keeps edges as stored; null is true
+                  for real data sets and, for npz, what the file's `directed` says
     scale         source twin: share of the published vertices, at constant mean degree
     generator_seed   source twin: which twin of the family
-    normalise_features   divide each vertex's features by their sum, as the GCN reference does on Planetoid's graphs
+    normalise_features   divide each vertex's features by their sum, as the GCN reference does on Planetoid's
+                         graphs
     """
 
     name: str

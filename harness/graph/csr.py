@@ -1,8 +1,9 @@
 """Building the CSR of in-edges: counting sorts, linear in the edges, in 32-bit indices.
 
-Two counting sorts make every row ascending without a comparison: bucket the edges by source, then deal the sources out
-in ascending order to the rows of their targets. A repeated edge then sits beside its twin and is dropped on the way.
-The largest moment holds about 24 bytes an edge beside the caller's arrays (symmetrising an asymmetric graph).
+Two counting sorts make every row ascending without a comparison: bucket the edges by source, then deal the
+sources out in ascending order to the rows of their targets. A repeated edge then sits beside its twin and is
+dropped on the way. The largest moment holds about 24 bytes an edge beside the caller's arrays (symmetrising
+an asymmetric graph).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from harness.check import InputError
 
 
 class InEdges(NamedTuple):
-    """Row v of (indptr, indices) holds v's in-neighbours, ascending, each once; see harness.graph.graph.Graph."""
+    """Row v of (indptr, indices) holds v's in-neighbours, ascending, each once; see
+    harness.graph.graph.Graph.
+    """
 
     indptr: np.ndarray  # [V+1] int32, int64 from 2^31 edges on
     indices: np.ndarray  # [E] int32
@@ -44,7 +47,8 @@ def from_edges(
     """
     if src.shape != dst.shape or src.ndim != 1:
         raise InputError(
-            f"{where}: sources have shape {src.shape} and targets {dst.shape}; give two lists of the same length"
+            f"{where}: sources have shape {src.shape} and targets {dst.shape}; give two lists of the same"
+            " length"
         )
     src, dst = (_vertices(ends, num_vertices, where, "features") for ends in (src, dst))
     indptr, targets = _bucket(src, dst, num_vertices)
@@ -52,11 +56,18 @@ def from_edges(
 
 
 def from_csr(
-    indptr: np.ndarray, indices: np.ndarray, *, symmetrise: bool, self_loops: bool = True, where: str = "edges"
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    *,
+    symmetrise: bool,
+    self_loops: bool = True,
+    where: str = "edges",
 ) -> InEdges:
-    """The in-edge CSR of a stored adjacency matrix whose row u holds the targets v of the edges u -> v, in any order.
+    """The in-edge CSR of a stored adjacency matrix whose row u holds the targets v of the edges u -> v, in
+    any order.
 
-    Arguments and errors as `from_edges`; besides, InputError where indptr does not rise from 0 to len(indices).
+    Arguments and errors as `from_edges`; besides, InputError where indptr does not rise from 0 to
+    len(indices).
     """
     check_rows(indptr, len(indices), f"{where}: indptr")
     num_vertices = len(indptr) - 1
@@ -67,13 +78,17 @@ def from_csr(
 def check_rows(indptr: np.ndarray, entries: int, where: str) -> None:
     """Raise InputError unless indptr begins at 0, never falls and ends at `entries`."""
     if indptr.ndim != 1 or len(indptr) < 1 or indptr.dtype.kind not in "iu":
-        raise InputError(f"{where} has type {indptr.dtype} and shape {indptr.shape}; give integers, one more than rows")
+        raise InputError(
+            f"{where} has type {indptr.dtype} and shape {indptr.shape}; give integers, one more than rows"
+        )
     if indptr[0] != 0 or indptr[-1] != entries or np.any(indptr[1:] < indptr[:-1]):
         raise InputError(f"{where} must rise from 0 to {entries}, the number of entries")
 
 
 def is_symmetric(indptr: np.ndarray, indices: np.ndarray) -> bool:
-    """Whether u -> v is present exactly when v -> u is; rows ascending and without repeats. One pass, [V] extra."""
+    """Whether u -> v is present exactly when v -> u is; rows ascending and without repeats. One pass, [V]
+    extra.
+    """
     return bool(_is_symmetric(indptr, indices))
 
 
@@ -82,7 +97,9 @@ def rows_ascend(indptr: np.ndarray, indices: np.ndarray) -> bool:
     return bool(_rows_ascend(indptr, indices))
 
 
-def dense_rows(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, num_columns: int, where: str) -> np.ndarray:
+def dense_rows(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, num_columns: int, where: str
+) -> np.ndarray:
     """[rows, num_columns] float32 of a sparse matrix in compressed rows; repeated entries add up.
 
     Raises InputError where the parts do not fit each other.
@@ -94,8 +111,8 @@ def dense_rows(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, num_
         or values.dtype.kind not in "iufb"
     ):
         raise InputError(
-            f"{where}: {indices.shape} column indices of type {indices.dtype} for {values.shape} values of type "
-            f"{values.dtype}; give one integer index a number"
+            f"{where}: {indices.shape} column indices of type {indices.dtype} for {values.shape} values of"
+            f" type {values.dtype}; give one integer index a number"
         )
     check_rows(indptr, len(indices), f"{where}: row pointer")
     if len(indices) and not 0 <= indices.min() <= indices.max() < num_columns:
@@ -103,7 +120,10 @@ def dense_rows(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, num_
         raise InputError(f"{where}: column {bad} is out of range; columns are 0 to {num_columns - 1}")
     dense = np.zeros((len(indptr) - 1, num_columns), np.float32)
     _scatter(
-        indptr.astype(np.int64), indices.astype(np.int32, copy=False), values.astype(np.float32, copy=False), dense
+        indptr.astype(np.int64),
+        indices.astype(np.int32, copy=False),
+        values.astype(np.float32, copy=False),
+        dense,
     )
     return dense
 
@@ -132,7 +152,9 @@ def _in_edges(indptr: np.ndarray, targets: np.ndarray, symmetrise: bool, self_lo
 
 @njit(cache=True, nogil=True)
 def _begin(keys, starts):
-    """A counting sort's first pass: fill `starts` [n + 1], zeros, with where the entries of each key begin; returns its cursor [n]."""
+    """A counting sort's first pass: fill `starts` [n + 1], zeros, with where the entries of each key begin;
+    returns its cursor [n].
+    """
     for i in range(len(keys)):
         starts[keys[i] + 1] += 1
     for v in range(len(starts) - 1):
@@ -142,8 +164,8 @@ def _begin(keys, starts):
 
 @njit(cache=True, nogil=True)
 def transpose_entries(indptr, indices, num_columns, keep_order):
-    """(indptr, indices, order) of the transpose of a block of compressed rows, by a counting sort by column: rows of the result
-    ascend. `order` holds each entry's old place, or nothing."""
+    """(indptr, indices, order) of the transpose of a block of compressed rows, by a counting sort by column:
+    rows of the result ascend. `order` holds each entry's old place, or nothing."""
     starts = np.zeros(num_columns + 1, indptr.dtype)
     place = _begin(indices, starts)
     rows = np.empty(len(indices), indices.dtype)

@@ -76,7 +76,8 @@ def validate(graph: Graph) -> Graph:
         raise InputError(f"{name}: edge endpoint {bad} is not a vertex; vertices are 0 to {n - 1}")
     if not csr.rows_ascend(graph.indptr, graph.indices):
         raise InputError(
-            f"{name}: the in-neighbours of a vertex are out of order or repeated; build the rows with harness.graph.csr"
+            f"{name}: the in-neighbours of a vertex are out of order or repeated; build the rows with"
+            " harness.graph.csr"
         )
     for field in ("features", "labels", "train", "val", "test"):
         if len(getattr(graph, field)) != n:
@@ -94,13 +95,16 @@ def validate(graph: Graph) -> Graph:
         ("test", np.bool_),
     ):
         if getattr(graph, field).dtype != dtype:
-            raise InputError(f"{name}: {field} holds {getattr(graph, field).dtype}; convert it to {np.dtype(dtype)}")
+            raise InputError(
+                f"{name}: {field} holds {getattr(graph, field).dtype}; convert it to {np.dtype(dtype)}"
+            )
     # A blockwise look keeps the temporary small on graphs whose features fill half the memory.
     for start in range(0, n, 65536):
         finite = np.isfinite(graph.features[start : start + 65536]).all(axis=1)
         if not finite.all():
             raise InputError(
-                f"{name}: features of vertex {start + int(np.argmin(finite))} hold NaN or infinity; clean them first"
+                f"{name}: features of vertex {start + int(np.argmin(finite))} hold NaN or infinity; clean"
+                " them first"
             )
     if graph.num_classes < 2:
         raise InputError(f"{name}: num_classes={graph.num_classes}; classification needs 2 or more")
@@ -117,12 +121,15 @@ def validate(graph: Graph) -> Graph:
     overlap = (graph.train & graph.val) | (graph.train & graph.test) | (graph.val & graph.test)
     if overlap.any():
         raise InputError(
-            f"{name}: vertex {int(np.argmax(overlap))} is in two of train, val and test; give each vertex one split"
+            f"{name}: vertex {int(np.argmax(overlap))} is in two of train, val and test; give each vertex one"
+            " split"
         )
     if not graph.train.any():
         raise InputError(f"{name}: no vertex is in train; mark at least one")
     split = graph.train | graph.val | graph.test
     if not graph.multilabel and (graph.labels[split] < 0).any():
         vertex = int(np.flatnonzero(split & (graph.labels < 0))[0])
-        raise InputError(f"{name}: vertex {vertex} is in a split but has no label; leave it out of train, val and test")
+        raise InputError(
+            f"{name}: vertex {vertex} is in a split but has no label; leave it out of train, val and test"
+        )
     return graph

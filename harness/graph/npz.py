@@ -148,7 +148,8 @@ def _labels(parts: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
     if labels.ndim == 2 and labels.shape[1] > 1:
         if labels.dtype.kind not in "iub" or (labels.size and not 0 <= labels.min() <= labels.max() <= 1):
             raise InputError(
-                f"labels of type {labels.dtype} in {labels.shape}: give whole numbers 0 and 1 for multi-label classes"
+                f"labels of type {labels.dtype} in {labels.shape}: give whole numbers 0 and 1 for multi-label"
+                " classes"
             )
         labels = labels.astype(np.uint8)
     else:
@@ -169,7 +170,9 @@ def _mask(key: str, values: np.ndarray, num_vertices: int) -> np.ndarray:
         return values.reshape(-1, num_vertices)
     mask = mask_of(values, num_vertices, key)
     if mask.sum() != values.size:
-        raise InputError(f"{key} lists a vertex twice: list each once (a mask of 0 and 1 must be stored as bool)")
+        raise InputError(
+            f"{key} lists a vertex twice: list each once (a mask of 0 and 1 must be stored as bool)"
+        )
     return mask[None]
 
 

@@ -1,7 +1,7 @@
 """Reader of Planetoid's files (Yang et al. 2016): Python-2 pickles of scipy and numpy objects, read, not run.
 
-The unpickler maps the few names these files need to plain holders defined here and refuses every other one, so that
-neither numpy's nor scipy's own unpickling code sees the bytes.
+The unpickler maps the few names these files need to plain holders defined here and refuses every other one,
+so that neither numpy's nor scipy's own unpickling code sees the bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pickle
 from collections import defaultdict
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,9 +26,9 @@ NUM_VALIDATION = 500  # the vertices after the training ones
 def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
     """The files in the order of PARTS; the eighth, `x`, repeats the first rows of `allx`.
 
-    Vertices 0.. are the rows of `allx`; the first of them, as many as `y` has, train, the next 500 validate. Row i of
-    `tx` is vertex test.index[i], which tests. Ids that no file describes (15 of CiteSeer's) get zero features, no label
-    and no split.
+    Vertices 0.. are the rows of `allx`; the first of them, as many as `y` has, train, the next 500 validate.
+    Row i of `tx` is vertex test.index[i], which tests. Ids that no file describes (15 of CiteSeer's) get zero
+    features, no label and no split.
     """
     path = dict(zip(PARTS, paths, strict=True))
     features = {part: _dense(path[part]) for part in ("tx", "allx")}
@@ -38,7 +38,11 @@ def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
     known, num_train = len(features["allx"]), len(labels["y"])
     num_vertices = int(max(known, test.max(initial=-1) + 1))
     with reading(path["test.index"]):
-        if len(test) != len(features["tx"]) or len(np.unique(test)) != len(test) or test.min(initial=known) < known:
+        if (
+            len(test) != len(features["tx"])
+            or len(np.unique(test)) != len(test)
+            or test.min(initial=known) < known
+        ):
             raise InputError(
                 f"{len(test)} ids do not name the {len(features['tx'])} rows of tx, all after the {known} of "
                 "allx: fetch the file again"
@@ -46,7 +50,8 @@ def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
         # Every id costs a dense row, so a wild one would ask for all memory.
         if num_vertices > 2 * (known + len(test)):
             raise InputError(
-                f"id {num_vertices - 1} is far beyond the {known + len(test)} described vertices: fetch the file again"
+                f"id {num_vertices - 1} is far beyond the {known + len(test)} described vertices: fetch the"
+                " file again"
             )
         test_mask = mask_of(test, num_vertices, "test.index")
     with reading(path["ally"]):
@@ -58,7 +63,8 @@ def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
     with reading(path["tx"]):
         if features["tx"].shape[1] != features["allx"].shape[1]:
             raise InputError(
-                f"tx has {features['tx'].shape[1]} columns and allx {features['allx'].shape[1]}: fetch the files again"
+                f"tx has {features['tx'].shape[1]} columns and allx {features['allx'].shape[1]}: fetch the"
+                " files again"
             )
     all_features = np.zeros((num_vertices, features["allx"].shape[1]), np.float32)
     all_features[:known], all_features[test] = features["allx"], features["tx"]
@@ -83,8 +89,12 @@ def _dense(path: Path) -> np.ndarray:
         if isinstance(found, _SparseRows):
             rows, columns = found._shape
             if len(found.indptr.value) != rows + 1:
-                raise InputError(f"{len(found.indptr.value)} row pointers for {rows} rows: fetch the file again")
-            return dense_rows(found.indptr.value, found.indices.value, found.data.value, columns, "csr_matrix")
+                raise InputError(
+                    f"{len(found.indptr.value)} row pointers for {rows} rows: fetch the file again"
+                )
+            return dense_rows(
+                found.indptr.value, found.indices.value, found.data.value, columns, "csr_matrix"
+            )
         if isinstance(found, _Array) and found.value.ndim == 2:
             return found.value.astype(np.float32)
         raise InputError("this holds no matrix: fetch the file again")
@@ -108,11 +118,13 @@ def _pairs(graph: Any) -> tuple[np.ndarray, np.ndarray]:
     return src, np.fromiter(chain.from_iterable(graph.values()), np.int64, len(src))
 
 
-# -- the unpickler ----------------------------------------------------------------------------------------------------
+# -- the unpickler --
 
 
 class _SparseRows:
-    """Stands in for scipy's csr_matrix: its state becomes plain attributes (data, indices, indptr, _shape)."""
+    """Stands in for scipy's csr_matrix: its state becomes plain attributes (data, indices, indptr,
+    _shape).
+    """
 
 
 class _Dtype:
@@ -151,7 +163,7 @@ def _encode(text: str, encoding: str) -> bytes:
 
 
 class _Unpickler(pickle.Unpickler):
-    ADMITTED = {
+    ADMITTED: ClassVar[dict] = {
         ("scipy.sparse.csr", "csr_matrix"): _SparseRows,
         ("scipy.sparse._csr", "csr_matrix"): _SparseRows,
         ("numpy.core.multiarray", "_reconstruct"): _reconstruct,

@@ -42,7 +42,8 @@ class Raw:
     features     [V, F] float32
     labels       [V] int32, -1 where a vertex has none; or [V, C] uint8
     num_classes  C
-    masks        (train, val, test), each [K, V] bool for K alternative splits; None where the data set has none
+    masks        (train, val, test), each [K, V] bool for K alternative splits; None where the data set has
+                 none
     """
 
     edges: InEdges
@@ -134,7 +135,9 @@ def sparse_features(parts: dict[str, np.ndarray], prefix: str = "attr") -> np.nd
     rows, columns = shape_of(parts[f"{prefix}_shape"], f"{prefix}_shape")
     indptr = parts[f"{prefix}_indptr"]
     if len(indptr) != rows + 1:
-        raise InputError(f"{prefix}_indptr has {len(indptr)} entries for {rows} rows; give one more than rows")
+        raise InputError(
+            f"{prefix}_indptr has {len(indptr)} entries for {rows} rows; give one more than rows"
+        )
     return dense_rows(indptr, parts[f"{prefix}_indices"], parts[f"{prefix}_data"], columns, prefix)
 
 
@@ -142,7 +145,9 @@ def check_square(shape: np.ndarray, indptr: np.ndarray) -> None:
     """Raise InputError unless `shape` is square with as many rows as `indptr` describes."""
     rows, columns = shape_of(shape, "shape")
     if rows != columns or len(indptr) != rows + 1:
-        raise InputError(f"adjacency of shape {rows} x {columns} with {len(indptr)} row pointers: fetch the file again")
+        raise InputError(
+            f"adjacency of shape {rows} x {columns} with {len(indptr)} row pointers: fetch the file again"
+        )
 
 
 def shape_of(shape: np.ndarray, where: str) -> tuple[int, int]:
@@ -157,16 +162,20 @@ def single_labels(values: np.ndarray) -> np.ndarray:
         values = values[:, 0]
     if values.ndim != 1 or values.dtype.kind not in "iuf":
         raise InputError(
-            f"labels of type {values.dtype} and shape {values.shape} cannot be used; give one whole number a vertex"
+            f"labels of type {values.dtype} and shape {values.shape} cannot be used; give one whole number a"
+            " vertex"
         )
     if values.dtype.kind == "f":
         values = np.where(np.isnan(values), -1, values)
         if np.any(values != np.floor(values)):
             raise InputError(
-                f"label {values[values != np.floor(values)][0]} is not a whole number; give one class a vertex"
+                f"label {values[values != np.floor(values)][0]} is not a whole number; give one class a"
+                " vertex"
             )
     if len(values) and not -(2**31) <= values.min() <= values.max() < 2**31:
-        raise InputError(f"labels from {values.min()} to {values.max()} are out of range; number the classes from 0")
+        raise InputError(
+            f"labels from {values.min()} to {values.max()} are out of range; number the classes from 0"
+        )
     return values.astype(np.int32)
 
 

@@ -1,4 +1,6 @@
-"""The real data sets: where torch_geometric and ogb keep their raw files, who reads them, who downloads them."""
+"""The real data sets: where torch_geometric and ogb keep their raw files, who reads them, who
+downloads them.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,16 @@ def _saint(library: str, *folders: str) -> Source:
 
 def _attributed(library: str, folder: str, file: str, *folders: str, twin: bool = False) -> Source:
     everywhere = (folder, f"{library}/{folder}", *folders)
-    return Source(everywhere, (f"raw/{file}",), read_attributed, library, {"name": folder}, own_split=False, twin=twin)
+    return Source(
+        everywhere, (f"raw/{file}",), read_attributed, library, {"name": folder}, own_split=False, twin=twin
+    )
 
 
 def _planetoid(name: str) -> Source:
     files = tuple(f"raw/ind.{name.lower()}.{part}" for part in PARTS)
-    return Source((name, f"Planetoid/{name}"), files, read_planetoid, "Planetoid", {"name": name, "split": "public"})
+    return Source(
+        (name, f"Planetoid/{name}"), files, read_planetoid, "Planetoid", {"name": name, "split": "public"}
+    )
 
 
 def _ogb(name: str, split: str, read: Callable[..., Raw], *files: str) -> Source:
@@ -72,8 +78,11 @@ DATASETS = {
     "flickr": _saint("Flickr"),
     "yelp": _saint("Yelp"),
     "amazon-products": _saint("AmazonProducts", "amazon-products", "amazon_products", "Amazon"),
-    # CitationFull keeps its "cora" in a folder that Planetoid's Cora may share; the file names tell them apart.
-    "corafull": _attributed("CitationFull", "cora", "cora.npz", "CoraFull", "CoraFull/cora", "cora_full", twin=True),
+    # CitationFull keeps its "cora" in a folder that Planetoid's Cora may share; the file names tell them
+    # apart.
+    "corafull": _attributed(
+        "CitationFull", "cora", "cora.npz", "CoraFull", "CoraFull/cora", "cora_full", twin=True
+    ),
     "coauthor-physics": _attributed("Coauthor", "Physics", "ms_academic_phy.npz", twin=True),
     "coauthor-cs": _attributed("Coauthor", "CS", "ms_academic_cs.npz"),
     "amazon-computers": _attributed("Amazon", "Computers", "amazon_electronics_computers.npz"),
@@ -83,13 +92,16 @@ DATASETS = {
     "pubmed": _planetoid("PubMed"),
     "dblp": _attributed("CitationFull", "dblp", "dblp.npz"),
     "tolokers": Source(
-        ("tolokers", "HeterophilousGraphDataset/tolokers"), ("raw/tolokers.npz",), read_heterophilous,
-        "HeterophilousGraphDataset", {"name": "tolokers"},
+        ("tolokers", "HeterophilousGraphDataset/tolokers"),
+        ("raw/tolokers.npz",),
+        read_heterophilous,
+        "HeterophilousGraphDataset",
+        {"name": "tolokers"},
     ),
     "ogbn-arxiv": _ogb("ogbn-arxiv", "time", read_tables, *_TABLES),
     "ogbn-products": _ogb("ogbn-products", "sales_ranking", read_tables, *_TABLES),
     "ogbn-papers100m": _ogb("ogbn-papers100M", "time", read_binary, "raw/data.npz", "raw/node-label.npz"),
-}  # fmt: skip
+}
 # Other names under which a file is passed around.
 ALIASES = {"raw/cora.npz": "raw/cora_full.npz"}
 
@@ -111,7 +123,9 @@ def find(name: str, data_dir: Path) -> tuple[Path, ...]:
         return found
     missing = _first_missing(source, data_dir)
     twin = f", or take the synthetic twin with dataset=twin/{name}" if source.twin else ""
-    raise InputError(f'{name}: file "{missing}" is missing from data_dir="{data_dir}" ({reason}); put it there{twin}')
+    raise InputError(
+        f'{name}: file "{missing}" is missing from data_dir="{data_dir}" ({reason}); put it there{twin}'
+    )
 
 
 def present(name: str, data_dir: Path) -> bool:
@@ -137,7 +151,12 @@ def _existing(source: Source, data_dir: Path) -> list[Path]:
     for candidate in source.folders:
         folders = [data_dir]
         for part in candidate.split("/"):
-            folders = [child for folder in folders for child in _folders(folder) if child.name.lower() == part.lower()]
+            folders = [
+                child
+                for folder in folders
+                for child in _folders(folder)
+                if child.name.lower() == part.lower()
+            ]
         found += [folder for folder in folders if folder not in found]
     return found
 
@@ -166,12 +185,18 @@ def _first_missing(source: Source, data_dir: Path) -> str:
 
 
 def _download(source: Source, data_dir: Path) -> None:
-    """Let the library fetch the raw files into a folder of its own, then move each into place, at once and whole."""
+    """Let the library fetch the raw files into a folder of its own, then move each into place, at once and
+    whole.
+    """
     created = not data_dir.exists()
     data_dir.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=".download-", dir=data_dir))
     try:
-        fetched = _fetch_ogb(source, scratch) if source.library == "ogb" else _fetch_torch_geometric(source, scratch)
+        fetched = (
+            _fetch_ogb(source, scratch)
+            if source.library == "ogb"
+            else _fetch_torch_geometric(source, scratch)
+        )
         for file in sorted(path for path in fetched.rglob("*") if path.is_file()):
             target = data_dir / source.folders[0] / file.relative_to(fetched)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +228,9 @@ def _fetch_ogb(source: Source, root: Path) -> Path:
     from ogb import nodeproppred
     from ogb.utils import url
 
-    master = pd.read_csv(Path(nodeproppred.__file__).parent / "master.csv", index_col=0, keep_default_na=False)
+    master = pd.read_csv(
+        Path(nodeproppred.__file__).parent / "master.csv", index_col=0, keep_default_na=False
+    )
     about = master[source.arguments["name"]]
     with contextlib.redirect_stdout(sys.stderr):
         archive = url.download_url(about["url"], str(root))

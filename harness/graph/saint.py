@@ -1,4 +1,6 @@
-"""Readers of Reddit (GraphSAGE's posts, as DGL and torch_geometric store them) and of GraphSAINT's four-file layout."""
+"""Readers of Reddit (GraphSAGE's posts, as DGL and torch_geometric store them) and of GraphSAINT's four-file
+layout.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,19 @@ from harness.graph.raw import (
 
 
 def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> Raw:
-    """`data`: feature [V, F], label [V], node_types [V] (1 train, 2 val, 3 test); `graph`: a scipy COO matrix."""
+    """`data`: feature [V, F], label [V], node_types [V] (1 train, 2 val, 3 test); `graph`: a scipy COO
+    matrix.
+    """
     parts = arrays(data, ("feature", "label", "node_types"))
     with reading(data):
-        features, labels, kinds = features_of(parts.pop("feature")), single_labels(parts["label"]), parts["node_types"]
+        features = features_of(parts.pop("feature"))
+        labels = single_labels(parts["label"])
+        kinds = parts["node_types"]
         num_classes = class_count(labels)
         if kinds.shape != (len(features),):
-            raise InputError(f"node_types has shape {kinds.shape} for {len(features)} vertices: fetch the file again")
+            raise InputError(
+                f"node_types has shape {kinds.shape} for {len(features)} vertices: fetch the file again"
+            )
     ends = arrays(graph, ("row", "col"))
     with reading(graph):
         edges = from_edges(ends["row"], ends["col"], len(features), symmetrise=symmetrise)
@@ -37,7 +45,9 @@ def read_reddit(data: Path, graph: Path, *, symmetrise: bool) -> Raw:
 
 
 def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, symmetrise: bool) -> Raw:
-    """adj_full.npz (scipy CSR parts), feats.npy [V, F], class_map.json (vertex -> class or 0/1 list), role.json."""
+    """adj_full.npz (scipy CSR parts), feats.npy [V, F], class_map.json (vertex -> class or 0/1 list),
+    role.json.
+    """
     parts = arrays(adjacency, ("indptr", "indices", "shape"))
     with reading(adjacency):
         check_square(parts["shape"], parts["indptr"])
@@ -57,7 +67,9 @@ def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, sym
     with reading(role):
         if missing := {"tr", "va", "te"} - roles.keys():
             raise InputError(f"role {sorted(missing)[0]} is missing: fetch the file again")
-        masks = tuple(mask_of(np.array(roles[key]), len(features), f"role {key}")[None] for key in ("tr", "va", "te"))
+        masks = tuple(
+            mask_of(np.array(roles[key]), len(features), f"role {key}")[None] for key in ("tr", "va", "te")
+        )
     return Raw(edges, features, labels, num_classes, masks)
 
 

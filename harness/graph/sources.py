@@ -23,8 +23,8 @@ HASHED = 64 << 20  # bytes up to which a file is known by its content; beyond, b
 def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
     """The graph `config` names, split (by `seed` where the split is drawn) and validated.
 
-    Real data sets are looked for in `data_dir` and downloaded there where they are missing. Raises InputError with one
-    sentence wherever that, a file or the graph in it is not usable.
+    Real data sets are looked for in `data_dir` and downloaded there where they are missing. Raises InputError
+    with one sentence wherever that, a file or the graph in it is not usable.
     """
     _warn(config)
     if config.source == "twin":
@@ -36,7 +36,9 @@ def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
             raw = npz.read(Path(config.path).expanduser(), config.symmetrise)
         else:
             raw = real.read(
-                config.name, real.find(config.name, Path(data_dir).expanduser()), config.symmetrise is not False
+                config.name,
+                real.find(config.name, Path(data_dir).expanduser()),
+                config.symmetrise is not False,
             )
         graph, own_split = _graph(config, raw), raw.masks is not None
     if config.split == "low_label":
@@ -98,7 +100,8 @@ def _graph(config: DatasetConfig, raw: Raw) -> Graph:
         train = val = test = np.zeros(len(raw.features), bool)
         if config.mask:
             raise InputError(
-                f"dataset.mask={config.mask} chooses among own splits, but {config.name} has none: leave it at 0"
+                f"dataset.mask={config.mask} chooses among own splits, but {config.name} has none: leave it"
+                " at 0"
             )
     else:
         known = len(raw.masks[0])

@@ -25,7 +25,8 @@ def random(labels: np.ndarray, seed: int) -> Masks:
 
 
 def low_label(labels: np.ndarray, num_classes: int, seed: int) -> Masks:
-    """20 vertices of each class train, 30 validate, every other labelled one tests; empty classes are skipped.
+    """20 vertices of each class train, 30 validate, every other labelled one tests; empty classes are
+    skipped.
 
     Raises InputError for multi-label graphs and where a class has no vertex left to test.
     """

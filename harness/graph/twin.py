@@ -25,11 +25,15 @@ def names() -> list[str]:
 
 
 def identity(name: str) -> dict[str, object]:
-    """What a twin is made by, as plain values: the generator's code, and the knobs of its own calibration that are not the
-    defaults. InputError for an unknown name."""
+    """What a twin is made by, as plain values: the generator's code, and the knobs of its own calibration
+    that are not the defaults. InputError for an unknown name."""
     choice("twin", name, SPECS)
     spec = SPECS[name]
-    knobs = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec) if f.name != "published" and getattr(spec, f.name) != f.default}
+    knobs = {
+        f.name: getattr(spec, f.name)
+        for f in dataclasses.fields(spec)
+        if f.name != "published" and getattr(spec, f.name) != f.default
+    }
     generator = [path for path in Path(__file__).parent.glob("twin*.py") if path.stem != "twin_specs"]
     return {"code": code_in(generator), "spec": repr(knobs)}
 
@@ -37,8 +41,9 @@ def identity(name: str) -> dict[str, object]:
 def generate(name: str, *, scale: float = 1.0, seed: int = 0) -> Graph:
     """The twin of `name`, with round(scale * vertices) vertices at the real graph's mean degree.
 
-    A pure function of (name, scale, seed), bit for bit, whatever the number of threads. Undirected: simple, symmetric,
-    without self-loops. Raises InputError for an unknown name, a scale out of range, a graph too large for memory.
+    A pure function of (name, scale, seed), bit for bit, whatever the number of threads. Undirected: simple,
+    symmetric, without self-loops. Raises InputError for an unknown name, a scale out of range, a graph too
+    large for memory.
     """
     choice("twin", name, SPECS)
     spec = SPECS[name]
@@ -60,18 +65,29 @@ def generate(name: str, *, scale: float = 1.0, seed: int = 0) -> Graph:
         labels = _label_sets(spec, topic, streams[3])
     else:
         noisy = streams[3].random(vertices) < spec.label_noise
-        labels = np.where(noisy, streams[3].choice(spec.classes, vertices, p=_prior(spec)), topic).astype(np.int32)
-        # A vertex of another class than its community's has features of its own class, unless the noise is unseen.
+        labels = np.where(noisy, streams[3].choice(spec.classes, vertices, p=_prior(spec)), topic).astype(
+            np.int32
+        )
+        # A vertex of another class than its community's has features of its own class, unless the noise is
+        # unseen.
         look = np.where(noisy & spec.noise_seen, labels, look)
     train, val, test = _splits(spec, vertices, confused if spec.drift else None, streams[4])
     if not spec.multilabel:
         labels[~(train | val | test)] = -1
-    return validate(Graph(
-        name=f"twin/{name}",
-        indptr=indptr.astype(np.int32 if len(indices) < 2**31 else np.int64), indices=indices,
-        features=_features(spec, look, streams[5]), labels=labels, num_classes=spec.classes,
-        train=train, val=val, test=test, symmetric=True,
-    ))
+    return validate(
+        Graph(
+            name=f"twin/{name}",
+            indptr=indptr.astype(np.int32 if len(indices) < 2**31 else np.int64),
+            indices=indices,
+            features=_features(spec, look, streams[5]),
+            labels=labels,
+            num_classes=spec.classes,
+            train=train,
+            val=val,
+            test=test,
+            symmetric=True,
+        )
+    )
 
 
 def _scaled(name: str, spec: Spec, scale: float) -> int:
@@ -81,16 +97,20 @@ def _scaled(name: str, spec: Spec, scale: float) -> int:
     # Below this a vertex would have a quarter of the graph as neighbours, or a class a handful of vertices.
     least = int(max(4 * (spec.mean_degree + 1), 8 * spec.classes))
     if vertices < least:
-        raise InputError(f"scale={scale} leaves twin/{name} {vertices} vertices, fewer than the {least} that its mean "
-                         f"degree and classes need: give scale={least / spec.vertices * 1.01:.2g} or more")
+        raise InputError(
+            f"scale={scale} leaves twin/{name} {vertices} vertices, fewer than the {least} that its mean "
+            f"degree and classes need: give scale={least / spec.vertices * 1.01:.2g} or more"
+        )
     return vertices
 
 
 def _fits(name: str, scale: float, needed: int) -> None:
     free = psutil.virtual_memory().available
     if needed > free:
-        raise InputError(f"twin/{name} at scale={scale} needs about {needed / 2**30:.0f} GiB of memory and "
-                         f"{free / 2**30:.0f} are free: give scale={0.8 * scale * free / needed:.2g} or less")
+        raise InputError(
+            f"twin/{name} at scale={scale} needs about {needed / 2**30:.0f} GiB of memory and "
+            f"{free / 2**30:.0f} are free: give scale={0.8 * scale * free / needed:.2g} or less"
+        )
 
 
 @dataclass(frozen=True)
@@ -112,7 +132,9 @@ def _shares(spec: Spec) -> np.ndarray:
 
 
 def _hierarchy(spec: Spec, vertices: int, rng: np.random.Generator) -> _Plan:
-    """Equal intervals for the coarse levels; then districts (one class in one finest interval); then leaves."""
+    """Equal intervals for the coarse levels; then districts (one class in one finest interval); then
+    leaves.
+    """
     starts = [np.arange(blocks, dtype=np.int64) * vertices // blocks for blocks, _ in (*spec.far, *spec.near)]
     order = rng.permutation(spec.classes)
     ends = np.round(np.cumsum(_prior(spec)[order]) * vertices).astype(np.int64)
@@ -162,7 +184,9 @@ def _classes(spec: Spec, plan: _Plan, rng: np.random.Generator) -> tuple[np.ndar
 
 
 def _label_sets(spec: Spec, topic: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """[V, C] uint8: each topic has log-odds of each label around the label's own frequency; vertices draw from them."""
+    """[V, C] uint8: each topic has log-odds of each label around the label's own frequency; vertices draw
+    from them.
+    """
     base = np.arange(1, spec.classes + 1, dtype=np.float64) ** -spec.skew
     tilt = rng.normal(0.0, spec.sharpness, (spec.classes, spec.classes))
     low, high = -20.0, 20.0
@@ -178,8 +202,12 @@ def _label_sets(spec: Spec, topic: np.ndarray, rng: np.random.Generator) -> np.n
     return labels
 
 
-def _splits(spec: Spec, vertices: int, test_only: np.ndarray | None, rng: np.random.Generator) -> list[np.ndarray]:
-    """Masks with the real split's shares; under drift the vertices of confused communities come last, hence in test."""
+def _splits(
+    spec: Spec, vertices: int, test_only: np.ndarray | None, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Masks with the real split's shares; under drift the vertices of confused communities come last, hence
+    in test.
+    """
     order = rng.permutation(vertices)
     if test_only is not None:
         order = np.concatenate([order[~test_only[order]], order[test_only[order]]])

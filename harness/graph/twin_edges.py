@@ -1,9 +1,10 @@
 """The edges of a twin: degree-corrected blocks in a hierarchy, drawn row by row, simple and symmetric.
 
-Vertices are *positions* here, laid out so that every block of every level is an interval. Vertex u makes about half its
-target degree of draws. A draw chooses a level by the level's share, then a vertex v of u's block at that level with
-probability w_v / (sum of w over the block), so P(u, v) is proportional to w_u w_v in a block (Karrer and Newman 2011).
-Each draw depends on (seed, round, u) only, so the graph is the same whatever the number of threads.
+Vertices are *positions* here, laid out so that every block of every level is an interval. Vertex u makes
+about half its target degree of draws. A draw chooses a level by the level's share, then a vertex v of u's
+block at that level with probability w_v / (sum of w over the block), so P(u, v) is proportional to w_u w_v in
+a block (Karrer and Newman 2011). Each draw depends on (seed, round, u) only, so the graph is the same
+whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Layout:
 
     block   [L, V] int32: the block of each position at each level
     first   [L] int64: where level l begins in `bounds`
-    bounds  positions at which blocks begin: block b of level l is bounds[first[l] + b] .. bounds[first[l] + b + 1]
+    bounds  positions at which blocks begin: block b of level l is bounds[first[l] + b] .. bounds[first[l] + b
+            + 1]
     far     the first `far` levels join distant blocks; only bridge vertices take part in them
     shares  [L] share of the edges drawn at each level, adding up to 1
     degree  [V] float64 target degrees
@@ -63,8 +65,24 @@ def draw(layout: Layout, edges: int, seed: int) -> tuple[np.ndarray, np.ndarray]
         np.cumsum(wanted, out=begin[1:])
         targets, taken = np.empty(begin[-1], np.int32), np.zeros(vertices, np.int64)
         splits = _even_splits(begin)
-        _draw_rows(indptr, indices, begin, splits, layout.block, layout.first, layout.bounds, layout.far, levels, reach,
-                   cumulative, guide, np.uint64(seed), np.uint64(round_ + 1), targets, taken)
+        _draw_rows(
+            indptr,
+            indices,
+            begin,
+            splits,
+            layout.block,
+            layout.first,
+            layout.bounds,
+            layout.far,
+            levels,
+            reach,
+            cumulative,
+            guide,
+            np.uint64(seed),
+            np.uint64(round_ + 1),
+            targets,
+            taken,
+        )
         back_begin, back = _transpose(begin, taken, targets, vertices)
         indptr, indices = _merge(indptr, indices, begin, taken, targets, back_begin, back, splits)
     return indptr, indices
@@ -82,19 +100,25 @@ def _at_least_one(expected: np.ndarray) -> np.ndarray:
     low, high = 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if np.maximum(middle * expected, 1.0).sum() < expected.sum() else (low, middle)
+        low, high = (
+            (middle, high) if np.maximum(middle * expected, 1.0).sum() < expected.sum() else (low, middle)
+        )
     return np.maximum(low * expected, 1.0)
 
 
 def _reach(layout: Layout) -> np.ndarray:
-    """[V] the share of a vertex's edges that are distant: 0 but for bridges, whose excess makes up for the others."""
+    """[V] the share of a vertex's edges that are distant: 0 but for bridges, whose excess makes up for the
+    others.
+    """
     share = layout.shares[: layout.far].sum()
     carried = layout.degree[layout.bridge].sum() / layout.degree.sum()
     return np.where(layout.bridge, min(share / max(carried, 1e-12), 1.0), 0.0)
 
 
 def _tables(layout: Layout, reach: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Running sums of the distant (row 0) and near (row 1) weights, and where each equal slice of them begins."""
+    """Running sums of the distant (row 0) and near (row 1) weights, and where each equal slice of them
+    begins.
+    """
     vertices = len(layout.degree)
     cumulative = np.zeros((2, vertices + 1))
     np.cumsum(layout.degree * reach, out=cumulative[0, 1:])
@@ -136,7 +160,9 @@ def _draws(expected, seed, round_):
     """[V] int64: `expected` rounded up or down at random, so that its mean is kept."""
     out = np.empty(len(expected), np.int64)
     for u in range(len(expected)):
-        out[u] = np.int64(expected[u] + _unit(_stream(np.uint64(seed), np.uint64(round_) + np.uint64(1 << 32), u)))
+        out[u] = np.int64(
+            expected[u] + _unit(_stream(np.uint64(seed), np.uint64(round_) + np.uint64(1 << 32), u))
+        )
     return out
 
 
@@ -149,7 +175,9 @@ def _even_splits(begin: np.ndarray) -> np.ndarray:
 
 @njit(inline="always")
 def _pick(cumulative, guide, low, high, unit):
-    """A position of [low, high) with probability proportional to its weight; -1 where the weights are all 0."""
+    """A position of [low, high) with probability proportional to its weight; -1 where the weights are
+    all 0.
+    """
     base, mass = cumulative[low], cumulative[high] - cumulative[low]
     if mass <= 0.0:
         return -1
@@ -161,8 +189,24 @@ def _pick(cumulative, guide, low, high, unit):
 
 
 @njit(parallel=True, cache=True, nogil=True)
-def _draw_rows(indptr, indices, begin, splits, block, first, bounds, far, levels, reach, cumulative, guide, seed,
-               round_, targets, taken):
+def _draw_rows(
+    indptr,
+    indices,
+    begin,
+    splits,
+    block,
+    first,
+    bounds,
+    far,
+    levels,
+    reach,
+    cumulative,
+    guide,
+    seed,
+    round_,
+    targets,
+    taken,
+):
     last = len(levels) - 1
     for part in prange(len(splits) - 1):
         mark = np.full(block.shape[1], -1, np.int32)
@@ -181,8 +225,8 @@ def _draw_rows(indptr, indices, begin, splits, block, first, bounds, far, levels
                 while level < last and unit >= levels[level]:
                     level += 1
                 for attempt in range(TRIES):
-                    # A block that is full already sends its draw one level up, every second time. A vertex whose whole
-                    # near is full (a hub) then turns to the bridges, and at last to anyone.
+                    # A block that is full already sends its draw one level up, every second time. A vertex
+                    # whose whole near is full (a hub) then turns to the bridges, and at last to anyone.
                     if attempt >= TRIES - 4:
                         level = 0
                     elif attempt % 2 == 1 and level > (far if near else 0):
@@ -220,7 +264,8 @@ def _transpose(begin, taken, targets, vertices):
 def _merge(indptr, indices, begin, taken, targets, back_begin, back, splits):
     """Earlier rows, this round's draws and their mirror images; a pair that drew each other is kept once.
 
-    Draws never repeat an earlier edge (the drawing loop marks those), so only draws and their images can meet.
+    Draws never repeat an earlier edge (the drawing loop marks those), so only draws and their images can
+    meet.
     """
     vertices = len(taken)
     size = np.zeros(vertices + 1, np.int64)
@@ -261,7 +306,8 @@ def _relabel(indptr, indices, position, identity):
     for i in range(vertices):
         row[i + 1] = row[i] + indptr[position[i] + 1] - indptr[position[i]]
     cursor, out = row[:-1].copy(), np.empty(len(indices), np.int32)
-    # Ids are visited in ascending order, so rows fill in ascending order; symmetry makes pushing the same as pulling.
+    # Ids are visited in ascending order, so rows fill in ascending order; symmetry makes pushing the same as
+    # pulling.
     for i in range(vertices):
         p = position[i]
         for e in range(indptr[p], indptr[p + 1]):

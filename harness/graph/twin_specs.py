@@ -20,12 +20,13 @@ class Spec:
     """A real graph's size and the knobs of its twin.
 
     vertices, edges      edges are directed: an undirected edge counts twice
-    split                training, validation and test vertices of the real graph; what is left over has no label
+    split                training, validation and test vertices of the real graph; what is left over has no
+                         label
     tail                 exponent of the degree density's power-law tail
     least                smallest target degree
     largest              largest target degree at scale 1
-    far, near            (blocks, share): share of the edges that join vertices of the same one of `blocks` equal
-                         intervals; far levels only through bridge vertices
+    far, near            (blocks, share): share of the edges that join vertices of the same one of `blocks`
+                         equal intervals; far levels only through bridge vertices
     district             share of the edges drawn inside one class and one block of the finest level of `near`
                          (what is left of 1 is drawn inside a leaf community)
     leaf                 vertices of a leaf community
@@ -35,8 +36,10 @@ class Spec:
     label_noise          share of the vertices whose label is drawn anew from the class shares
     noise_seen           features show the redrawn label (else they go on showing the community's)
     confused             share of the leaf communities whose features look like another class
-    drift                confused communities hold test vertices only (a distribution shift between training and test)
-    signal               distance of a class centre from the origin, in standard deviations of the feature noise
+    drift                confused communities hold test vertices only (a distribution shift between training
+                         and test)
+    signal               distance of a class centre from the origin, in standard deviations of the feature
+                         noise
     sharpness            multi-label: standard deviation of a topic's log-odds of each label
     labels_each          multi-label: mean number of labels a vertex
     """
@@ -82,7 +85,11 @@ _EBV_REDDIT = _EBV + " (stands in the row of gamma=0.1, read as swapped"
 
 SPECS: dict[str, Spec] = {
     "reddit": Spec(
-        232_965, 114_615_892, 602, 41, (153_431, 23_831, 55_703),
+        232_965,
+        114_615_892,
+        602,
+        41,
+        (153_431, 23_831, 55_703),
         (
             *_halo(_PSC, [58.2, 38.8, 29.1], [94.9, 89.4, 90.7]),
             Published("replication", 3.0860, _EBV_REDDIT + ", of reddit2's edges)", 4),
@@ -90,73 +97,173 @@ SPECS: dict[str, Spec] = {
             Published("gcn", 0.9530, "CaPGNN Table 7 (validation, Vanilla x4)"),
             Published("gcn", 0.9701, "PSC-GCN Table II (test)"),
         ),
-        tail=3.6, largest=21_657, far=((1, 0.029),), near=((24, 0.25),), bridges=0.6, hubs=0.0, district=0.15,
-        leaf=1200, signal=3.0, confused=0.05,
+        tail=3.6,
+        largest=21_657,
+        far=((1, 0.029),),
+        near=((24, 0.25),),
+        bridges=0.6,
+        hubs=0.0,
+        district=0.15,
+        leaf=1200,
+        signal=3.0,
+        confused=0.05,
     ),
     "reddit2": Spec(
-        232_965, 23_213_838, 602, 41, (153_932, 23_699, 55_334),
+        232_965,
+        23_213_838,
+        602,
+        41,
+        (153_932, 23_699, 55_334),
         (
             Published("replication", 3.0860, _EBV_REDDIT + ")", 4),
             Published("homophily", 0.78, "literature"),
             Published("gcn", 0.933, "literature (GraphSAINT paper, GCN)"),
         ),
-        tail=3.0, least=72.0, largest=10_000, far=((1, 0.03),), near=((24, 0.19),), bridges=0.6, hubs=0.0,
-        district=0.15, leaf=600, label_noise=0.06, signal=3.0, confused=0.14,
+        tail=3.0,
+        least=72.0,
+        largest=10_000,
+        far=((1, 0.03),),
+        near=((24, 0.19),),
+        bridges=0.6,
+        hubs=0.0,
+        district=0.15,
+        leaf=600,
+        label_noise=0.06,
+        signal=3.0,
+        confused=0.14,
     ),
     "flickr": Spec(
-        89_250, 899_756, 500, 7, (44_625, 22_312, 22_313),
+        89_250,
+        899_756,
+        500,
+        7,
+        (44_625, 22_312, 22_313),
         (
             Published("homophily", 0.319, "literature"),
             Published("gcn", 0.4688, "CaPGNN Table 7 (validation, Vanilla x4)"),
         ),
-        tail=2.6, largest=5_425, leaf=200, skew=1.0, label_noise=0.64, noise_seen=False, signal=1.0,
+        tail=2.6,
+        largest=5_425,
+        leaf=200,
+        skew=1.0,
+        label_noise=0.64,
+        noise_seen=False,
+        signal=1.0,
     ),
     "yelp": Spec(
-        716_847, 13_954_818, 300, 100, (537_635, 71_685, 107_527),
+        716_847,
+        13_954_818,
+        300,
+        100,
+        (537_635, 71_685, 107_527),
         (
             *_halo(_PSC, [179.2, 119.5, 89.6], [120.6, 124.7, 115.5]),
             Published("gcn", 0.6512, "PSC-GCN Table II (test, Full-graph)"),
             Published("gcn", 0.4155, "CaPGNN Table 7 (validation, Vanilla x4)"),
         ),
-        tail=2.5, largest=5_000, leaf=300, multilabel=True, labels_each=9.4, far=((1, 0.28),), near=((24, 0.15),),
-        bridges=0.27, hubs=2.0, skew=1.0, sharpness=8.0, signal=3.5,
+        tail=2.5,
+        largest=5_000,
+        leaf=300,
+        multilabel=True,
+        labels_each=9.4,
+        far=((1, 0.28),),
+        near=((24, 0.15),),
+        bridges=0.27,
+        hubs=2.0,
+        skew=1.0,
+        sharpness=8.0,
+        signal=3.5,
     ),
     "amazon-products": Spec(
-        1_569_960, 264_339_468, 200, 107, (1_334_466, 78_498, 156_996),
+        1_569_960,
+        264_339_468,
+        200,
+        107,
+        (1_334_466, 78_498, 156_996),
         (Published("gcn", 0.3765, "CaPGNN Table 7 (validation, Vanilla x4)"),),
-        tail=2.5, largest=50_000, leaf=1000, multilabel=True, labels_each=4.0, skew=1.0, sharpness=3.8, signal=5.0,
+        tail=2.5,
+        largest=50_000,
+        leaf=1000,
+        multilabel=True,
+        labels_each=4.0,
+        skew=1.0,
+        sharpness=3.8,
+        signal=5.0,
     ),
     "corafull": Spec(
-        19_793, 126_842, 8_710, 70, (11_876, 3_959, 3_958),
+        19_793,
+        126_842,
+        8_710,
+        70,
+        (11_876, 3_959, 3_958),
         (
             Published("homophily", 0.567, "literature"),
             Published("gcn", 0.6746, "CaPGNN Table 7 (validation, Vanilla x4)"),
         ),
-        tail=3.2, largest=297, near=((24, 0.06),), district=0.1, leaf=60, label_noise=0.24, confused=0.45, signal=5.5,
+        tail=3.2,
+        largest=297,
+        near=((24, 0.06),),
+        district=0.1,
+        leaf=60,
+        label_noise=0.24,
+        confused=0.45,
+        signal=5.5,
     ),
     "coauthor-physics": Spec(
-        34_493, 495_924, 8_415, 5, (20_696, 6_899, 6_898),
+        34_493,
+        495_924,
+        8_415,
+        5,
+        (20_696, 6_899, 6_898),
         (
-            *(Published("halo_ratio", value, _REAL, parts) for parts, value in ((4, 0.5694), (6, 0.8260), (8, 0.9943))),
-            Published("replication", 2.0217, _REAL, 4), Published("replication", 2.5318, _REAL, 8),
+            *(
+                Published("halo_ratio", value, _REAL, parts)
+                for parts, value in ((4, 0.5694), (6, 0.8260), (8, 0.9943))
+            ),
+            Published("replication", 2.0217, _REAL, 4),
+            Published("replication", 2.5318, _REAL, 8),
             Published("homophily", 0.931, _REAL),
             Published("gcn", 0.9654, "CaPGNN Table 7 (validation, Vanilla x4)"),
         ),
-        tail=3.5, largest=382, far=((1, 0.135),), near=((24, 0.0),), bridges=0.34, hubs=0.0, district=0.15, leaf=100,
-        skew=1.1, confused=0.03, signal=2.6,
+        tail=3.5,
+        largest=382,
+        far=((1, 0.135),),
+        near=((24, 0.0),),
+        bridges=0.34,
+        hubs=0.0,
+        district=0.15,
+        leaf=100,
+        skew=1.1,
+        confused=0.03,
+        signal=2.6,
     ),
     "ogbn-arxiv": Spec(
-        169_343, 2_315_598, 128, 40, (90_941, 29_799, 48_603),
+        169_343,
+        2_315_598,
+        128,
+        40,
+        (90_941, 29_799, 48_603),
         (
             Published("homophily", 0.655, "literature"),
             Published("gcn", 0.7174, "OGB leader board (test)"),
             Published("no_graph", 0.5550, "OGB leader board (test, MLP)"),
         ),
-        tail=2.8, largest=13_161, near=((24, 0.03),), district=0.1, leaf=150, skew=1.0, label_noise=0.2,
-        confused=0.18, signal=2.6,
+        tail=2.8,
+        largest=13_161,
+        near=((24, 0.03),),
+        district=0.1,
+        leaf=150,
+        skew=1.0,
+        label_noise=0.2,
+        confused=0.18,
+        signal=2.6,
     ),
     "ogbn-products": Spec(
-        2_449_029, 123_718_280, 100, 47, (196_615, 39_323, 2_213_091),
+        2_449_029,
+        123_718_280,
+        100,
+        47,
+        (196_615, 39_323, 2_213_091),
         (
             *_halo(_PSC, [612.3, 408.2, 306.1], [271.3, 245.3, 208.8]),
             Published("replication", 3.1788, _EBV, 8),
@@ -165,21 +272,50 @@ SPECS: dict[str, Spec] = {
             Published("gcn_val", 0.9177, "CaPGNN Table 7 (validation, Vanilla x4)"),
             Published("no_graph", 0.6106, "OGB leader board (test, MLP)"),
         ),
-        tail=2.8, largest=17_481, far=((1, 0.032),), near=((24, 0.34),), bridges=0.28, hubs=0.0, district=0.08,
-        leaf=800, skew=1.2, label_noise=0.04, confused=0.36, drift=True, signal=3.8,
+        tail=2.8,
+        largest=17_481,
+        far=((1, 0.032),),
+        near=((24, 0.34),),
+        bridges=0.28,
+        hubs=0.0,
+        district=0.08,
+        leaf=800,
+        skew=1.2,
+        label_noise=0.04,
+        confused=0.36,
+        drift=True,
+        signal=3.8,
     ),
     "ogbn-papers100m": Spec(
-        111_059_956, 3_231_371_744, 128, 172, (1_207_179, 125_265, 214_338),
+        111_059_956,
+        3_231_371_744,
+        128,
+        172,
+        (1_207_179, 125_265, 214_338),
         (
             Published("replication", 3.6503, _EBV, 16),
             Published("gcn", 0.6329, "literature (OGB, SGC)"),
             Published("no_graph", 0.4724, "OGB leader board (test, MLP)"),
         ),
-        tail=2.8, largest=251_471, district=0.1, leaf=300, skew=0.8, label_noise=0.25, confused=0.18, signal=4.6,
+        tail=2.8,
+        largest=251_471,
+        district=0.1,
+        leaf=300,
+        skew=0.8,
+        label_noise=0.25,
+        confused=0.18,
+        signal=4.6,
     ),
     "friendster": Spec(
-        65_608_366, 3_612_134_270, 64, 32, (39_365_020, 13_121_673, 13_121_673),
+        65_608_366,
+        3_612_134_270,
+        64,
+        32,
+        (39_365_020, 13_121_673, 13_121_673),
         (Published("replication", 3.7237, _EBV, 16),),
-        tail=2.25, largest=5_214, leaf=500, signal=1.5,
+        tail=2.25,
+        largest=5_214,
+        leaf=500,
+        signal=1.5,
     ),
 }

@@ -15,9 +15,9 @@ from harness.partition.config import METHODS
 def assign(graph: Graph, method: str, parts: int, seed: int) -> np.ndarray:
     """The owner [V] int32 of every vertex, each of the `parts` workers owning at least one.
 
-    random and block differ in size by at most one vertex. metis is k-way METIS, minimising the edge cut, on the
-    undirected pattern without self-loops. Where METIS leaves a part empty (tiny or very dense graphs), the part takes
-    half of the largest.
+    random and block differ in size by at most one vertex. metis is k-way METIS, minimising the edge cut, on
+    the undirected pattern without self-loops. Where METIS leaves a part empty (tiny or very dense graphs),
+    the part takes half of the largest.
 
     Raises InputError where `method` is unknown, or `parts` is below 1 or above the number of vertices.
     """
@@ -26,7 +26,9 @@ def assign(graph: Graph, method: str, parts: int, seed: int) -> np.ndarray:
     if parts < 1:
         raise InputError(f"gpus={parts} is too small: give 1 or more")
     if parts > n:
-        raise InputError(f"gpus={parts} is more workers than {graph.name} has vertices ({n}); give {n} or fewer")
+        raise InputError(
+            f"gpus={parts} is more workers than {graph.name} has vertices ({n}); give {n} or fewer"
+        )
     if method == "block" or parts == 1:
         return balanced(n, parts)
     if method == "random":

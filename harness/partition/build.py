@@ -19,14 +19,16 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
     """The shards of `parts` workers, in rank order. assignment [V] int32 names each vertex's owner."""
     n = graph.num_vertices
     sizes = np.bincount(assignment, minlength=parts).astype(np.int64)
-    order = np.argsort(assignment, kind="stable").astype(np.int32)  # vertices by owner, ascending inside an owner
+    # vertices by owner, ascending inside an owner
+    order = np.argsort(assignment, kind="stable").astype(np.int32)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     local = np.empty(n, np.int32)  # a vertex's local inner row at its owner
     local[order] = np.arange(n) - np.repeat(starts[:-1], sizes)
     degrees = graph.in_degrees().astype(np.int32)
     split_counts = np.array([graph.train.sum(), graph.val.sum(), graph.test.sum()], np.int64)
     out = None if graph.symmetric else transpose_entries(graph.indptr, graph.indices, n, False)[:2]
-    # Who needs what: the halo of every worker, found first, since a worker's send list is made of its peers' halos.
+    # Who needs what: the halo of every worker, found first, since a worker's send list is made of its peers'
+    # halos.
     inners = np.split(order, starts[1:-1])
     halos = [_halo(graph.indptr, graph.indices, assignment, inners[p], p, parts) for p in range(parts)]
     column = np.full(n, -1, np.int32)
@@ -34,23 +36,54 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
     for rank in range(parts):
         inner = inners[rank]
         halo, halo_counts = halos[rank]
-        inner_edges, halo_edges = _blocks(graph.indptr, graph.indices, assignment, local, inner, halo, rank, column)
+        inner_edges, halo_edges = _blocks(
+            graph.indptr, graph.indices, assignment, local, inner, halo, rank, column
+        )
         sends = [_part(halos[p], rank) for p in range(parts)]
-        directed = dict.fromkeys(("out_inner_edges", "out_halo", "out_halo_counts", "out_halo_rows", "out_halo_degrees",
-                                  "out_halo_edges"))
+        directed = dict.fromkeys(
+            (
+                "out_inner_edges",
+                "out_halo",
+                "out_halo_counts",
+                "out_halo_rows",
+                "out_halo_degrees",
+                "out_halo_edges",
+            )
+        )
         if out is not None:
             out_halo, out_counts = _halo(*out, assignment, inner, rank, parts)
             out_inner, out_halo_edges = _blocks(*out, assignment, local, inner, out_halo, rank, column)
-            directed = dict(out_inner_edges=out_inner, out_halo=out_halo, out_halo_counts=out_counts,
-                            out_halo_rows=local[out_halo], out_halo_degrees=degrees[out_halo],
-                            out_halo_edges=out_halo_edges)
+            directed = dict(
+                out_inner_edges=out_inner,
+                out_halo=out_halo,
+                out_halo_counts=out_counts,
+                out_halo_rows=local[out_halo],
+                out_halo_degrees=degrees[out_halo],
+                out_halo_edges=out_halo_edges,
+            )
         yield Shard(
-            rank=rank, graph_name=graph.name, sizes=sizes, num_classes=graph.num_classes, symmetric=graph.symmetric,
-            inner=inner, features=graph.features[inner], labels=graph.labels[inner], train=graph.train[inner],
-            val=graph.val[inner], test=graph.test[inner], degrees=degrees[inner], split_counts=split_counts,
-            halo=halo, halo_counts=halo_counts, halo_rows=local[halo], halo_degrees=degrees[halo],
-            send_rows=local[np.concatenate(sends)], send_counts=np.array([len(s) for s in sends], np.int64),
-            inner_edges=inner_edges, halo_edges=halo_edges, **directed,
+            rank=rank,
+            graph_name=graph.name,
+            sizes=sizes,
+            num_classes=graph.num_classes,
+            symmetric=graph.symmetric,
+            inner=inner,
+            features=graph.features[inner],
+            labels=graph.labels[inner],
+            train=graph.train[inner],
+            val=graph.val[inner],
+            test=graph.test[inner],
+            degrees=degrees[inner],
+            split_counts=split_counts,
+            halo=halo,
+            halo_counts=halo_counts,
+            halo_rows=local[halo],
+            halo_degrees=degrees[halo],
+            send_rows=local[np.concatenate(sends)],
+            send_counts=np.array([len(s) for s in sends], np.int64),
+            inner_edges=inner_edges,
+            halo_edges=halo_edges,
+            **directed,
         )
 
 
@@ -78,13 +111,18 @@ def _mark(indptr, indices, assignment, inner, rank, seen):
 
 
 def _blocks(indptr, indices, assignment, local, inner, halo, rank, column) -> tuple[Csr, Csr]:
-    """The rows of `inner` as two blocks, over inner columns and over halo columns; both without self-loops."""
+    """The rows of `inner` as two blocks, over inner columns and over halo columns; both without
+    self-loops.
+    """
     column[halo] = np.arange(len(halo), dtype=np.int32)
     inner_ptr, halo_ptr = _count(indptr, indices, assignment, inner, rank)
     inner_columns = np.empty(inner_ptr[-1], np.int32)
     halo_columns = np.empty(halo_ptr[-1], np.int32)
     _fill(indptr, indices, assignment, local, inner, rank, column, inner_columns, halo_columns)
-    return (Csr(_narrow(inner_ptr), inner_columns, len(inner)), Csr(_narrow(halo_ptr), halo_columns, len(halo)))
+    return (
+        Csr(_narrow(inner_ptr), inner_columns, len(inner)),
+        Csr(_narrow(halo_ptr), halo_columns, len(halo)),
+    )
 
 
 def _narrow(indptr: np.ndarray) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""From a graph and an assignment of its edges to the shards of a vertex-cut, one worker at a time so that memory stays bounded.
+"""From a graph and an assignment of its edges to the shards of a vertex-cut, one worker at a time so that
+memory stays bounded.
 
 Each worker's pass reads the rows of its own replicas only; the whole build is O(R + E RF).
 """
@@ -19,7 +20,9 @@ from harness.partition.vertexcut import EdgeAssignment
 def build_replicas(
     graph: Graph, edges: EdgeAssignment, masters: str = PartitionConfig.masters
 ) -> Iterator[ReplicaShard]:
-    """The shards of `edges.parts` workers, in rank order. `masters` is the rule that chooses a vertex's master."""
+    """The shards of `edges.parts` workers, in rank order. `masters` is the rule that chooses a vertex's
+    master.
+    """
     parts, n = edges.parts, graph.num_vertices
     indptr, worker = edges.replicas()
     master = edges.masters(masters)
@@ -36,7 +39,8 @@ def build_replicas(
     held = [vertex[worker == p] for p in range(parts)]
     own = [v[master[v] == p] for p, v in enumerate(held)]
     mirrors = [_by_master(v[master[v] != p], master) for p, v in enumerate(held)]
-    counts = np.array([np.bincount(master[m], minlength=parts) for m in mirrors], np.int64)  # [holder, master's worker]
+    # [holder, master's worker]
+    counts = np.array([np.bincount(master[m], minlength=parts) for m in mirrors], np.int64)
     column = np.full(n, -1, np.int32)
 
     for rank in range(parts):
@@ -44,11 +48,23 @@ def build_replicas(
         column[vertices] = np.arange(len(vertices), dtype=np.int32)
         copies = [_group(mirrors[p], counts[p], rank) for p in range(parts)]
         yield ReplicaShard(
-            rank=rank, graph_name=graph.name, sizes=sizes, num_classes=graph.num_classes, symmetric=graph.symmetric,
-            vertices=vertices, features=graph.features[vertices], labels=graph.labels[own[rank]],
-            train=graph.train[own[rank]], val=graph.val[own[rank]], test=graph.test[own[rank]], degrees=degrees[vertices],
-            split_counts=split_counts, mirror_counts=counts[rank], mirror_rows=row[mirrors[rank]],
-            copy_rows=row[np.concatenate(copies)], copy_counts=counts[:, rank].copy(),
+            rank=rank,
+            graph_name=graph.name,
+            sizes=sizes,
+            num_classes=graph.num_classes,
+            symmetric=graph.symmetric,
+            vertices=vertices,
+            features=graph.features[vertices],
+            labels=graph.labels[own[rank]],
+            train=graph.train[own[rank]],
+            val=graph.val[own[rank]],
+            test=graph.test[own[rank]],
+            degrees=degrees[vertices],
+            split_counts=split_counts,
+            mirror_counts=counts[rank],
+            mirror_rows=row[mirrors[rank]],
+            copy_rows=row[np.concatenate(copies)],
+            copy_counts=counts[:, rank].copy(),
             edges=_local_edges(graph.indptr, graph.indices, owner, vertices, rank, column),
         )
 
@@ -72,7 +88,9 @@ def _local_edges(indptr, indices, owner, vertices, rank, column) -> Csr:
 
 @njit(cache=True, nogil=True)
 def _entry_owners(indptr, indices, low, high, owner):
-    """[E] the worker of every entry of the graph's CSR, -1 for a self-loop. Rows of the graph ascend, and so do the pairs."""
+    """[E] the worker of every entry of the graph's CSR, -1 for a self-loop. Rows of the graph ascend, and so
+    do the pairs.
+    """
     n = len(indptr) - 1
     starts = np.zeros(n + 1, np.int64)
     for e in range(len(low)):

@@ -1,7 +1,7 @@
 """A content-addressed cache of graphs and shards that concurrent runs may share.
 
-An entry's address is the hash of everything that determines it. It is made in a folder beside and renamed into place,
-so it is there whole or not at all; a lock lets one run make it while the others wait.
+An entry's address is the hash of everything that determines it. It is made in a folder beside and renamed
+into place, so it is there whole or not at all; a lock lets one run make it while the others wait.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Cache:
         return self.root / kind / hashlib.sha256(_described(spec).encode()).hexdigest()[:20]
 
     def get_or_make(self, kind: str, spec: dict[str, Any], make: Callable[[Path], None]) -> Path:
-        """The entry's folder, filled by make(folder) where it is not there yet; what make raises leaves no entry.
+        """The entry's folder, filled by make(folder) where it is not there yet; what make raises leaves no
+        entry.
 
         Raises InputError where the cache cannot be written.
         """
@@ -51,7 +52,9 @@ class Cache:
             entry.parent.mkdir(parents=True, exist_ok=True)
             held = FileLock(entry.with_suffix(".lock")).acquire()
         except OSError as error:
-            raise InputError(f'cache="{self.root}" cannot be written: {error.strerror}; give cache=FOLDER') from None
+            raise InputError(
+                f'cache="{self.root}" cannot be written: {error.strerror}; give cache=FOLDER'
+            ) from None
         with held:
             if entry.is_dir():
                 return entry
@@ -102,7 +105,9 @@ def shards_for(
     return cache.get_or_make("shards", spec, make_shards)
 
 
-def _cut_vertices(graph: Graph, partition: PartitionConfig, parts: int, seed: int, folder: Path) -> dict[str, Any]:
+def _cut_vertices(
+    graph: Graph, partition: PartitionConfig, parts: int, seed: int, folder: Path
+) -> dict[str, Any]:
     """Save the shards of an edge-cut; returns its statistics."""
     counted = Statistics()
     for shard in build_shards(graph, assign(graph, partition.method, parts, seed), parts):
@@ -111,9 +116,13 @@ def _cut_vertices(graph: Graph, partition: PartitionConfig, parts: int, seed: in
     return counted.result()
 
 
-def _cut_edges(graph: Graph, partition: PartitionConfig, parts: int, seed: int, folder: Path) -> dict[str, Any]:
+def _cut_edges(
+    graph: Graph, partition: PartitionConfig, parts: int, seed: int, folder: Path
+) -> dict[str, Any]:
     """Save the shards of a vertex-cut; returns its statistics."""
-    edges = assign_edges(graph, partition.method, parts, seed, partition.gamma, partition.hosts, partition.tau)
+    edges = assign_edges(
+        graph, partition.method, parts, seed, partition.gamma, partition.hosts, partition.tau
+    )
     entries, labels = 0, LabelCounts()
     for shard in build_replicas(graph, edges, partition.masters):
         io.save(shard, folder)
@@ -121,5 +130,11 @@ def _cut_edges(graph: Graph, partition: PartitionConfig, parts: int, seed: int, 
         labels.add(shard)
     counted = statistics(edges, partition.masters)
     # "edges" counts both directions, here as for an edge-cut; a worker's are undirected.
-    return {**facts(shard), **counted, "worker_edges": counted["edges"], "edges": entries, "hosts": partition.hosts,
-            "majority": labels.majority()}
+    return {
+        **facts(shard),
+        **counted,
+        "worker_edges": counted["edges"],
+        "edges": entries,
+        "hosts": partition.hosts,
+        "majority": labels.majority(),
+    }

@@ -13,8 +13,9 @@ MASTER_RULES = ("host", "hash")
 
 @dataclass
 class PartitionConfig:
-    """method: "metis" (fewest cut edges), "random" or "block" (contiguous ids), the last two balanced to one vertex; these are
-    edge-cuts. "ebv", "hep" and "dne" are vertex-cuts (`harness.partition.vertexcut`), and the keys after `seed` are theirs.
+    """method: "metis" (fewest cut edges), "random" or "block" (contiguous ids), the last two balanced to one
+    vertex; these are edge-cuts. "ebv", "hep" and "dne" are vertex-cuts (`harness.partition.vertexcut`), and
+    the keys after `seed` are theirs.
 
     seed     null takes the run's seed
     gamma    ebv: weight of replicas on new hosts against replicas on new workers

@@ -1,8 +1,9 @@
 """DNE, distributed neighbourhood expansion (Hanai et al., VLDB 2019), its rounds played in one process.
 
-All workers grow at once. In a round each worker expands the `SHARE` of its boundary that has the fewest free edges (a
-random vertex where its boundary is empty) and takes their free edges; then a free edge whose ends have come together
-on some workers goes to the smallest of those. Where workers reach for the same edge, the lower id is first.
+All workers grow at once. In a round each worker expands the `SHARE` of its boundary that has the fewest free
+edges (a random vertex where its boundary is empty) and takes their free edges; then a free edge whose ends
+have come together on some workers goes to the smallest of those. Where workers reach for the same edge, the
+lower id is first.
 
 Balance: a worker stops at the edge that fills it to `SLACK` times the mean.
 """
@@ -82,7 +83,12 @@ def _grow(indptr, neighbour, edge, lottery, parts, capacity):
                     continue
                 best = -1
                 for p in range(parts):
-                    if holds[v, p] and holds[u, p] and sizes[p] < capacity and (best < 0 or sizes[p] < sizes[best]):
+                    if (
+                        holds[v, p]
+                        and holds[u, p]
+                        and sizes[p] < capacity
+                        and (best < 0 or sizes[p] < sizes[best])
+                    ):
                         best = p
                 if best >= 0:
                     owner[e] = best
@@ -95,7 +101,9 @@ def _grow(indptr, neighbour, edge, lottery, parts, capacity):
 
 @njit(cache=True, nogil=True)
 def _choose(boundary, lengths, p, free):
-    """Take the share with the fewest free edges out of a boundary, ties by arrival; drop vertices without any."""
+    """Take the share with the fewest free edges out of a boundary, ties by arrival; drop vertices without
+    any.
+    """
     end = 0
     for i in range(lengths[p]):
         if free[boundary[i]] > 0:

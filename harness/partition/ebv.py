@@ -1,6 +1,7 @@
 """EBV with CDFGNN's host term (eq. 24): edges one by one, each to the worker where it costs least.
 
-alpha = beta = 1; edges ascending by the sum of their ends' degrees, ties by edge id; the lowest worker wins ties.
+alpha = beta = 1; edges ascending by the sum of their ends' degrees, ties by edge id; the lowest worker wins
+ties.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ import numpy as np
 from numba import njit
 
 
-def assign(low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, gamma: float, hosts: int) -> np.ndarray:
+def assign(
+    low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, gamma: float, hosts: int
+) -> np.ndarray:
     """[M] int32: the worker of each undirected edge low[m] - high[m]."""
-    return _stream(low, high, degree_order(low, high, num_vertices), num_vertices, parts, float(gamma), parts // hosts)
+    return _stream(
+        low, high, degree_order(low, high, num_vertices), num_vertices, parts, float(gamma), parts // hosts
+    )
 
 
 @njit(cache=True, nogil=True)

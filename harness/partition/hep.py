@@ -1,12 +1,13 @@
 """HEP, the hybrid edge partitioner (Mayer and Jacobsen, SIGMOD 2021).
 
-Edges with an end of low degree are taken by neighbourhood expansion (NE++), worker after worker: a worker grows a core,
-each time by the vertex of its rim that has the fewest neighbours outside, and takes every edge between its vertices.
-Vertices of high degree are never expanded: they stand in every worker's rim from the start. Edges between two of
-them are streamed afterwards by HDRF, which knows where the expansion has left replicas.
+Edges with an end of low degree are taken by neighbourhood expansion (NE++), worker after worker: a worker
+grows a core, each time by the vertex of its rim that has the fewest neighbours outside, and takes every edge
+between its vertices. Vertices of high degree are never expanded: they stand in every worker's rim from the
+start. Edges between two of them are streamed afterwards by HDRF, which knows where the expansion has left
+replicas.
 
-Balance: a worker takes at most ceil(low edges / P) by expansion, its surplus going to the next; streaming fills it up
-to `SLACK` times the mean of all edges.
+Balance: a worker takes at most ceil(low edges / P) by expansion, its surplus going to the next; streaming
+fills it up to `SLACK` times the mean of all edges.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ LAMBDA = 1.1  # HDRF's weight of balance
 
 
 class Rim(NamedTuple):
-    """A worker's vertices that are not in its core: a doubly linked list for each count of neighbours outside, so that
-    a count falls by one in O(1). -1 ends a list, and stands at `outside` of a vertex that is in none.
+    """A worker's vertices that are not in its core: a doubly linked list for each count of neighbours
+    outside, so that a count falls by one in O(1). -1 ends a list, and stands at `outside` of a vertex that is
+    in none.
     """
 
     head: np.ndarray  # [largest count + 1] int64
@@ -33,7 +35,9 @@ class Rim(NamedTuple):
     outside: np.ndarray  # [V] int64
 
 
-def assign(low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, seed: int, tau: float) -> np.ndarray:
+def assign(
+    low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, seed: int, tau: float
+) -> np.ndarray:
     """[M] int32: the worker of each undirected edge low[m] - high[m]."""
     edges = len(low)
     degrees = np.bincount(low, minlength=num_vertices) + np.bincount(high, minlength=num_vertices)
@@ -76,7 +80,9 @@ def _expand(indptr, neighbour, edge, is_high, owner, holds, rim, capacity, first
             for k in range(indptr[v], indptr[v + 1]):
                 u = neighbour[k]
                 if owner[edge[k]] < 0 and member[u] != p:
-                    made = _join(u, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, rim)
+                    made = _join(
+                        u, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, rim
+                    )
                     lowest = min(lowest, made)
 
 
@@ -85,7 +91,7 @@ def _open(indptr, edge, owner, is_high, v):
     """Whether a low vertex has an edge that no worker owns."""
     if is_high[v]:
         return False
-    for k in range(indptr[v], indptr[v + 1]):
+    for k in range(indptr[v], indptr[v + 1]):  # noqa: SIM110 -- a compiled loop
         if owner[edge[k]] < 0:
             return True
     return False
@@ -93,7 +99,9 @@ def _open(indptr, edge, owner, is_high, v):
 
 @njit(cache=True, nogil=True)
 def _join(v, p, indptr, neighbour, edge, is_high, owner, holds, sizes, capacity, member, rim):
-    """Put low vertex v into worker p's rim with all its edges to members; returns the least count that this made."""
+    """Put low vertex v into worker p's rim with all its edges to members; returns the least count that this
+    made.
+    """
     member[v] = p
     count = 0
     least = len(rim.head)

@@ -46,19 +46,26 @@ def load(folder: Path, rank: int) -> Shard | ReplicaShard:
     """
     path = _path(folder, rank)
     arrays, scalars = _read(path)
-    kind = SHARDS.get(scalars.pop("cut", Shard.cut))  # files of edge-cuts written by earlier versions do not say
+    # files of edge-cuts written by earlier versions do not say
+    kind = SHARDS.get(scalars.pop("cut", Shard.cut))
     if kind is None:
         raise _damaged(path, "it is of no known cut")
     values: dict[str, object] = {}
     for field in dataclasses.fields(kind):
         name = field.name
         if f"{name}.indptr" in arrays:
-            parts = arrays.get(f"{name}.indptr"), arrays.get(f"{name}.indices"), scalars.get(f"{name}.num_columns")
+            parts = (
+                arrays.get(f"{name}.indptr"),
+                arrays.get(f"{name}.indices"),
+                scalars.get(f"{name}.num_columns"),
+            )
             values[name] = None if any(part is None for part in parts) else Csr(*parts)
         else:
             values[name] = arrays.get(name, scalars.get(name))
     optional = values["symmetric"] is True
-    missing = [name for name, value in values.items() if value is None and not (optional and name.startswith("out_"))]
+    missing = [
+        name for name, value in values.items() if value is None and not (optional and name.startswith("out_"))
+    ]
     if missing:
         raise _damaged(path, f"it holds no {missing[0]}")
     if values["rank"] != rank:
@@ -89,7 +96,9 @@ def _path(folder: Path, rank: int) -> Path:
 def _write(arrays: dict[str, np.ndarray], scalars: dict[str, object], path: Path) -> None:
     part = path.with_suffix(".part")
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    scalars = {name: value.item() if isinstance(value, np.generic) else value for name, value in scalars.items()}
+    scalars = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in scalars.items()
+    }
     try:
         part.touch()
         mode = part.stat().st_mode
@@ -98,7 +107,9 @@ def _write(arrays: dict[str, np.ndarray], scalars: dict[str, object], path: Path
         os.replace(part, path)
     except (SafetensorError, OSError) as error:
         part.unlink(missing_ok=True)
-        raise InputError(f"{path} cannot be written ({error}); give cache=FOLDER on a disk with room") from None
+        raise InputError(
+            f"{path} cannot be written ({error}); give cache=FOLDER on a disk with room"
+        ) from None
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
@@ -108,7 +119,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
         # torch maps the file; numpy's reader would copy it.
         with safe_open(path, framework="pt") as file:
             scalars = json.loads(file.metadata()["scalars"])
-            arrays = {name: file.get_tensor(name).numpy() for name in file.keys()}
+            arrays = {name: file.get_tensor(name).numpy() for name in file.keys()}  # noqa: SIM118 -- no dict
         if not isinstance(scalars, dict):
             raise TypeError("its scalars are no object")
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -118,4 +129,6 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
 
 def _damaged(path: Path, reason: object) -> InputError:
     reason = (str(reason).splitlines() or [""])[0]
-    return InputError(f"{path} is damaged ({reason}); delete the folder {path.parent} and run again to rebuild it")
+    return InputError(
+        f"{path} is damaged ({reason}); delete the folder {path.parent} and run again to rebuild it"
+    )

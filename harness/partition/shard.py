@@ -1,8 +1,8 @@
 """What one worker holds of a partition: `Shard` of an edge-cut, `ReplicaShard` of a vertex-cut.
 
-Notation: P workers; n inner and m halo vertices of this worker. The *halo* is the set of remote vertices with an edge
-into an inner vertex. Local columns are numbered inside their block: inner 0..n-1, halo 0..m-1. Of a vertex-cut: n masters and
-m mirrors, r = n + m replicas.
+Notation: P workers; n inner and m halo vertices of this worker. The *halo* is the set of remote vertices with
+an edge into an inner vertex. Local columns are numbered inside their block: inner 0..n-1, halo 0..m-1. Of a
+vertex-cut: n masters and m mirrors, r = n + m replicas.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Csr:
 class Shard:
     """Worker `rank`'s part of a graph split into `sizes.sum()` vertices over `len(sizes)` workers.
 
-    Every array is indexed by local inner row unless its name says otherwise. Self-loops are dropped from every block:
-    the propagation operator adds each vertex to itself where its normalisation asks for it.
+    Every array is indexed by local inner row unless its name says otherwise. Self-loops are dropped from
+    every block: the propagation operator adds each vertex to itself where its normalisation asks for it.
     """
 
     cut: ClassVar[str] = "edge"
@@ -59,14 +59,15 @@ class Shard:
     halo_counts: np.ndarray  # [P] int64: halo vertices owned by each worker (0 for this one)
     halo_rows: np.ndarray  # [m] int32: the halo vertex's local inner row at its owner
     halo_degrees: np.ndarray  # [m] int32 global in-degrees without self-loops
-    send_rows: np.ndarray  # [s] int32 local inner rows that are in a peer's halo, in that peer's halo order, by peer
+    # [s] int32 local inner rows that are in a peer's halo, in that peer's halo order, by peer
+    send_rows: np.ndarray
     send_counts: np.ndarray  # [P] int64: rows sent to each peer
 
     inner_edges: Csr  # [n, n]: in-edges from inner vertices
     halo_edges: Csr  # [n, m]: in-edges from halo vertices
 
-    # Out-edges leaving the worker, which a backward pass by broadcast needs (rows v, columns w for edges v -> w). On a
-    # symmetric graph they are the in-edges above and these fields are None.
+    # Out-edges leaving the worker, which a backward pass by broadcast needs (rows v, columns w for edges v ->
+    # w). On a symmetric graph they are the in-edges above and these fields are None.
     out_inner_edges: Csr | None  # [n, n]: v's inner out-neighbours
     out_halo: np.ndarray | None  # [m'] int32 global ids, ordered as `halo`
     out_halo_counts: np.ndarray | None  # [P] int64
@@ -93,10 +94,12 @@ class Shard:
 
 @dataclass
 class ReplicaShard:
-    """Worker `rank`'s part of a graph whose edges have owners: a replica of every vertex that one of its edges touches.
+    """Worker `rank`'s part of a graph whose edges have owners: a replica of every vertex that one of its
+    edges touches.
 
-    A vertex's *master* is one of its replicas; the others are *mirrors*. Masters come first, then mirrors. Both directions of an
-    undirected edge are on one worker. Self-loops are in no block: they belong to the master.
+    A vertex's *master* is one of its replicas; the others are *mirrors*. Masters come first, then mirrors.
+    Both directions of an undirected edge are on one worker. Self-loops are in no block: they belong to the
+    master.
     """
 
     cut: ClassVar[str] = "vertex"
@@ -107,7 +110,8 @@ class ReplicaShard:
     num_classes: int
     symmetric: bool  # of the whole graph; then `edges` is symmetric too
 
-    vertices: np.ndarray  # [r] int32 global ids: masters ascending, then mirrors by their master's worker, ascending inside one
+    # [r] int32 global ids: masters ascending, then mirrors by their master's worker, ascending inside one
+    vertices: np.ndarray
     features: np.ndarray  # [r, F] float32
     labels: np.ndarray  # [n] int32 (-1: none) or [n, C] uint8, of masters
     train: np.ndarray  # [n] bool
@@ -118,7 +122,8 @@ class ReplicaShard:
 
     mirror_counts: np.ndarray  # [P] int64: mirrors here whose master is on each worker (0 for this one)
     mirror_rows: np.ndarray  # [m] int32: the row of each mirror's master, at the master's worker
-    copy_rows: np.ndarray  # [s] int32: the local master of every mirror elsewhere, by the mirror's worker, in that worker's order
+    # [s] int32: the local master of every mirror elsewhere, by the mirror's worker, in that worker's order
+    copy_rows: np.ndarray
     copy_counts: np.ndarray  # [P] int64: mirrors that each worker holds of masters here
 
     edges: Csr  # [r, r]: the worker's own edges as in-edges of its replicas

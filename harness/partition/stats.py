@@ -1,4 +1,6 @@
-"""Statistics of an edge-cut partition, gathered shard by shard. Those of a vertex-cut are in `vertexcut.statistics`."""
+"""Statistics of an edge-cut partition, gathered shard by shard. Those of a vertex-cut are in
+`vertexcut.statistics`.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +34,26 @@ class LabelCounts:
     def add(self, shard: Shard | ReplicaShard) -> None:
         for split in ("train", "val", "test"):
             labels = shard.labels[getattr(shard, split)]
-            own = labels.sum(0, np.int64) if labels.ndim == 2 else np.bincount(labels, minlength=shard.num_classes)
+            own = (
+                labels.sum(0, np.int64)
+                if labels.ndim == 2
+                else np.bincount(labels, minlength=shard.num_classes)
+            )
             self.counts[split] = self.counts.get(split, 0) + np.append(own, len(labels))
         self.multilabel = shard.labels.ndim == 2
 
     def majority(self) -> dict[str, float | None]:
-        """The accuracy of whoever gives every vertex the same answer, by split; None for a split without vertices.
+        """The accuracy of whoever gives every vertex the same answer, by split; None for a split without
+        vertices.
 
-        One label per vertex: the share of the most frequent class. Several: the micro-F1 of predicting the k most
-        frequent labels for every vertex, with the best k: 2 TP / (predicted + true), TP the sum of their counts.
+        One label per vertex: the share of the most frequent class. Several: the micro-F1 of predicting the k
+        most frequent labels for every vertex, with the best k: 2 TP / (predicted + true), TP the sum of their
+        counts.
         """
-        return {split: constant_score(counts[:-1], int(counts[-1]), self.multilabel) for split, counts in self.counts.items()}
+        return {
+            split: constant_score(counts[:-1], int(counts[-1]), self.multilabel)
+            for split, counts in self.counts.items()
+        }
 
 
 def constant_score(counts: np.ndarray, vertices: int, multilabel: bool) -> float | None:
@@ -66,7 +77,8 @@ class Statistics:
     overlap          mean of R(v), CaPGNN's overlap ratio (eq. 2), over the vertices that are in any halo
     replication      (inner + halo) / V
     majority         by split, see `LabelCounts.majority`
-    remote_weight    share of the GCN matrix D^-1/2 (A + I) D^-1/2 that stands between vertices of different workers
+    remote_weight    share of the GCN matrix D^-1/2 (A + I) D^-1/2 that stands between vertices of different
+                     workers
     vertex_balance, edge_balance   the largest worker over the mean
     """
 

@@ -1,8 +1,8 @@
 """Vertex-cut partitions: which worker owns each edge, and what that costs (CDFGNN, section 6 and Table 3).
 
-An edge is undirected here: both directions of it go to one worker, and self-loops are left out (they belong to their
-vertex's master). A vertex has a *replica* on every worker that owns an edge of it; one of them is its *master*, the
-others are *mirrors*.
+An edge is undirected here: both directions of it go to one worker, and self-loops are left out (they belong
+to their vertex's master). A vertex has a *replica* on every worker that owns an edge of it; one of them is
+its *master*, the others are *mirrors*.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class EdgeAssignment:
 
     def _masters(self, indptr: np.ndarray, worker: np.ndarray, rule: str) -> np.ndarray:
         # One host for all: the host that holds most of them holds every one.
-        return _masters(indptr, worker, self.parts, self.parts // self.hosts if rule == "host" else self.parts)
+        return _masters(
+            indptr, worker, self.parts, self.parts // self.hosts if rule == "host" else self.parts
+        )
 
 
 def assign_edges(
@@ -63,7 +65,8 @@ def assign_edges(
     """Give every undirected edge of the graph to one of `parts` workers.
 
     method   "ebv" (harness.partition.ebv; knows no chance), "hep" or "dne" (by seed)
-    gamma    ebv: weight of replicas on new hosts against replicas on new workers, 0 to 1 (eq. 24); 0 is plain EBV
+    gamma    ebv: weight of replicas on new hosts against replicas on new workers, 0 to 1 (eq. 24); 0 is plain
+             EBV
     hosts    ebv: hosts the workers are spread over; statistics tell them apart for any method
     tau      hep: vertices of more than tau mean degrees are not expanded
 
@@ -101,14 +104,17 @@ def undirected_edges(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
 
 
 def statistics(edges: EdgeAssignment, masters: str = PartitionConfig.masters) -> dict[str, Any]:
-    """The columns of CDFGNN's Table 3, and what they are made of; lists are by worker. `masters` is their rule.
+    """The columns of CDFGNN's Table 3, and what they are made of; lists are by worker. `masters` is their
+    rule.
 
     replicas, edges        of each worker
-    inner, outer           messages each worker sends in one synchronisation, to workers of its own host and of others:
-                           a mirror sends its part to the master, the master sends the sum to every mirror
+    inner, outer           messages each worker sends in one synchronisation, to workers of its own host and
+                           of others: a mirror sends its part to the master, the master sends the sum to every
+                           mirror
     max_inner, max_outer   the largest worker's: the table's Inner and Outer
     replication            RF, replicas / V
-    edge_imbalance         Edge IF, the largest worker's edges over the mean; vertex_imbalance likewise of replicas
+    edge_imbalance         Edge IF, the largest worker's edges over the mean; vertex_imbalance likewise of
+                           replicas
     """
     choice("masters", masters, MASTER_RULES)
     indptr, worker = edges.replicas()

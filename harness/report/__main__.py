@@ -25,14 +25,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     tables = commands.add_parser("table", help="runs side by side: mean and 95 % interval over seeds")
-    plots = commands.add_parser("plot", help="accuracy over time, bytes and epochs; where an epoch's time goes")
+    plots = commands.add_parser(
+        "plot", help="accuracy over time, bytes and epochs; where an epoch's time goes"
+    )
     for command in (tables, plots):
         command.add_argument(
             "runs", nargs="+", metavar="RUN", help="a run folder, a folder above some, or a glob pattern"
         )
     tables.add_argument("--csv", metavar="FILE", help="write the figures to FILE instead, in full precision")
     tables.add_argument("--markdown", action="store_true", help="print markdown")
-    plots.add_argument("--out", metavar="DIR", default="figures", help="where the PNG files go (default: figures)")
+    plots.add_argument(
+        "--out", metavar="DIR", default="figures", help="where the PNG files go (default: figures)"
+    )
     given = parser.parse_args(arguments)
     try:
         show(given)
@@ -45,7 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"error: {error.filename} cannot be written: {error.strerror}; give another place", file=sys.stderr)
+        print(
+            f"error: {error.filename} cannot be written: {error.strerror}; give another place",
+            file=sys.stderr,
+        )
         return 2
     return 0
 

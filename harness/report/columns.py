@@ -1,4 +1,6 @@
-"""The measured columns of a table: heading, key in a CSV, and how each follows from a run's summary (docs/trace.md)."""
+"""The measured columns of a table: heading, key in a CSV, and how each follows from a run's summary
+(docs/trace.md).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ Summary = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """One measured column: its heading, its key in a CSV, its value in a run's summary (None: not known), and digits."""
+    """One measured column: its heading, its key in a CSV, its value in a run's summary (None: not known), and
+    digits.
+    """
 
     heading: str
     key: str
@@ -79,13 +83,29 @@ BYTES = (
 # Every column by its key, in a CSV's order.
 ALL = {
     column.key: column
-    for column in (ACCURACY, LAST, AUC, LAST_AUC, BALANCED, MAJORITY, *TIMES["wall"], *TIMES["cpu"], EXPOSED, CPU, *BYTES)
+    for column in (
+        ACCURACY,
+        LAST,
+        AUC,
+        LAST_AUC,
+        BALANCED,
+        MAJORITY,
+        *TIMES["wall"],
+        *TIMES["cpu"],
+        EXPOSED,
+        CPU,
+        *BYTES,
+    )
 }
 
 
 def named(column: Column, multilabel: bool) -> Column:
     """The column as a graph's labels have it: with several labels per vertex accuracy is the micro-F1."""
-    return replace(column, heading=column.heading.replace(" acc %", " F1 %")) if multilabel and column in (ACCURACY, LAST) else column
+    return (
+        replace(column, heading=column.heading.replace(" acc %", " F1 %"))
+        if multilabel and column in (ACCURACY, LAST)
+        else column
+    )
 
 
 def times(clock: str) -> tuple[Column, ...]:

@@ -1,4 +1,6 @@
-"""What a comparison can tell: differences paired over seeds, and where the control is as good as exact training."""
+"""What a comparison can tell: differences paired over seeds, and where the control is as good as exact
+training.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,16 @@ def paired(a: Group, b: Group, value: Callable[[dict[str, Any]], float | None]) 
 
 def reference_of(group: Group, groups: list[Group]) -> Group | None:
     """Exact training under the group's own setting; None where it is not there."""
-    return next((g for g in groups if g.first.role == "reference" and g.finished and setting(g) == setting(group)), None)
+    return next(
+        (g for g in groups if g.first.role == "reference" and g.finished and setting(g) == setting(group)),
+        None,
+    )
 
 
 def cannot_tell(groups: list[Group], score: Column) -> list[str]:
-    """One sentence for each setting in which a system without remote rows (`role` "control") scores as well as exact training
-    ("reference"): the interval of the difference, paired over seeds, reaches 0, so the score cannot tell whether a system
-    uses remote rows."""
+    """One sentence for each setting in which a system without remote rows (`role` "control") scores as well
+    as exact training ("reference"): the interval of the difference, paired over seeds, reaches 0, so the
+    score cannot tell whether a system uses remote rows."""
     said = []
     for control in (g for g in groups if g.first.role == "control" and g.finished):
         reference = reference_of(control, groups)
@@ -33,12 +38,16 @@ def cannot_tell(groups: list[Group], score: Column) -> list[str]:
         ahead = paired(reference, control, score.value)
         where = f"{control.partition}, {control.workers} workers"
         if ahead.n < 2:
-            said.append(f"{where}: {ahead.n} seed in common says nothing of whether {reference.label} is ahead of the control "
-                        f"{control.label}.")  # fmt: skip
+            said.append(
+                f"{where}: {ahead.n} seed in common says nothing of whether {reference.label} is ahead of the"
+                f" control {control.label}."
+            )
         elif ahead.mean - (ahead.half or 0.0) <= 0:
             name = score.heading.removesuffix(" %")
-            said.append(f"{where}: {name} cannot tell whether a system uses remote rows here: {reference.label} is "
-                        f"ahead of the control {control.label} by {ahead:.2f} points over {ahead.n} seeds.")  # fmt: skip
+            said.append(
+                f"{where}: {name} cannot tell whether a system uses remote rows here: {reference.label} is "
+                f"ahead of the control {control.label} by {ahead:.2f} points over {ahead.n} seeds."
+            )
     return said
 
 

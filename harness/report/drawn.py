@@ -17,7 +17,8 @@ COLUMNS = ("panel", "title", "x_axis", "y_axis", "kind", "label", "x", "y")
 def drawn(figure: Figure) -> pd.DataFrame:
     """One row per point, in the order of drawing.
 
-    panel   0-based, and its `title`, `x_axis` and `y_axis` as printed; kind: "line", "dots" or "bar"; label: the line's
+    panel   0-based, and its `title`, `x_axis` and `y_axis` as printed; kind: "line", "dots" or "bar"; label:
+            the line's
     x, y    of a bar: its place (or name) and its length
     """
     rows = [(panel, ax.get_title(loc="left") or ax.get_title(), ax.get_xlabel(), ax.get_ylabel(), *point)

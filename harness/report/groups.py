@@ -1,4 +1,6 @@
-"""Runs put side by side: which of them are repeats of one another, what to call each, and means with intervals."""
+"""Runs put side by side: which of them are repeats of one another, what to call each, and means with
+intervals.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ COLUMN_KEYS = {"seed", "gpus", "epochs", "label", "system._target_"}
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over n seeds. `half` is half the width of its 95 % interval (Student's t): None with fewer than two seeds,
-    0 for what does not vary (counts). Formatted, an interval is shown only where there is one."""
+    """A mean over n seeds. `half` is half the width of its 95 % interval (Student's t): None with fewer than
+    two seeds, 0 for what does not vary (counts). Formatted, an interval is shown only where there is one."""
 
     mean: float
     half: float | None
@@ -55,13 +57,17 @@ class Run:
         self.trace = Trace(path)
         self.path = Path(path)
         # Of a run of version 0.1 nothing says whether its system was asynchronous: its keys all count.
-        self.keys = flatten(identity(self.trace.config, (self.trace.resolved or {}).get("asynchronous", True)))
+        self.keys = flatten(
+            identity(self.trace.config, (self.trace.resolved or {}).get("asynchronous", True))
+        )
         self.finished = self.trace.finished
         self.seed = self.keys.get("seed")
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Derived from the tables, not read from summary.json: what is shown follows from what was measured."""
+        """Derived from the tables, not read from summary.json: what is shown follows from what was
+        measured.
+        """
         return summarise(self.trace)
 
     @property
@@ -78,7 +84,14 @@ class Run:
     @cached_property
     def resolved(self) -> dict[str, str]:
         """What the keys that may be `auto` became; several values where attempts differ in them."""
-        return {name: "+".join(dict.fromkeys(str(each[name]) for each in self.attempts)) for name in resolved.HELD} if self.attempts else {}
+        return (
+            {
+                name: "+".join(dict.fromkeys(str(each[name]) for each in self.attempts))
+                for name in resolved.HELD
+            }
+            if self.attempts
+            else {}
+        )
 
     @cached_property
     def machine(self) -> str:
@@ -103,8 +116,8 @@ class Run:
         return (self.trace.resolved or {}).get("steps", 1)
 
     def key(self) -> str:
-        """Equal for repeats: the config but for seed and place, what it was resolved to, the machine, and whether the run has
-        finished."""
+        """Equal for repeats: the config but for seed and place, what it was resolved to, the machine, and
+        whether the run has finished."""
         same = {k: v for k, v in self.keys.items() if k != "seed"}
         return json.dumps([same, self.resolved, self.machine, self.finished], sort_keys=True, default=str)
 
@@ -150,7 +163,11 @@ class Group:
     def epochs(self) -> str:
         planned = self.first.keys.get("epochs", self.first.summary["epochs"])
         done = sorted({run.summary["epochs"] for run in self.runs})
-        return str(planned) if self.finished and done == [planned] else f"{'/'.join(map(str, done))} of {planned}"
+        return (
+            str(planned)
+            if self.finished and done == [planned]
+            else f"{'/'.join(map(str, done))} of {planned}"
+        )
 
     @property
     def diverged(self) -> dict[Any, int]:
@@ -158,7 +175,9 @@ class Group:
         return {run.seed: run.summary["diverged"] for run in self.runs if run.summary["diverged"] is not None}
 
     def by_seed(self, value: Callable[[dict[str, Any]], float | None]) -> dict[Any, Estimate]:
-        """A value of the summary by seed, ascending; repeats of one seed are averaged: they are one sample."""
+        """A value of the summary by seed, ascending; repeats of one seed are averaged: they are one
+        sample.
+        """
         together = defaultdict(list)
         for run in self.runs:
             together[run.seed].append(value(run.summary))
@@ -166,7 +185,10 @@ class Group:
 
     @property
     def seeds(self) -> list[Any]:
-        return sorted({run.seed for run in self.runs}, key=lambda seed: (isinstance(seed, str), seed if seed is not None else -1))
+        return sorted(
+            {run.seed for run in self.runs},
+            key=lambda seed: (isinstance(seed, str), seed if seed is not None else -1),
+        )
 
     def estimate(self, value: Callable[[dict[str, Any]], float | None]) -> Estimate:
         """Mean over seeds of a value of the summary."""
@@ -174,8 +196,8 @@ class Group:
 
 
 def load(paths: Iterable[str | Path]) -> tuple[list[Group], list[Path]]:
-    """The runs at or below `paths`, grouped and named, in order of dataset, workers and label; and the folders of runs
-    that have not finished an epoch. InputError where nothing is left to compare."""
+    """The runs at or below `paths`, grouped and named, in order of dataset, workers and label; and the
+    folders of runs that have not finished an epoch. InputError where nothing is left to compare."""
     together: dict[str, list[Run]] = defaultdict(list)
     empty = []
     for path in find_runs(paths):
@@ -192,13 +214,15 @@ def load(paths: Iterable[str | Path]) -> tuple[list[Group], list[Path]]:
 
 
 def _name(groups: list[Group]) -> None:
-    """Give every group its dataset and label: two groups on one graph that differ in the config, or in what they ran on,
-    differ in what the table says."""
+    """Give every group its dataset and label: two groups on one graph that differ in the config, or in what
+    they ran on, differ in what the table says."""
     by_graph: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
         by_graph[group.first.summary["dataset"]].append(group)
     for graph, members in by_graph.items():
-        common = _differing(members, lambda key: not key.startswith(("system.", "dataset.", "partition.", "cluster.")))
+        common = _differing(
+            members, lambda key: not key.startswith(("system.", "dataset.", "partition.", "cluster."))
+        )
         telling = set(_differing(members, lambda key: key.startswith("dataset.")))
         for group in members:
             alike = [g for g in members if g.first.name == group.first.name]
@@ -210,10 +234,18 @@ def _name(groups: list[Group]) -> None:
             group.label = " ".join([group.first.name, *knobs, *_ran_on(group, members)])
             if group.first.steps > 1:
                 group.label += f" ({group.first.steps} steps per epoch)"
-            unusual = {key for key, usual in (("dataset.scale", 1.0), ("dataset.split", "own")) if keys.get(key, usual) != usual}
-            unsaid = {"dataset.name", "dataset.source"} | (set() if graph.startswith("twin/") else {"dataset.scale"})
+            unusual = {
+                key
+                for key, usual in (("dataset.scale", 1.0), ("dataset.split", "own"))
+                if keys.get(key, usual) != usual
+            }
+            unsaid = {"dataset.name", "dataset.source"} | (
+                set() if graph.startswith("twin/") else {"dataset.scale"}
+            )
             said = sorted((telling | unusual) - unsaid)
-            group.dataset = " ".join([graph, *(knob(k.removeprefix("dataset."), keys[k]) for k in said if k in keys)])
+            group.dataset = " ".join(
+                [graph, *(knob(k.removeprefix("dataset."), keys[k]) for k in said if k in keys)]
+            )
     # What is left to tell apart was run by versions of this program that do not have the same keys.
     shown = Counter(_shown(group) for group in groups)
     for group in [group for group in groups if shown[_shown(group)] > 1]:
@@ -221,14 +253,28 @@ def _name(groups: list[Group]) -> None:
 
 
 def _shown(group: Group) -> tuple[Any, ...]:
-    return group.dataset, group.label, group.workers, group.partition, group.epochs, group.finished, group.first.machine
+    return (
+        group.dataset,
+        group.label,
+        group.workers,
+        group.partition,
+        group.epochs,
+        group.finished,
+        group.first.machine,
+    )
 
 
 def _ran_on(group: Group, members: list[Group]) -> list[str]:
-    """What the keys that may be `auto` became, where groups that were asked for the same there ran on different things."""
+    """What the keys that may be `auto` became, where groups that were asked for the same there ran on
+    different things.
+    """
     told = []
     for name, value in group.first.resolved.items():
-        asked = [g for g in members if g.first.keys.get(name) == group.first.keys.get(name) and g.workers == group.workers]
+        asked = [
+            g
+            for g in members
+            if g.first.keys.get(name) == group.first.keys.get(name) and g.workers == group.workers
+        ]
         if len({g.first.resolved.get(name) for g in asked if g.first.resolved}) > 1:
             told.append(f"({name} {value})")
     return told

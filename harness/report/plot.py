@@ -1,4 +1,6 @@
-"""Pictures of runs side by side: accuracy over time, over bytes and over epochs, and where an epoch's time goes."""
+"""Pictures of runs side by side: accuracy over time, over bytes and over epochs, and where an epoch's time
+goes.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ STYLE = {
 
 @dataclass(frozen=True)
 class Axis:
-    """What accuracy is drawn over: a column of `curve`, the end of the file's name, the axis label for each clock."""
+    """What accuracy is drawn over: a column of `curve`, the end of the file's name, the axis label for each
+    clock.
+    """
 
     column: str
     name: str
@@ -91,7 +95,9 @@ def curve(run: Run, score: str) -> pd.DataFrame:
 
 
 def band(group: Group, score: str) -> pd.DataFrame:
-    """Mean `curve` over seeds, lowest and highest score among them, at the epochs that all seeds evaluated."""
+    """Mean `curve` over seeds, lowest and highest score among them, at the epochs that all seeds
+    evaluated.
+    """
     together = pd.concat([curve(run, score) for run in group.runs])
     by_epoch = together.groupby("epoch")
     mean = by_epoch.mean()
@@ -100,7 +106,9 @@ def band(group: Group, score: str) -> pd.DataFrame:
 
 
 def draw(groups: list[Group], folder: Path | str) -> list[Path]:
-    """Every picture of `groups` as PNG into `folder`; returns the files. One dataset, clock and machine per picture."""
+    """Every picture of `groups` as PNG into `folder`; returns the files. One dataset, clock and machine per
+    picture.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     strokes = strokes_of(group.label for group in groups)
@@ -129,8 +137,9 @@ SCORE_NAMES = {"acc": "test accuracy", "auc": "test AUC"}
 
 
 def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[str, dict]) -> Figure:
-    """The leading score over time, bytes or epochs: one line per group, a band between its lowest and highest seed. The value
-    beside a name is the table's, the mean of each seed's at its best validation; a dot marks the best validation of the mean."""
+    """The leading score over time, bytes or epochs: one line per group, a band between its lowest and highest
+    seed. The value beside a name is the table's, the mean of each seed's at its best validation; a dot marks
+    the best validation of the mean."""
     score = SCORE_NAMES[section.score]
     figure, ax = _beside_names(names)
     ends = []
@@ -146,13 +155,26 @@ def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[
         best = rows["val"].idxmax() if rows["val"].notna().any() else rows.index[-1]
         ax.plot(x[best], y[best], "o", markersize=4, color=stroke["color"], clip_on=False)
         told = estimate_of(group, LEADING[section.score][0])
-        ends.append((x.iloc[-1], y.iloc[-1], f"{name}  {'diverged' if group.diverged else f'{told.mean:.1f} %'}", stroke))
+        ends.append(
+            (
+                x.iloc[-1],
+                y.iloc[-1],
+                f"{name}  {'diverged' if group.diverged else f'{told.mean:.1f} %'}",
+                stroke,
+            )
+        )
     ax.set_xlabel(axis.label[section.clock])
     ax.set_ylabel(f"{score}, %")
     ax.set_xlim(left=0)
     told = f"values and dots: best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
-    title(figure, f"{score.capitalize() if section.score == 'acc' else 'Test AUC'} over {axis.name}", section.dataset, section.groups,
-          "bands from the lowest to the highest seed", told)  # fmt: skip
+    title(
+        figure,
+        f"{score.capitalize() if section.score == 'acc' else 'Test AUC'} over {axis.name}",
+        section.dataset,
+        section.groups,
+        "bands from the lowest to the highest seed",
+        told,
+    )
     _label_ends(figure, ax, ends)
     return figure
 
@@ -161,9 +183,13 @@ NAME_WIDTH = 34  # characters of a line beside a picture
 
 
 def _beside_names(names: list[str]) -> tuple[Figure, Axes]:
-    """A figure whose axes have the same size whatever stands to the right of them, and grow in height with many names."""
+    """A figure whose axes have the same size whatever stands to the right of them, and grow in height with
+    many names.
+    """
     lines = sum(len(_wrapped(f"{name}  100.0 %").splitlines()) for name in names)
-    widest = max((len(line) for name in names for line in _wrapped(f"{name}  100.0 %").splitlines()), default=0)
+    widest = max(
+        (len(line) for name in names for line in _wrapped(f"{name}  100.0 %").splitlines()), default=0
+    )
     left, wide, right = 0.75, 6.2, 0.35 + 0.078 * widest
     below, high, above = 0.6, max(3.8, LINE * lines + 0.2), 0.65
     figure = Figure(figsize=(left + wide + right, below + high + above))
@@ -176,7 +202,9 @@ def _wrapped(name: str) -> str:
 
 
 def breakdown(section: Section, names: list[str]) -> Figure:
-    """One stacked bar per group: compute, exposed communication (CPU clock: communication), rest; mean over seeds."""
+    """One stacked bar per group: compute, exposed communication (CPU clock: communication), rest; mean over
+    seeds.
+    """
     groups, clock = section.groups, section.clock
     figure = Figure(figsize=(9.6, 1.9 + 0.46 * len(groups)), layout="constrained")
     ax = figure.subplots()
@@ -190,7 +218,16 @@ def breakdown(section: Section, names: list[str]) -> Figure:
     }
     for (part, label), figures in zip(labels.items(), parts):
         width = np.array([group.estimate(figures.value).mean for group in groups])
-        ax.barh(rows, width, left=left, height=0.66, color=PARTS[part], label=label, edgecolor="white", linewidth=0.6)
+        ax.barh(
+            rows,
+            width,
+            left=left,
+            height=0.66,
+            color=PARTS[part],
+            label=label,
+            edgecolor="white",
+            linewidth=0.6,
+        )
         left += width
     totals = [group.estimate(whole.value) for group in groups]
     # Room for the figures; two seeds can have whiskers many times as long as any bar, and these are cut.
@@ -224,9 +261,11 @@ def breakdown(section: Section, names: list[str]) -> Figure:
     return figure
 
 
-def title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated: str, told: str = "") -> None:
-    """What is shown, and below it of what: the dataset (a twin says so), the workers, how repeats over seeds look, what else is
-    `told`."""
+def title(
+    figure: Figure, what: str, dataset: str, groups: list[Group], repeated: str, told: str = ""
+) -> None:
+    """What is shown, and below it of what: the dataset (a twin says so), the workers, how repeats over seeds
+    look, what else is `told`."""
     workers = {group.workers for group in groups}
     details = [
         f"{dataset} (twin: a synthetic graph)" if dataset.startswith("twin/") else dataset,
@@ -238,7 +277,9 @@ def title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated
     if figure.get_layout_engine() is not None:
         figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.52 * inch))
     figure.text(0.012, 1 - 0.08 * inch, what, va="top", fontsize=12, fontweight="bold")
-    figure.text(0.012, 1 - 0.31 * inch, ", ".join(filter(None, details)), va="top", fontsize=9.5, color="#444444")
+    figure.text(
+        0.012, 1 - 0.31 * inch, ", ".join(filter(None, details)), va="top", fontsize=9.5, color="#444444"
+    )
 
 
 def _rounded(e: Estimate) -> str:
@@ -255,11 +296,13 @@ def names_of(groups: list[Group]) -> list[str]:
         extra = [
             f"{group.workers} workers" if len({g.workers for g in groups}) > 1 else "",
             group.partition if len({g.partition for g in groups}) > 1 else "",
-            f"(unfinished, {group.epochs} epochs)"
-            if not group.finished
-            else f"{group.epochs} epochs"
-            if len({g.epochs for g in groups if g.finished}) > 1
-            else "",
+            (
+                f"(unfinished, {group.epochs} epochs)"
+                if not group.finished
+                else f"{group.epochs} epochs"
+                if len({g.epochs for g in groups if g.finished}) > 1
+                else ""
+            ),
         ]
         told.append(" ".join(filter(None, [group.label, *extra])))
     return told
@@ -277,7 +320,9 @@ LINE = 0.17  # inches of a line of text beside a picture
 
 
 def _label_ends(figure: Figure, ax: Axes, ends: list[tuple[float, float, str, dict]]) -> None:
-    """Name each line to the right of the axes, as near its end's height as the other names allow, with a leader."""
+    """Name each line to the right of the axes, as near its end's height as the other names allow, with a
+    leader.
+    """
     if not ends:
         return
     low, high = ax.get_ylim()
@@ -293,9 +338,32 @@ def _label_ends(figure: Figure, ax: Axes, ends: list[tuple[float, float, str, di
     right = blended_transform_factory(ax.transAxes, ax.transData)
     for i, y, text in zip(order, heights, texts):
         x_end, y_end, _, stroke = ends[i]
-        leader = {"arrowstyle": "-", "color": stroke["color"], "alpha": 0.45, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 3}
-        ax.annotate("", (x_end, y_end), xycoords="data", xytext=(1.02, y), textcoords=right, annotation_clip=False, arrowprops=leader)
-        ax.text(1.025, y, text, transform=right, va="center", fontsize=9, color=[0.75 * c for c in to_rgb(stroke["color"])])
+        leader = {
+            "arrowstyle": "-",
+            "color": stroke["color"],
+            "alpha": 0.45,
+            "linewidth": 0.8,
+            "shrinkA": 0,
+            "shrinkB": 3,
+        }
+        ax.annotate(
+            "",
+            (x_end, y_end),
+            xycoords="data",
+            xytext=(1.02, y),
+            textcoords=right,
+            annotation_clip=False,
+            arrowprops=leader,
+        )
+        ax.text(
+            1.025,
+            y,
+            text,
+            transform=right,
+            va="center",
+            fontsize=9,
+            color=[0.75 * c for c in to_rgb(stroke["color"])],
+        )
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -1,4 +1,6 @@
-"""The table of one run, as the launcher shows it: scores, where an epoch's time goes, bytes by layer and purpose."""
+"""The table of one run, as the launcher shows it: scores, where an epoch's time goes, bytes by layer and
+purpose.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,18 @@ def run_table(run_dir: Path | str) -> RenderableType:
     run = Run(Path(run_dir))
     s, group = run.summary, Group([run])
     seed = f", seed {run.seed}" if run.seed is not None else ""
-    heading = f"{run.name} on {s['dataset']}{' (twin)' if s['twin'] else ''}, {s['workers']} workers, {group.partition}{seed}"
-    grid = Table(title=heading, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0))
+    heading = (
+        f"{run.name} on {s['dataset']}{' (twin)' if s['twin'] else ''}, {s['workers']} workers,"
+        f" {group.partition}{seed}"
+    )
+    grid = Table(
+        title=heading,
+        title_justify="left",
+        title_style="bold",
+        show_header=False,
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
     grid.add_column(style="dim")
     grid.add_column()
     if group.epochs != str(s["epochs"]) or not run.finished:
@@ -30,7 +42,9 @@ def run_table(run_dir: Path | str) -> RenderableType:
         grid.add_row(
             "epoch",
             f"{s['epoch_s']:.4f} s = "
-            + _shares(s, s["epoch_s"], "s", compute_s="compute", exposed_s="exposed communication", rest_s="rest"),
+            + _shares(
+                s, s["epoch_s"], "s", compute_s="compute", exposed_s="exposed communication", rest_s="rest"
+            ),
         )
     else:
         cpu = s["cpu_slowest"]
@@ -54,7 +68,8 @@ def run_table(run_dir: Path | str) -> RenderableType:
     )
     grid.add_row(
         "sent",
-        f"{s['bytes_total'] / 1e6:.1f} MB in all, {s['bytes_first_epoch'] / 1e6:.1f} MB of it in the first epoch",
+        f"{s['bytes_total'] / 1e6:.1f} MB in all, {s['bytes_first_epoch'] / 1e6:.1f} MB of it in the first"
+        " epoch",
     )
     for note in s["notes"]:
         grid.add_row("note", note)
@@ -63,7 +78,9 @@ def run_table(run_dir: Path | str) -> RenderableType:
     for part in (*PARTS, "sum"):
         sent.add_column(part.replace("_", " "), justify="right")
     for purpose, by_part in {**s["bytes_epoch_by_purpose"], "sum": s["bytes_epoch"]}.items():
-        sent.add_row(purpose, *(f"{by_part[part] / 1e6:.3f}" for part in PARTS), f"{sum(by_part.values()) / 1e6:.3f}")
+        sent.add_row(
+            purpose, *(f"{by_part[part] / 1e6:.3f}" for part in PARTS), f"{sum(by_part.values()) / 1e6:.3f}"
+        )
     return Lines(grid, sent)
 
 
@@ -78,13 +95,22 @@ def _shares(values: dict[str, float], whole: float, unit: str, **names: str) -> 
 
 
 def _add_scores(grid: Table, s: dict[str, Any]) -> None:
-    """The leading score at the best validation and at the last evaluation, and those beside it at the best validation."""
+    """The leading score at the best validation and at the last evaluation, and those beside it at the best
+    validation.
+    """
     best, last = s["best"], s["final"]
     accuracy = "F1" if s["multilabel"] else "accuracy"
     leading, test, val = ("AUC", "test_auc", "val_auc") if s["score"] == "auc" else (accuracy, "test", "val")
     at = f"at the best validation ({_percent(best[val])}, epoch {best['epoch']})"
-    grid.add_row(f"test {leading}", f"{_percent(best[test])} {at}; {_percent(last[test])} at the last epoch ({last['epoch']})")
-    beside = [f"accuracy {_percent(best['test'])}"] if s["score"] == "auc" else [f"AUC {_percent(best['test_auc'])}"]
+    grid.add_row(
+        f"test {leading}",
+        f"{_percent(best[test])} {at}; {_percent(last[test])} at the last epoch ({last['epoch']})",
+    )
+    beside = (
+        [f"accuracy {_percent(best['test'])}"]
+        if s["score"] == "auc"
+        else [f"AUC {_percent(best['test_auc'])}"]
+    )
     beside.append(f"balanced accuracy {_percent(best['test_balanced'])}")
     majority = (s["majority"] or {}).get("test")
     grid.add_row("beside it", f"{', '.join(beside)}; the same answer for every vertex: {_percent(majority)}")

@@ -21,7 +21,10 @@ from harness.report.groups import Estimate, Group, estimate
 
 CLOCKS = {
     "wall": "wall seconds of each epoch's slowest worker",
-    "cpu": "CPU seconds of each epoch's busiest worker (workers outnumber cores: wall time would measure the machine)",
+    "cpu": (
+        "CPU seconds of each epoch's busiest worker (workers outnumber cores: wall time would measure the"
+        " machine)"
+    ),
 }
 KEYS = ("system", "workers", "partition", "epochs", "seeds")
 
@@ -44,11 +47,18 @@ class Section:
         """The measured columns: scores, times, bytes."""
         scores = (*columns.LEADING[self.score], *columns.BESIDE[self.score])
         multilabel = self.groups[0].first.summary["multilabel"]
-        return [tuple(columns.named(column, multilabel) for column in scores), columns.times(self.clock), columns.BYTES]
+        return [
+            tuple(columns.named(column, multilabel) for column in scores),
+            columns.times(self.clock),
+            columns.BYTES,
+        ]
 
     @property
     def title(self) -> str:
-        return f"{self.dataset}{' (twin: a synthetic graph)' if self.dataset.startswith('twin/') else ''}; {self.machine}"
+        return (
+            f"{self.dataset}{' (twin: a synthetic graph)' if self.dataset.startswith('twin/') else ''};"
+            f" {self.machine}"
+        )
 
     def by_seed(self, group: Group) -> str:
         """The leading score at the best validation of each seed, in the order of seeds."""
@@ -58,8 +68,8 @@ class Section:
         return " ".join("diverged" if seed in group.diverged else value for seed, value in told.items())
 
     def less_exact(self, group: Group) -> str:
-        """The leading score less that of exact training under the same setting, in points, paired over seeds; empty where it is
-        not there."""
+        """The leading score less that of exact training under the same setting, in points, paired over seeds;
+        empty where it is not there."""
         ahead = self.ahead(group)
         return f"{ahead:+.2f}" if ahead.n else ""
 
@@ -73,21 +83,30 @@ class Section:
         name = {"acc": "accuracy", "auc": "AUC"}[self.score]
         said = [
             f"Times are {CLOCKS[self.clock]}, means over epochs without the first.",
-            f"Scores are those of the test vertices at the best validation {name}, and {name} in the last evaluation; AUC and "
-            "balanced accuracy are means over classes; majority is the accuracy of the most frequent class.",
+            (
+                f"Scores are those of the test vertices at the best validation {name}, and {name} in the last"
+                " evaluation; AUC and balanced accuracy are means over classes; majority is the accuracy of"
+                " the most frequent class."
+            ),
             "MB (10^6 bytes) are summed over workers.",
         ]
         if any(run.summary["rounds"] for group in self.groups for run in group.runs):
-            said.append("An epoch of an asynchronous run is as many updates as there are workers: its times are a worker's whole "
-                        "time over the number of epochs.")  # fmt: skip
+            said.append(
+                "An epoch of an asynchronous run is as many updates as there are workers: its times are a"
+                " worker's whole time over the number of epochs."
+            )
         if any(len(group.seeds) > 1 for group in self.groups):
-            said.append("± is half a 95 % interval over seeds (Student's t); less exact is the leading score less that of exact training "
-                        "under the same setting, paired over seeds.")  # fmt: skip
+            said.append(
+                "± is half a 95 % interval over seeds (Student's t); less exact is the leading score less"
+                " that of exact training under the same setting, paired over seeds."
+            )
         for group in self.groups:
             if group.diverged:
                 when = ", ".join(f"seed {seed} in epoch {epoch}" for seed, epoch in group.diverged.items())
-                said.append(f"{_row(group)} diverged ({when}): its loss or its logits were no finite numbers, "
-                            "so it has no accuracy.")  # fmt: skip
+                said.append(
+                    f"{_row(group)} diverged ({when}): its loss or its logits were no finite numbers, "
+                    "so it has no accuracy."
+                )
         said += cannot_tell(self.groups, columns.LEADING[self.score][0])
         codes: dict[str, dict[str, None]] = {}
         for group in self.groups:
@@ -95,16 +114,25 @@ class Section:
         for name, found in codes.items():
             if len(found) > 1:
                 said.append(f"Runs of {name} were computed by different code: {', '.join(found)}.")
-        busy = sum(any("other programs" in note for note in run.summary["notes"]) for group in self.groups for run in group.runs)
+        busy = sum(
+            any("other programs" in note for note in run.summary["notes"])
+            for group in self.groups
+            for run in group.runs
+        )
         if busy:
-            said.append(f"In {busy} runs other programs took a share of the cores: their wall times are too long.")
+            said.append(
+                f"In {busy} runs other programs took a share of the cores: their wall times are too long."
+            )
         if not all(group.finished for group in self.groups):
-            said.append("Unfinished runs stand in rows of their own; their values are of what they have traced so far.")
+            said.append(
+                "Unfinished runs stand in rows of their own; their values are of what they have traced so"
+                " far."
+            )
         return said
 
     def cells(self) -> tuple[list[str], list[list[str]], list[list[int]]]:
-        """Headings, rows as text, and the places of each block's columns. Values by seed, and their difference to exact
-        training, stand after the leading score where a row has several seeds."""
+        """Headings, rows as text, and the places of each block's columns. Values by seed, and their
+        difference to exact training, stand after the leading score where a row has several seeds."""
         several = any(len(group.seeds) > 1 for group in self.groups)
         headings, rows, places = list(KEYS), [_key_cells(group) for group in self.groups], []
         for number, block in enumerate(self.blocks):
@@ -135,12 +163,20 @@ def sections(groups: list[Group]) -> list[Section]:
 
 
 def estimate_of(group: Group, column: Column) -> Estimate:
-    """The column's mean over the group's seeds; none of a score where a seed diverged: the others' mean would flatter."""
+    """The column's mean over the group's seeds; none of a score where a seed diverged: the others' mean would
+    flatter.
+    """
     return estimate([]) if group.diverged and column.key in columns.SCORED else group.estimate(column.value)
 
 
 def _key_cells(g: Group) -> list[str]:
-    return [g.label if g.finished else f"{g.label} (unfinished)", str(g.workers), g.partition, g.epochs, str(len(g.seeds))]
+    return [
+        g.label if g.finished else f"{g.label} (unfinished)",
+        str(g.workers),
+        g.partition,
+        g.epochs,
+        str(len(g.seeds)),
+    ]
 
 
 def _row(group: Group) -> str:
@@ -148,8 +184,8 @@ def _row(group: Group) -> str:
 
 
 def rich_tables(groups: list[Group], width: int) -> list[RenderableType]:
-    """For a terminal of `width` columns: what all rows share goes into the title, and scores, times and bytes into tables of
-    their own where one table would be too wide."""
+    """For a terminal of `width` columns: what all rows share goes into the title, and scores, times and bytes
+    into tables of their own where one table would be too wide."""
     shown: list[RenderableType] = []
     for section in sections(groups):
         headings, rows, places = section.cells()
@@ -165,14 +201,24 @@ def rich_tables(groups: list[Group], width: int) -> list[RenderableType]:
 
 
 def _rich(section: Section, headings: list[str], rows: list[list[str]], chosen: list[int]) -> Table:
-    table = Table(title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
+    )
     for i in chosen:
         # Where it is still too wide, names are folded and numbers never.
-        table.add_column(headings[i].replace(" ", "\n"), justify=_justify(i), vertical="top", no_wrap=i > 0, overflow="fold")
+        table.add_column(
+            headings[i].replace(" ", "\n"),
+            justify=_justify(i),
+            vertical="top",
+            no_wrap=i > 0,
+            overflow="fold",
+        )
     for group, row in zip(section.groups, rows):
         # One knob per line, and an interval below its mean.
-        table.add_row(*(row[i].replace(" ", "\n  ") if i == 0 else row[i].replace(" ± ", "\n± ") for i in chosen),
-                      style=None if group.finished else "yellow")  # fmt: skip
+        table.add_row(
+            *(row[i].replace(" ", "\n  ") if i == 0 else row[i].replace(" ± ", "\n± ") for i in chosen),
+            style=None if group.finished else "yellow",
+        )
     return table
 
 
@@ -186,7 +232,10 @@ def plain(groups: list[Group]) -> str:
     for section in sections(groups):
         headings, rows, _ = section.cells()
         widths = [max(map(len, column)) for column in zip(headings, *rows)]
-        lines = ["  ".join(_pad(cell, width, i) for i, (cell, width) in enumerate(zip(row, widths))).rstrip() for row in [headings, *rows]]
+        lines = [
+            "  ".join(_pad(cell, width, i) for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
+            for row in [headings, *rows]
+        ]
         parts.append("\n".join([section.title, *lines, *section.notes()]))
     return "\n\n".join(parts)
 
@@ -200,25 +249,60 @@ def markdown(groups: list[Group]) -> str:
     for section in sections(groups):
         headings, rows, _ = section.cells()
         rule = [":--" if _justify(i) == "left" else "--:" for i in range(len(headings))]
-        lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [headings, rule, *rows]]
-        parts.append("\n".join([f"**{section.title}**", "", *lines, "", *(f"- {note}" for note in section.notes())]))
+        lines = [
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+            for row in [headings, rule, *rows]
+        ]
+        parts.append(
+            "\n".join([f"**{section.title}**", "", *lines, "", *(f"- {note}" for note in section.notes())])
+        )
     return "\n\n".join(parts)
 
 
 def write_csv(groups: list[Group], path: Path | str) -> None:
-    """One row per group, full precision. A column that a row's section does not show is empty there; `_half95` is half the 95 %
-    interval, empty with one seed; `by_seed` the leading score of each seed."""
+    """One row per group, full precision. A column that a row's section does not show is empty there;
+    `_half95` is half the 95 % interval, empty with one seed; `by_seed` the leading score of each seed."""
     shown = {id(group): section for section in sections(groups) for group in section.groups}
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
-    out.writerow(["dataset", "twin", *KEYS[:4], "finished", "diverged", "seeds", "runs", "clock", "machine", "score", "by_seed", "less_exact", "less_exact_half95",
-                  *(f"{key}{end}" for key in columns.ALL for end in ("", "_half95"))])  # fmt: skip
+    out.writerow(
+        [
+            "dataset",
+            "twin",
+            *KEYS[:4],
+            "finished",
+            "diverged",
+            "seeds",
+            "runs",
+            "clock",
+            "machine",
+            "score",
+            "by_seed",
+            "less_exact",
+            "less_exact_half95",
+            *(f"{key}{end}" for key in columns.ALL for end in ("", "_half95")),
+        ]
+    )
     for g in groups:
         section = shown[id(g)]
         own = {column.key for block in section.blocks for column in block}
-        row = [g.dataset, g.first.summary["twin"], g.label, g.workers, g.partition, g.first.summary["epochs"], g.finished,
-               len(g.diverged), len(g.seeds), len(g.runs), g.clock, g.first.machine, section.score, section.by_seed(g),
-               *_exactly(section.ahead(g))]  # fmt: skip
+        row = [
+            g.dataset,
+            g.first.summary["twin"],
+            g.label,
+            g.workers,
+            g.partition,
+            g.first.summary["epochs"],
+            g.finished,
+            len(g.diverged),
+            len(g.seeds),
+            len(g.runs),
+            g.clock,
+            g.first.machine,
+            section.score,
+            section.by_seed(g),
+            *_exactly(section.ahead(g)),
+        ]
         for key, column in columns.ALL.items():
             e = estimate_of(g, column) if key in own else None
             row += ["", ""] if e is None else _exactly(e)

@@ -23,7 +23,9 @@ CONF = str(Path(__file__).resolve().parents[2] / "conf")
 
 
 def run_job(composed: DictConfig) -> Path:
-    """One run from a composed config; returns its folder. A run that has finished before is shown, not run again."""
+    """One run from a composed config; returns its folder. A run that has finished before is shown, not run
+    again.
+    """
     run = configs.check(composed)
     console = Console()
     finished = not prepare.anew(run) and prepare.is_finished(run)
@@ -52,8 +54,8 @@ def run_job(composed: DictConfig) -> Path:
 def run(arguments: Sequence[str]) -> int:
     """`python -m harness` with these words; returns the exit code.
 
-    0; 2 where what was given cannot be used; 128 + signal where the run was stopped; else 1 or the code of the
-    worker that failed. Errors are one sentence on stderr.
+    0; 2 where what was given cannot be used; 128 + signal where the run was stopped; else 1 or the code of
+    the worker that failed. Errors are one sentence on stderr.
     """
     failures: list[tuple[str, int]] = []  # of this process's jobs: (what was asked, exit code)
 
@@ -86,8 +88,10 @@ def run(arguments: Sequence[str]) -> int:
         print(f"{stop}; the same command goes on from the last checkpoint", file=sys.stderr)
         return 128 + stop.number
     if failures and swept:
-        print(f"{len(failures)} of the sweep's jobs failed; the same command runs only what is missing:", file=sys.stderr)
+        print(
+            f"{len(failures)} of the sweep's jobs failed; the same command runs only what is missing:",
+            file=sys.stderr,
+        )
         for asked, _ in failures:
             print(f"  {asked}", file=sys.stderr)
     return failures[0][1] if failures else 0
-

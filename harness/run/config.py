@@ -1,4 +1,6 @@
-"""The typed schema of a whole run: the top-level keys here, each block's schema beside the code that uses it."""
+"""The typed schema of a whole run: the top-level keys here, each block's schema beside the code that
+uses it.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,27 @@ from harness.graph.config import DatasetConfig
 from harness.partition.config import PartitionConfig
 from harness.trace.identity import fingerprint, identity
 
-BLOCKS = {"dataset": DatasetConfig, "partition": PartitionConfig, "model": ModelConfig, "optimiser": OptimiserConfig,
-          "evaluate": EvaluateConfig, "cluster": Cluster}
+BLOCKS = {
+    "dataset": DatasetConfig,
+    "partition": PartitionConfig,
+    "model": ModelConfig,
+    "optimiser": OptimiserConfig,
+    "evaluate": EvaluateConfig,
+    "cluster": Cluster,
+}
 
 
 @dataclass
 class RunConfig:
     """Top-level keys.
 
-    gpus      workers: one a GPU, GPUs shared where there are fewer; on the CPU the name stays and means workers
+    gpus      workers: one a GPU, GPUs shared where there are fewer; on the CPU the name stays and means
+              workers
     epochs, seed, label (what tables call the run; null: the system's name)
     device    "auto", "cpu" or "cuda"; threads: CPU threads a worker (null: cores / workers, at least 1)
     kernel    sparse kernel: "auto", "dgl", "numba" or "torch"
-    transport "memory", which the workers of one Linux host share, or "sockets" (gloo); "auto": memory where it can be. Workers with a GPU
+    transport "memory", which the workers of one Linux host share, or "sockets" (gloo); "auto": memory where
+    it can be. Workers with a GPU
               each use NCCL
     data_dir  raw data sets; results: where run folders go; cache: graphs and shards
     run_dir   this run's folder (null: named by content under `results`)
@@ -103,9 +113,11 @@ class Run:
 
     @cached_property
     def directory(self) -> Path:
-        """The run's folder: the same for the same run, so that a sweep started again runs only what is missing.
+        """The run's folder: the same for the same run, so that a sweep started again runs only what is
+        missing.
 
-        Its name is a hash of the config. A version with other keys gave it another name, under which it is still found.
+        Its name is a hash of the config. A version with other keys gave it another name, under which it is
+        still found.
         """
         if self.settings.run_dir:
             return Path(self.settings.run_dir)
@@ -155,8 +167,11 @@ def completed(composed: dict[str, Any]) -> dict[str, Any]:
 
 def _defaults(cls: type) -> dict[str, Any]:
     """The values of a dataclass's fields that have one."""
-    made = {f.name: f.default if f.default is not MISSING else f.default_factory() for f in dataclasses.fields(cls)
-            if f.init and (f.default is not MISSING or f.default_factory is not MISSING)}  # fmt: skip
+    made = {
+        f.name: f.default if f.default is not MISSING else f.default_factory()
+        for f in dataclasses.fields(cls)
+        if f.init and (f.default is not MISSING or f.default_factory is not MISSING)
+    }
     return OmegaConf.to_container(OmegaConf.create(made))
 
 
@@ -179,7 +194,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     known = [*RunConfig.__dataclass_fields__, *BLOCKS, "system"]
     for key in top:
         if key not in known:
-            raise InputError(f'{key} is not a key of the config{did_you_mean(key, known)}')
+            raise InputError(f"{key} is not a key of the config{did_you_mean(key, known)}")
     try:
         settings = typed(RunConfig, {**top, "progress": str(top.get("progress", "auto"))}, "config")
     except InputError as error:
@@ -194,20 +209,33 @@ def make_system(block: dict[str, Any]) -> System:
 
 
 def system_class(block: dict[str, Any]) -> type[System]:
-    """The class that a block's `_target_` names. InputError where there is none, or it does not say what a system must."""
+    """The class that a block's `_target_` names. InputError where there is none, or it does not say what a
+    system must.
+    """
     target = str(block.get("_target_", ""))
     module, _, name = target.rpartition(".")
     try:
         cls = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f'system._target_="{target}" cannot be imported: {error}; is its module on the Python path?') from None
+        raise InputError(
+            f'system._target_="{target}" cannot be imported: {error}; is its module on the Python path?'
+        ) from None
     if not (isinstance(cls, type) and issubclass(cls, System)):
-        raise InputError(f'system._target_="{target}" is not a System; derive the class from harness.core.system.System')
+        raise InputError(
+            f'system._target_="{target}" is not a System; derive the class from harness.core.system.System'
+        )
     # A class derived from a dataclass is one, but for the knobs that it adds.
-    if not dataclasses.is_dataclass(cls) or "__dataclass_fields__" not in vars(cls) and vars(cls).get("__annotations__"):
-        raise InputError(f'system._target_="{target}" is not a dataclass; write @dataclass above the class, whose fields are its knobs')
+    if not dataclasses.is_dataclass(cls) or (
+        "__dataclass_fields__" not in vars(cls) and vars(cls).get("__annotations__")
+    ):
+        raise InputError(
+            f'system._target_="{target}" is not a dataclass; write @dataclass above the class, whose fields'
+            " are its knobs"
+        )
     if lacking := cls.lacks():
-        raise InputError(f'system._target_="{target}" lacks the method {lacking}; define it as harness/core/system.py says')
+        raise InputError(
+            f'system._target_="{target}" lacks the method {lacking}; define it as harness/core/system.py says'
+        )
     return cls
 
 
@@ -223,7 +251,9 @@ def of_file(block: dict[str, Any]) -> System:
 
 
 def brings_partition(block: dict[str, Any]) -> bool:
-    """Whether a system, given by its block of `conf/system/`, is over a vertex-cut, whose partitions are no other system's."""
+    """Whether a system, given by its block of `conf/system/`, is over a vertex-cut, whose partitions are no
+    other system's.
+    """
     return of_file(block).cut == "vertex"
 
 
@@ -236,17 +266,22 @@ def stored(run_dir: Path) -> dict[str, Any]:
     """The composed config in a run folder, unchecked. InputError where there is none or it is damaged."""
     path = Path(run_dir) / "config.yaml"
     if not path.is_file():
-        raise InputError(f'RUN_DIR="{run_dir}" holds no config.yaml; prepare one with python -m harness ... launch=prepare')
+        raise InputError(
+            f'RUN_DIR="{run_dir}" holds no config.yaml; prepare one with python -m harness ... launch=prepare'
+        )
     try:
         config = OmegaConf.to_container(OmegaConf.load(path))
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
-        raise InputError(f"{path} is damaged ({str(error).splitlines()[0]}); give fresh=true to start the run anew") from None
+        raise InputError(
+            f"{path} is damaged ({str(error).splitlines()[0]}); give fresh=true to start the run anew"
+        ) from None
     if not isinstance(config, dict) or "system" not in config:
         raise InputError(f"{path} is damaged (it names no system); give fresh=true to start the run anew")
     for name in (*BLOCKS, "system"):
         if not isinstance(config.get(name, {}), dict):
-            raise InputError(f"{path} is damaged ({name} is no block of keys); "
-                             "give fresh=true to start the run anew")  # fmt: skip
+            raise InputError(
+                f"{path} is damaged ({name} is no block of keys); give fresh=true to start the run anew"
+            )
     return config
 
 
@@ -256,11 +291,13 @@ def shard_folder(run_dir: Path) -> Path:
     try:
         return Path(json.loads(path.read_text())["folder"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is missing or damaged ({error}); prepare the run again with python -m harness") from None
+        raise InputError(
+            f"{path} is missing or damaged ({error}); prepare the run again with python -m harness"
+        ) from None
 
 
 def _block(config: dict[str, Any], name: str) -> dict[str, Any]:
     block = config.get(name)
     if not isinstance(block, dict):
-        raise InputError(f'{name}={block!r} is not a block of keys; choose one with {name}=NAME')
+        raise InputError(f"{name}={block!r} is not a block of keys; choose one with {name}=NAME")
     return block

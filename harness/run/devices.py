@@ -20,7 +20,8 @@ from harness.trace import files
 def cluster_of(run: Run, run_dir: Path, comm: Comm) -> Cluster | None:
     """The run's cluster with a device for each worker; None where it names none and the system asks for none.
 
-    Measured devices are kept in the run folder, so that a resumed run goes on with the figures that it began with.
+    Measured devices are kept in the run folder, so that a resumed run goes on with the figures that it began
+    with.
     """
     if not run.cluster.measured:
         return run.cluster.with_devices(run.cluster.devices[: comm.size])
@@ -36,11 +37,16 @@ def cluster_of(run: Run, run_dir: Path, comm: Comm) -> Cluster | None:
         devices = pooled([Device(**each) for each in _tell(dataclasses.asdict(device), comm)])
         if comm.rank == 0:
             least = min(each["memory_gb"] for each in own)
-            files.write_json_atomic(path, {"devices": [dataclasses.asdict(d) for d in devices], "host_memory_gb": least})
+            files.write_json_atomic(
+                path, {"devices": [dataclasses.asdict(d) for d in devices], "host_memory_gb": least}
+            )
         comm.barrier()
     kept = json.loads(path.read_text())
-    return dataclasses.replace(run.cluster, devices=[Device(**each) for each in kept["devices"]],
-                               host_memory_gb=run.cluster.host_memory_gb or kept["host_memory_gb"])
+    return dataclasses.replace(
+        run.cluster,
+        devices=[Device(**each) for each in kept["devices"]],
+        host_memory_gb=run.cluster.host_memory_gb or kept["host_memory_gb"],
+    )
 
 
 def _tell(value: dict, comm: Comm) -> list[dict]:

@@ -1,7 +1,8 @@
-"""The one launch path on one host: fork a worker for each rank through torch's elastic process layer and watch them.
+"""The one launch path on one host: fork a worker for each rank through torch's elastic process layer and
+watch them.
 
-The launcher has torch imported and has run nothing in parallel, so a forked worker starts at once instead of importing
-everything again. With CUDA workers are spawned, since a CUDA context does not survive a fork.
+The launcher has torch imported and has run nothing in parallel, so a forked worker starts at once instead of
+importing everything again. With CUDA workers are spawned, since a CUDA context does not survive a fork.
 """
 
 from __future__ import annotations
@@ -33,15 +34,21 @@ SERVICE_LOST = 3  # of a worker that lost a store or a server
 def launch(run: Run, run_dir: Path) -> None:
     """Train `run` in the prepared `run_dir` and return when every worker has finished.
 
-    Raises RunFailed within seconds of a worker's death, InputError where the device is not there or a worker refuses what it was
-    given. However this ends, also by Ctrl-C, all workers are gone by then, and what they traced so far stays readable.
+    Raises RunFailed within seconds of a worker's death, InputError where the device is not there or a worker
+    refuses what it was given. However this ends, also by Ctrl-C, all workers are gone by then, and what they
+    traced so far stays readable.
     """
     worker.check_device(run.settings.device)
     size = run.settings.gpus
     with tempfile.TemporaryDirectory(prefix="halobench-") as scratch:
         meeting = os.path.join(scratch, "meeting")
         environment = {
-            rank: {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
+            rank: {
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(size),
+                "LOCAL_WORLD_SIZE": str(size),
+            }
             for rank in range(size)
         }
         context = None
@@ -50,7 +57,10 @@ def launch(run: Run, run_dir: Path) -> None:
                 from harness.run import preload  # noqa: F401 -- two seconds that every worker would pay
             with forking():
                 context = start_processes(
-                    name="worker", entrypoint=_worker, envs=environment, logs_specs=DefaultLogsSpecs(log_dir=scratch),
+                    name="worker",
+                    entrypoint=_worker,
+                    envs=environment,
+                    logs_specs=DefaultLogsSpecs(log_dir=scratch),
                     args={rank: (str(run_dir), meeting, os.getpid()) for rank in range(size)},
                     start_method=start_method(run.settings.device),
                 )
@@ -68,9 +78,11 @@ def start_method(device: str) -> str:
 
 
 def _worker(run_dir: str, meeting: str, launcher: int) -> None:
-    """The entry of a worker: it ends with the launcher, and tells why it failed through torch's error file only.
+    """The entry of a worker: it ends with the launcher, and tells why it failed through torch's error file
+    only.
 
-    A second copy of a traceback on the terminal would bury the first, so a failed worker leaves without a word.
+    A second copy of a traceback on the terminal would bury the first, so a failed worker leaves without a
+    word.
     """
     be_child(launcher)
     try:
@@ -93,7 +105,10 @@ def _failure(failure) -> Exception:
     if code < 0:
         name = signal.Signals(-code).name
         hint = " (out of memory?)" if -code == signal.SIGKILL else ""
-        return RunFailed(f"worker {rank} was killed by {name}{hint}; the same command goes on from the last checkpoint", 128 - code)
+        return RunFailed(
+            f"worker {rank} was killed by {name}{hint}; the same command goes on from the last checkpoint",
+            128 - code,
+        )
     told = failure.error_file_data.get("message")
     if not isinstance(told, dict):
         return RunFailed(f"worker {rank} ended with exit code {code} and no word of why", code)

@@ -1,5 +1,5 @@
-"""Refuse a mistyped override before Hydra does, with the nearest key or name instead of a parser's message; and let a sweep over a
-group set keys of its options.
+"""Refuse a mistyped override before Hydra does, with the nearest key or name instead of a parser's message;
+and let a sweep over a group set keys of its options.
 """
 
 from __future__ import annotations
@@ -21,13 +21,20 @@ SEARCHPATH = "hydra.searchpath"
 
 
 def check(arguments: list[str], conf: str) -> bool:
-    """Whether the arguments ask for a sweep. InputError at the first override that cannot be read, or whose group option
-    or key does not exist.
+    """Whether the arguments ask for a sweep. InputError at the first override that cannot be read, or whose
+    group option or key does not exist.
 
     Keys behind a `+` are left to `harness.run.config.check`, which knows every block's schema.
     """
     args = get_args_parser().parse_args(arguments)
-    if args.help or args.hydra_help or args.shell_completion or args.info or args.config_name or args.config_path:
+    if (
+        args.help
+        or args.hydra_help
+        or args.shell_completion
+        or args.info
+        or args.config_name
+        or args.config_path
+    ):
         return args.multirun
     parsed = [_parse(word) for word in args.overrides]
     ours = [o for o in parsed if not o.key_or_group.startswith("hydra") and not o.is_delete()]
@@ -41,7 +48,11 @@ def check(arguments: list[str], conf: str) -> bool:
             raise InputError(f'{SEARCHPATH}="{place}" is not a folder: give file://FOLDER')
     known = _Known(conf, searched)
     # What Hydra itself will say, in case nothing better is found. A sweep is composed job by job.
-    reason = None if args.multirun else known.refuses([o.input_line for o in parsed if o.key_or_group != SEARCHPATH])
+    reason = (
+        None
+        if args.multirun
+        else known.refuses([o.input_line for o in parsed if o.key_or_group != SEARCHPATH])
+    )
     if args.multirun or reason:
         _explain(ours, known)
     if reason:
@@ -52,14 +63,19 @@ def check(arguments: list[str], conf: str) -> bool:
 def for_hydra(arguments: list[str], conf: str) -> list[str]:
     """The arguments as Hydra's own sweeper needs them.
 
-    It composes one config for the whole sweep, without the swept overrides: in `system=digest,digest_a system.interval=5` it would look for
-    the interval in the default system. A key of a swept group is therefore given as a sweep over one value.
+    It composes one config for the whole sweep, without the swept overrides: in `system=digest,digest_a
+    system.interval=5` it would look for the interval in the default system. A key of a swept group is
+    therefore given as a sweep over one value.
     """
     args = get_args_parser().parse_args(arguments)
     if not args.multirun:
         return arguments
     parsed, known = {word: _parse(word) for word in args.overrides}, _Known(conf, [])
-    swept = tuple(f"{o.key_or_group}." for o in parsed.values() if o.is_sweep_override() and known.is_group(o.key_or_group))
+    swept = tuple(
+        f"{o.key_or_group}."
+        for o in parsed.values()
+        if o.is_sweep_override() and known.is_group(o.key_or_group)
+    )
     inside = {word: o for word, o in parsed.items() if swept and o.key_or_group.startswith(swept)}
     alone = {word for word, o in inside.items() if not o.is_sweep_override() and not o.is_delete()}
     return ["{}=choice({})".format(*word.split("=", 1)) if word in alone else word for word in arguments]
@@ -74,11 +90,16 @@ def _parse(word: str) -> Override:
 
 
 class _Known:
-    """The groups and keys there are, on the repository's own config path and whatever the arguments add to it."""
+    """The groups and keys there are, on the repository's own config path and whatever the arguments add to
+    it.
+    """
 
     def __init__(self, conf: str, searched: list[str]):
         self.conf, self.searched = conf, searched
-        self.folders = [Path(conf), *(Path(s.removeprefix("file://")) for s in searched if s.startswith("file://"))]
+        self.folders = [
+            Path(conf),
+            *(Path(s.removeprefix("file://")) for s in searched if s.startswith("file://")),
+        ]
         self.complete = len(self.folders) == 1 + len(searched)  # options inside packages are not listed
 
     def is_group(self, key: str) -> bool:
@@ -86,7 +107,9 @@ class _Known:
 
     def options(self, group: str) -> list[str]:
         roots = [folder / group for folder in self.folders]
-        return [p.relative_to(root).with_suffix("").as_posix() for root in roots for p in root.rglob("*.yaml")]
+        return [
+            p.relative_to(root).with_suffix("").as_posix() for root in roots for p in root.rglob("*.yaml")
+        ]
 
     def compose(self, overrides: list[str]) -> DictConfig:
         places = [f"{SEARCHPATH}=[{','.join(self.searched)}]"] if self.searched else []
@@ -113,10 +136,13 @@ def _explain(overrides: list[Override], known: _Known) -> None:
         for value in _values(override):
             options = known.options(override.key_or_group)
             if known.complete and value not in options:
-                raise InputError(f'{override.key_or_group}="{value}" is not known{did_you_mean(value, options)}')
+                raise InputError(
+                    f'{override.key_or_group}="{value}" is not known{did_you_mean(value, options)}'
+                )
     keys = [o for o in overrides if o not in groups and not o.is_add() and not o.is_force_add()]
     first = {o.key_or_group: _values(o)[0] for o in groups}
-    # Each option once, beside the first of every other group: a key that one of a sweep's systems lacks is found before any runs.
+    # Each option once, beside the first of every other group: a key that one of a sweep's systems lacks is
+    # found before any runs.
     options = [{**first, o.key_or_group: value} for o in groups for value in _values(o)[1:]]
     for chosen in [first, *options] if keys else []:
         composed = known.compose([f"{group}={value}" for group, value in chosen.items()])
@@ -136,6 +162,8 @@ def _check_key(key: str, composed: DictConfig) -> None:
     for part in key.split("."):
         known = list(here) if isinstance(here, DictConfig) else []
         if part not in known:
-            raise InputError(f'{key} is not a key of {".".join(walked) or "the config"}{did_you_mean(part, known)}')
+            raise InputError(
+                f"{key} is not a key of {'.'.join(walked) or 'the config'}{did_you_mean(part, known)}"
+            )
         walked.append(part)
         here = here._get_node(part)

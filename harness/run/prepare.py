@@ -1,4 +1,5 @@
-"""Everything a run needs before a worker starts: the graph read and checked, partitioned, its shards and folder on disk.
+"""Everything a run needs before a worker starts: the graph read and checked, partitioned, its shards and
+folder on disk.
 
 The work is done in a forked child: the launcher itself must have run no threads when it forks its workers.
 """
@@ -32,26 +33,34 @@ from harness.trace.environment import environment
 LOCK = "running.lock"
 PARTS = ("shards.json.part", "environment.json.part", "config.yaml.part")
 
+
 def prepare(run: Run) -> Path:
     """Make the shards (once: they are cached by content) and the run folder; returns the folder. Warns of
     knobs that were given and have no effect.
 
-    Raises InputError where the data are bad, the system cannot do the run, or the folder's run was begun on other data.
+    Raises InputError where the data are bad, the system cannot do the run, or the folder's run was begun on
+    other data.
     """
     check_cut(run.system, run.partition.cut, f"partition={run.partition.method} is")
     for sentence in run.system.ineffective():
         warnings.warn(sentence, stacklevel=2)
     folder, graph = _in_child(_shards, run)
     stats = files.read_json(folder / "stats.json")
-    facts = RunFacts(model=run.model.name, num_workers=run.settings.gpus, symmetric=stats["symmetric"],
-                     multilabel=stats["multilabel"])
+    facts = RunFacts(
+        model=run.model.name,
+        num_workers=run.settings.gpus,
+        symmetric=stats["symmetric"],
+        multilabel=stats["multilabel"],
+    )
     reason = run.system.supports(facts)
     if reason:
         raise InputError(f"system: {reason}")
     run_dir = run.directory
     if _begun_on(run_dir) not in (None, graph):
         raise _changed(run_dir)
-    files.write_json_atomic(run_dir / "shards.json", {"folder": str(folder.resolve()), "stats": stats, "graph": graph})
+    files.write_json_atomic(
+        run_dir / "shards.json", {"folder": str(folder.resolve()), "stats": stats, "graph": graph}
+    )
     files.write_json_atomic(run_dir / "environment.json", {**environment(), "code": run.code})
     # Last, since a folder with a config is a run folder.
     files.write_text_atomic(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
@@ -59,7 +68,9 @@ def prepare(run: Run) -> Path:
 
 
 def other_code(run: Run) -> str | None:
-    """One sentence where other code than this program's computed what is in the run's folder, in part or whole."""
+    """One sentence where other code than this program's computed what is in the run's folder, in part or
+    whole.
+    """
     if not (run.directory / "config.yaml").exists():
         return None
     found = resolved.read(run.directory)
@@ -81,26 +92,32 @@ def _has_begun(run_dir: Path) -> bool:
 
 
 def is_finished(run: Run) -> bool:
-    """Whether the folder holds the run's results. InputError where it is another run's, or the graph is now another."""
+    """Whether the folder holds the run's results. InputError where it is another run's, or the graph is now
+    another.
+    """
     run_dir = run.directory
     _check_folder(run)
     if not (run_dir / "summary.json").exists():
         return False
-    # Raw files of a named data set do not change, and may be elsewhere by now; of a twin that is another by now `other_code` tells.
-    if run.dataset.source == "npz" and _begun_on(run_dir) not in (None, _graph(run, or_else=_begun_on(run_dir))):
+    # Raw files of a named data set do not change, and may be elsewhere by now; of a twin that is another by
+    # now `other_code` tells.
+    if run.dataset.source == "npz" and _begun_on(run_dir) not in (
+        None,
+        _graph(run, or_else=_begun_on(run_dir)),
+    ):
         raise _changed(run_dir)
     return True
 
 
 def anew(run: Run) -> bool:
     """Whether what the run's folder holds is to be set aside."""
-    return run.settings.fresh or run.settings.stale == "rerun" and other_code(run) is not None
+    return run.settings.fresh or (run.settings.stale == "rerun" and other_code(run) is not None)
 
 
 @contextlib.contextmanager
 def claimed(run: Run) -> Iterator[None]:
-    """Keep the run's folder for this process, setting an earlier one aside first under `fresh`, or under `stale=rerun` where
-    other code computed what it holds.
+    """Keep the run's folder for this process, setting an earlier one aside first under `fresh`, or under
+    `stale=rerun` where other code computed what it holds.
 
     Raises InputError where another process has it, or it cannot be written.
     """
@@ -113,7 +130,9 @@ def claimed(run: Run) -> Iterator[None]:
 
 
 def set_aside(run_dir: Path) -> Path:
-    """Move a run folder out of the way, keeping it beside with a number. InputError where the folder is no run's."""
+    """Move a run folder out of the way, keeping it beside with a number. InputError where the folder is no
+    run's.
+    """
     if not (run_dir / "config.yaml").exists() and not _is_ours(run_dir):
         raise InputError(f'run_dir="{run_dir}" holds files that are no run\'s; give another folder')
     number = 1
@@ -129,7 +148,10 @@ def _check_folder(run: Run) -> None:
         return
     if (run_dir / "config.yaml").exists():
         if configs.completed(configs.stored(run_dir)) != configs.completed(run.composed):
-            raise InputError(f'run_dir="{run_dir}" holds another run; give another folder, or fresh=true to set that one aside')
+            raise InputError(
+                f'run_dir="{run_dir}" holds another run; give another folder, or fresh=true to set that one'
+                " aside"
+            )
     elif not _is_ours(run_dir):
         raise InputError(f'run_dir="{run_dir}" holds files that are no run\'s; give another folder')
 
@@ -146,7 +168,9 @@ def _locked(run_dir: Path) -> Iterator[None]:
         run_dir.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
     except Timeout:
-        raise InputError(f"{run_dir} is in use: the same run is going on in another process; wait for it to end") from None
+        raise InputError(
+            f"{run_dir} is in use: the same run is going on in another process; wait for it to end"
+        ) from None
     except OSError as error:
         raise InputError(f"{run_dir} cannot be written ({error.strerror}); give results=FOLDER") from None
     try:
@@ -164,13 +188,18 @@ def _begun_on(run_dir: Path) -> dict | None:
 
 
 def _changed(run_dir: Path) -> InputError:
-    return InputError(f"the graph has changed since {run_dir} was begun; give fresh=true to set that run aside and start anew")
+    return InputError(
+        f"the graph has changed since {run_dir} was begun; give fresh=true to set that run aside and start"
+        " anew"
+    )
 
 
 def _graph(run: Run, or_else: dict | None = None) -> dict:
     """The graph's fingerprint as JSON gives it back; `or_else` where the graph is not there."""
     try:
-        return json.loads(json.dumps(sources.fingerprint(run.dataset, Path(run.settings.data_dir), run.settings.seed)))
+        return json.loads(
+            json.dumps(sources.fingerprint(run.dataset, Path(run.settings.data_dir), run.settings.seed))
+        )
     except InputError:
         if or_else is None:
             raise
@@ -180,8 +209,14 @@ def _graph(run: Run, or_else: dict | None = None) -> dict:
 def _shards(run: Run) -> tuple[Path, dict]:
     data_dir, seed = Path(run.settings.data_dir), run.settings.seed
     graph = _graph(run)
-    folder = shards_for(Cache(Path(run.settings.cache)), graph, lambda: sources.load(run.dataset, data_dir, seed),
-                        run.partition, run.settings.gpus, seed)
+    folder = shards_for(
+        Cache(Path(run.settings.cache)),
+        graph,
+        lambda: sources.load(run.dataset, data_dir, seed),
+        run.partition,
+        run.settings.gpus,
+        seed,
+    )
     return folder, graph
 
 
@@ -213,8 +248,10 @@ def _in_child(work, *args):
         kind, value = receiver.recv()
     except EOFError:
         child.join()
-        raise RunFailed(f"preparing the graph was killed (exit code {child.exitcode}), most likely for want of memory; "
-                        "take a smaller graph or dataset.scale") from None
+        raise RunFailed(
+            f"preparing the graph was killed (exit code {child.exitcode}), most likely for want of memory; "
+            "take a smaller graph or dataset.scale"
+        ) from None
     except BaseException:
         child.kill()
         raise

@@ -14,7 +14,9 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class RunFailed(RuntimeError):
-    """A process of a run died. The message says which and holds its traceback; `code` is the command's exit code."""
+    """A process of a run died. The message says which and holds its traceback; `code` is the command's exit
+    code.
+    """
 
     def __init__(self, message: str, code: int = 1):
         super().__init__(message)
@@ -46,9 +48,11 @@ def stoppable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def forking() -> Iterator[None]:
-    """Hold signals back while children are started, so that each child has decided what to do with them before one comes.
+    """Hold signals back while children are started, so that each child has decided what to do with them
+    before one comes.
 
-    Handlers that are installed meanwhile (torch's process layer installs some) are undone. A child calls `be_child`.
+    Handlers that are installed meanwhile (torch's process layer installs some) are undone. A child calls
+    `be_child`.
     """
     with _handlers_kept():
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)

@@ -25,12 +25,24 @@ class Progress:
         self.bar = None
         if shown:
             self.bar = RichProgress(
-                TextColumn("{task.description}"), BarColumn(), TextColumn("epoch {task.completed}/{task.total}"),
-                TextColumn("loss {task.fields[loss]:.4f}  {task.fields[accuracy]}  {task.fields[megabytes]:.1f} MB sent by worker 0"),
-                TimeRemainingColumn(), console=Console(stderr=True), refresh_per_second=4,
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("epoch {task.completed}/{task.total}"),
+                TextColumn(
+                    "loss {task.fields[loss]:.4f}  {task.fields[accuracy]}  {task.fields[megabytes]:.1f} MB"
+                    " sent by worker 0"
+                ),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                refresh_per_second=4,
             )
-            self.task = self.bar.add_task(f"{run.system_name} on {run.graph_name} x{self.workers}", total=run.settings.epochs,
-                                          loss=float("nan"), accuracy="", megabytes=0.0)
+            self.task = self.bar.add_task(
+                f"{run.system_name} on {run.graph_name} x{self.workers}",
+                total=run.settings.epochs,
+                loss=float("nan"),
+                accuracy="",
+                megabytes=0.0,
+            )
 
     def __enter__(self) -> Progress:
         if self.bar is not None:
@@ -46,7 +58,13 @@ class Progress:
         if scores is not None and not math.isnan(scores.accuracy[1]):
             self.accuracy = f"val {scores.accuracy[1]:.4f}"
         if self.bar is not None:
-            self.bar.update(self.task, completed=epoch.epoch + 1, loss=math.nan if loss is None else loss, accuracy=self.accuracy, megabytes=self.megabytes)
+            self.bar.update(
+                self.task,
+                completed=epoch.epoch + 1,
+                loss=math.nan if loss is None else loss,
+                accuracy=self.accuracy,
+                megabytes=self.megabytes,
+            )
 
     def __exit__(self, *_exc) -> None:
         if self.bar is not None:

@@ -1,4 +1,6 @@
-"""From command lines to run folders: what a sweep expands to, which of its runs have finished, starting the rest."""
+"""From command lines to run folders: what a sweep expands to, which of its runs have finished, starting the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,18 @@ class Places:
 
     @property
     def overrides(self) -> list[str]:
-        return [f"results={self.results}", f"cache={self.cache}", f"data_dir={self.data_dir}", "progress=false"]
+        return [
+            f"results={self.results}",
+            f"cache={self.cache}",
+            f"data_dir={self.data_dir}",
+            "progress=false",
+        ]
 
 
 def is_here(graph: str, data_dir: Path) -> bool:
-    """Whether a graph, given as overrides ("dblp dataset.split=low_label"), needs no file that is not in `data_dir`."""
+    """Whether a graph, given as overrides ("dblp dataset.split=low_label"), needs no file that is not in
+    `data_dir`.
+    """
     names = graph.split()[0].split(",")
     return all(name not in real.DATASETS or real.present(name, data_dir) for name in names)
 
@@ -53,7 +62,10 @@ def expand(sweep: str) -> list[list[str]]:
 def folders(sweep: str, places: Places) -> list[Path]:
     """The folder of every run of a sweep, finished or not."""
     with initialize_config_dir(CONF, version_base="1.3"):
-        return [configs.check(compose("config", overrides=[*run, *places.overrides])).directory for run in expand(sweep)]
+        return [
+            configs.check(compose("config", overrides=[*run, *places.overrides])).directory
+            for run in expand(sweep)
+        ]
 
 
 def finished(run_dirs: list[Path]) -> list[Path]:
@@ -61,9 +73,11 @@ def finished(run_dirs: list[Path]) -> list[Path]:
 
 
 def start(sweep: str, places: Places) -> None:
-    """Run what a sweep lacks, as `python -m harness -m` would. InputError with its last words where a run failed.
+    """Run what a sweep lacks, as `python -m harness -m` would. InputError with its last words where a run
+    failed.
 
-    Each sweep is a process of its own, forked from one that has imported the command: importing takes longer than many a run.
+    Each sweep is a process of its own, forked from one that has imported the command: importing takes longer
+    than many a run.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["harness.run.command", "harness.report.table", "harness.run.preload"])

@@ -43,12 +43,16 @@ def main(run_dir: str, meeting: str | None = None) -> None:
 
     meeting   file in which the workers of one host meet; None: where torchrun's environment says
 
-    Raises InputError where the run folder or the shard is missing or damaged, or the number of workers is another.
+    Raises InputError where the run folder or the shard is missing or damaged, or the number of workers is
+    another.
     """
     run = held(configs.load(Path(run_dir)), Path(run_dir))
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if size != run.settings.gpus:
-        raise InputError(f"gpus={run.settings.gpus} in {run_dir}/config.yaml but {size} workers were started; start as many as gpus says")
+        raise InputError(
+            f"gpus={run.settings.gpus} in {run_dir}/config.yaml but {size} workers were started; start as"
+            " many as gpus says"
+        )
     if rank == 0 and meeting is None:  # prepared by another process, perhaps elsewhere and some time ago
         here = {**environment(), "code": run.code}
         files.write_json_atomic(Path(run_dir) / "environment.json", here)
@@ -58,8 +62,8 @@ def main(run_dir: str, meeting: str | None = None) -> None:
 
 
 def held(run: configs.Run, run_dir: Path) -> configs.Run:
-    """The run with the values that it began with where it goes on from a checkpoint and was asked for `auto`: another transport,
-    device, kernel or number of threads would go on with other bits.
+    """The run with the values that it began with where it goes on from a checkpoint and was asked for `auto`:
+    another transport, device, kernel or number of threads would go on with other bits.
 
     Raises InputError where such a value is not to be had on this host.
     """
@@ -72,11 +76,16 @@ def held(run: configs.Run, run_dir: Path) -> configs.Run:
         check_device(began["device"])
         make_kernel(began["kernel"], began["device"])
     except InputError as error:
-        raise InputError(f"{run_dir} goes on only with what it began with, for the same bits, but {error}; give fresh=true to start anew") from None
+        raise InputError(
+            f"{run_dir} goes on only with what it began with, for the same bits, but {error}; give fresh=true"
+            " to start anew"
+        ) from None
     return dataclasses.replace(run, settings=dataclasses.replace(run.settings, **began))
 
 
-def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.device, transport: Transport | None) -> None:
+def train(
+    run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.device, transport: Transport | None
+) -> None:
     """The whole of a worker's work inside an open process group."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     threads = run.settings.threads or max(1, cpu_count() // local)
@@ -85,16 +94,34 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
     recorder = Recorder()
     comm = Comm(rank, size, device, recorder, transport)
     shard = io.load(configs.shard_folder(run_dir), rank)
-    trainer = Trainer(shard, comm, run.system, run.model, run.optimiser, seed=run.settings.seed,
-                      epochs=run.settings.epochs, kernel=run.settings.kernel,
-                      cluster=cluster_of(run, run_dir, comm))
+    trainer = Trainer(
+        shard,
+        comm,
+        run.system,
+        run.model,
+        run.optimiser,
+        seed=run.settings.seed,
+        epochs=run.settings.epochs,
+        kernel=run.settings.kernel,
+        cluster=cluster_of(run, run_dir, comm),
+    )
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm)
     met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
     if rank == 0:
         machine = json.loads((run_dir / "environment.json").read_text())
-        attempt = {"device": device.type, "threads": threads, "transport": comm.carrier, "kernel": trainer.kernel.name,
-                   "machine": resolved.machine(machine), "code": machine.get("code")}  # fmt: skip
-        facts = {"role": run.system.role, "steps": run.system.steps(), "asynchronous": run.system.asynchronous}
+        attempt = {
+            "device": device.type,
+            "threads": threads,
+            "transport": comm.carrier,
+            "kernel": trainer.kernel.name,
+            "machine": resolved.machine(machine),
+            "code": machine.get("code"),
+        }
+        facts = {
+            "role": run.system.role,
+            "steps": run.system.steps(),
+            "asynchronous": run.system.asynchronous,
+        }
         resolved.record(run_dir, met, attempt, facts)
     trace: writer.TraceWriter | AsynchronousTrace
     trace = writer.TraceWriter(run_dir, rank, checkpoints.attempt, trainer.next_epoch)
@@ -127,8 +154,13 @@ def train(run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.d
                     if scores.not_finite:
                         recorder.metric(NOT_FINITE, scores.not_finite)
                 # On all workers alike: both are sums over all of them.
-                diverged = diverged or broken or scores is not None and scores.not_finite > 0
-                trace.write(recorder.epoch, loss=loss, scores=scores.columns() if scores else None, peak_rss_bytes=peak_rss())
+                diverged = diverged or broken or (scores is not None and scores.not_finite > 0)
+                trace.write(
+                    recorder.epoch,
+                    loss=loss,
+                    scores=scores.columns() if scores else None,
+                    peak_rss_bytes=peak_rss(),
+                )
                 progress.epoch(recorder.epoch, loss, scores)
             waiting, met = [], done
             if diverged and run.settings.diverged == "stop":
@@ -172,8 +204,8 @@ def peak_rss() -> int:
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep what is freed: handing large tensors back to the system after each use and faulting them in again costs
-    more than the products that fill them."""
+    """Let glibc keep what is freed: handing large tensors back to the system after each use and faulting them
+    in again costs more than the products that fill them."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             libc = ctypes.CDLL("libc.so.6")

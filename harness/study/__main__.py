@@ -1,9 +1,9 @@
 """`python -m harness.study`: every system on real graphs, beside exact training and the control, as one page.
 
-Two kinds of rows: all systems at one setting, and each system at its paper's own setting beside exact training and the control at
-the same. Runs that are lacking are started, one sweep per graph and row; those there are are reused. The page is made of the
-report's tables alone, a section per graph, written as soon as that graph is through; sections of graphs that were not asked for
-stay as they are.
+Two kinds of rows: all systems at one setting, and each system at its paper's own setting beside exact
+training and the control at the same. Runs that are lacking are started, one sweep per graph and row; those
+there are are reused. The page is made of the report's tables alone, a section per graph, written as soon as
+that graph is through; sections of graphs that were not asked for stay as they are.
 """
 
 from __future__ import annotations
@@ -54,9 +54,12 @@ GRAPHS = {
     "dblp": Study("dblp dataset.split=low_label"),
     "tolokers": Study("tolokers"),
     # 8415 features per vertex: an epoch that fetches them anew moves 3 GB.
-    "coauthor-physics": Study("coauthor-physics", Extent(epochs=50), Extent(seeds="1", epochs=20, partitions="metis")),
+    "coauthor-physics": Study(
+        "coauthor-physics", Extent(epochs=50), Extent(seeds="1", epochs=20, partitions="metis")
+    ),
 }
-# Rows at one setting: raw features once, the model and optimiser of conf/. EPOCHS / 5 stands for a fifth of the epochs.
+# Rows at one setting: raw features once, the model and optimiser of conf/. EPOCHS / 5 stands for a fifth of
+# the epochs.
 SYSTEMS = {
     "vanilla": "system=vanilla system.features=once,refetch",
     "zero_halo": "system=zero_halo",
@@ -82,8 +85,8 @@ PIPEGCN = "model=sage model.norm=layer optimiser.weight_decay=0"
 PSCGCN = "model.norm=layer optimiser.weight_decay=0"
 CAPGNN = "model.layers=3 model.hidden=256 model.norm=layer optimiser.weight_decay=0.01"
 DIGEST = "model.norm=l2"
-# Rows at the papers' settings, with exact training and the control at each of them. CDFGNN's, SANCUS's and the baselines' differ from
-# the one setting in fetching raw features in every epoch alone.
+# Rows at the papers' settings, with exact training and the control at each of them. CDFGNN's, SANCUS's and
+# the baselines' differ from the one setting in fetching raw features in every epoch alone.
 AT_PAPERS = {
     "vanilla (pipegcn's)": f"system=vanilla {PIPEGCN}",
     "zero_halo (pipegcn's)": f"system=zero_halo {PIPEGCN}",
@@ -112,48 +115,78 @@ AT_PAPERS = {
 ROWS = {ONE: SYSTEMS, PAPERS: AT_PAPERS}
 PAGE = """# Systems on real graphs
 
-Written by `python -m harness.study --data-dir ../shared/data`, and not edited; a graph made with other options says so. 4 workers. Each graph
-has two kinds of rows:
+Written by `python -m harness.study --data-dir ../shared/data`, and not edited; a graph made with other
+options says so. 4 workers. Each graph has two kinds of rows:
 
-- **One setting for all**: GCN of 2 layers, hidden 64, dropout 0.5, Adam 0.01, weight decay 5e-4, no norm; raw features fetched once, which is
-  exact (`vanilla` stands there with `features=refetch` too). What differs between rows is the system alone.
-- **The papers' settings**: each system as its paper has it, beside exact training (`vanilla`) and the control (`zero_halo`) at the same model and
-  optimiser: PipeGCN with GraphSAGE, layer norm, no weight decay and smoothing of features and gradients; PSC-GCN with layer norm and no weight
-  decay; CaPGNN with 3 layers of 256, layer norm, weight decay 0.01; DIGEST with rows of length 1 (its line 11). All but PipeGCN and DIGEST fetch
-  raw features in every epoch there, as their papers do, so that `MB layer 0` is to be compared with `vanilla features=refetch`. What the papers
-  leave open is as at the one setting.
+- **One setting for all**: GCN of 2 layers, hidden 64, dropout 0.5, Adam 0.01, weight decay 5e-4, no norm;
+  raw features fetched once, which is exact (`vanilla` stands there with `features=refetch` too). What
+  differs between rows is the system alone.
+- **The papers' settings**: each system as its paper has it, beside exact training (`vanilla`) and the
+  control (`zero_halo`) at the same model and optimiser: PipeGCN with GraphSAGE, layer norm, no weight decay
+  and smoothing of features and gradients; PSC-GCN with layer norm and no weight decay; CaPGNN with 3 layers
+  of 256, layer norm, weight decay 0.01; DIGEST with rows of length 1 (its line 11). All but PipeGCN and
+  DIGEST fetch raw features in every epoch there, as their papers do, so that `MB layer 0` is to be compared
+  with `vanilla features=refetch`. What the papers leave open is as at the one setting.
 
-METIS leads; random partitions are the stress test: most of a row's weight is remote there, and staleness by an epoch under Adam need not settle
-([why](../staleness.md)). CDFGNN stands in both tables with a vertex-cut of its own (EBV).
+METIS leads; random partitions are the stress test: most of a row's weight is remote there, and staleness by
+an epoch under Adam need not settle ([why](../staleness.md)). CDFGNN stands in both tables with a vertex-cut
+of its own (EBV).
 
-- `zero_halo` is the control: a system no better than it uses no remote information. Where exact training is no better than it either, the notes
-  below a table say so: accuracy tells nothing there. Evaluation is exact and sees the whole graph for all, the control too.
-- `llcg` takes five optimiser steps per epoch; its row of a fifth of the epochs takes as many steps as the others.
-- Times are of the machine named; where it has fewer cores than workers, wall time says nothing of the system, and communication is
-  given as CPU seconds: what the training thread spent waiting, and the transport's threads. `cluster=` names device figures that
-  CaPGNN's RAPA reads; nobody ran on them.
+- `zero_halo` is the control: a system no better than it uses no remote information. Where exact training is
+  no better than it either, the notes below a table say so: accuracy tells nothing there. Evaluation is
+  exact and sees the whole graph for all, the control too.
+- `llcg` takes five optimiser steps per epoch; its row of a fifth of the epochs takes as many steps as the
+  others.
+- Times are of the machine named; where it has fewer cores than workers, wall time says nothing of the
+  system, and communication is given as CPU seconds: what the training thread spent waiting, and the
+  transport's threads. `cluster=` names device figures that CaPGNN's RAPA reads; nobody ran on them.
 - What each system does, knob by knob: the pages beside this one.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0; 1 where a sweep failed, its runs left out; 2 with one sentence where what was given cannot be used."""
+    """Exit code 0; 1 where a sweep failed, its runs left out; 2 with one sentence where what was given cannot
+    be used.
+    """
     parser = argparse.ArgumentParser(prog="python -m harness.study", description=__doc__.splitlines()[0])
     known = list(dict.fromkeys([*SYSTEMS, *AT_PAPERS]))
-    parser.add_argument("--graphs", nargs="+", default=list(GRAPHS), metavar="GRAPH", help=f"of {', '.join(GRAPHS)}")
-    parser.add_argument("--systems", nargs="+", default=known, metavar="SYSTEM", help=f"of {', '.join(known)}")
-    parser.add_argument("--kinds", nargs="+", default=list(ROWS), metavar="KIND", help=f"of {', '.join(map(repr, ROWS))}")
+    parser.add_argument(
+        "--graphs", nargs="+", default=list(GRAPHS), metavar="GRAPH", help=f"of {', '.join(GRAPHS)}"
+    )
+    parser.add_argument(
+        "--systems", nargs="+", default=known, metavar="SYSTEM", help=f"of {', '.join(known)}"
+    )
+    parser.add_argument(
+        "--kinds", nargs="+", default=list(ROWS), metavar="KIND", help=f"of {', '.join(map(repr, ROWS))}"
+    )
     parser.add_argument("--partitions", help="default metis,random, or what the graph's own plan says")
     parser.add_argument("--seeds", help="default 1,2,3, or what the graph's own plan says")
     parser.add_argument("--epochs", type=int, help="default 200, or what the graph's own plan says")
-    parser.add_argument("--out", type=Path, default=Path("docs/systems/README.md"), help="the page (default docs/systems/README.md)")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="where runs are found and go (default results)")
-    parser.add_argument("--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("docs/systems/README.md"),
+        help="the page (default docs/systems/README.md)",
+    )
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), help="where runs are found and go (default results)"
+    )
+    parser.add_argument(
+        "--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)"
+    )
     parser.add_argument("--data-dir", type=Path, default=Path("data"), help="raw data sets (default data)")
-    parser.add_argument("--only-there", action="store_true", help="start nothing: make the page of the runs that have finished")
+    parser.add_argument(
+        "--only-there",
+        action="store_true",
+        help="start nothing: make the page of the runs that have finished",
+    )
     asked = parser.parse_args(arguments)
     try:
-        for given, field, options in ((asked.graphs, "graph", GRAPHS), (asked.systems, "system", known), (asked.kinds, "kind", ROWS)):
+        for given, field, options in (
+            (asked.graphs, "graph", GRAPHS),
+            (asked.systems, "system", known),
+            (asked.kinds, "kind", ROWS),
+        ):
             for each in given:
                 choice(field, each, options)
     except InputError as error:
@@ -188,13 +221,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def extent_of(name: str, kind: str, asked: argparse.Namespace) -> Extent:
-    given = {key: getattr(asked, key) for key in ("seeds", "epochs", "partitions") if getattr(asked, key) is not None}
+    given = {
+        key: getattr(asked, key)
+        for key in ("seeds", "epochs", "partitions")
+        if getattr(asked, key) is not None
+    }
     return replace(GRAPHS[name].extent(kind), **given)
 
 
-def gather(name: str, kind: str, extent: Extent, asked: argparse.Namespace, places: Places,
-           console: Console) -> tuple[dict[str, list[Path]], list[str], bool]:
-    """Run what a graph lacks of a kind of rows: finished run folders by partition, rows that are not whole, and whether a run failed.
+def gather(
+    name: str, kind: str, extent: Extent, asked: argparse.Namespace, places: Places, console: Console
+) -> tuple[dict[str, list[Path]], list[str], bool]:
+    """Run what a graph lacks of a kind of rows: finished run folders by partition, rows that are not whole,
+    and whether a run failed.
 
     InputError where what is asked for is no run.
     """
@@ -210,7 +249,11 @@ def gather(name: str, kind: str, extent: Extent, asked: argparse.Namespace, plac
             try:
                 if missing and not asked.only_there:
                     runner.start(sweep, places)
-                    console.print(f"{name}, {kind}, {row}, {partition}: {missing} runs, {time.monotonic() - started:.0f} s", highlight=False)
+                    console.print(
+                        f"{name}, {kind}, {row}, {partition}: {missing} runs,"
+                        f" {time.monotonic() - started:.0f} s",
+                        highlight=False,
+                    )
             except InputError as error:
                 console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True)
                 failed = True
@@ -218,7 +261,9 @@ def gather(name: str, kind: str, extent: Extent, asked: argparse.Namespace, plac
             there.setdefault(partition, []).extend(finished)
             if len(finished) < len(folders):
                 whole = f"{row}, {partition}"
-                unmade.append(whole if not finished else f"{whole} (there: {len(finished)} of {len(folders)} runs)")
+                unmade.append(
+                    whole if not finished else f"{whole} (there: {len(finished)} of {len(folders)} runs)"
+                )
     return {partition: found for partition, found in there.items() if found}, unmade, failed
 
 
@@ -248,8 +293,10 @@ def part_of(kind: str, extent: Extent, there: dict[str, list[Path]], unmade: lis
     )
 
     seeds = len(extent.seeds.split(","))
-    said = [f"### {'One setting for all' if kind == ONE else 'The papers’ settings'}: {extent.epochs} epochs, {seeds} "
-            f"seed{'s' * (seeds > 1)}"]  # fmt: skip
+    said = [
+        f"### {'One setting for all' if kind == ONE else 'The papers’ settings'}: {extent.epochs} epochs,"
+        f" {seeds} seed{'s' * (seeds > 1)}"
+    ]
     said += [f"Not made when this was written: {'; '.join(unmade)}."] if unmade else []
     for partition, folders in there.items():
         compared, _ = groups.load(dict.fromkeys(folders))

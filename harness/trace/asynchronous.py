@@ -31,8 +31,9 @@ class AsynchronousTrace:
         # Of this worker's latest round: its share of the loss, and of the training vertices.
         self.latest = (0.0, 0.0)
 
-    def epochs(self, rounds: Sequence[tuple[Epoch, float]], first: int, done: int,
-               peak_rss_bytes: int) -> list[tuple[Epoch, float | None]]:
+    def epochs(
+        self, rounds: Sequence[tuple[Epoch, float]], first: int, done: int, peak_rss_bytes: int
+    ) -> list[tuple[Epoch, float | None]]:
         """Write this worker's rounds since the workers last met, each with its share of the loss. Collective.
 
         Returns the run's epochs from `first` up to `done`, still to be evaluated and written, each with what
@@ -55,7 +56,9 @@ class AsynchronousTrace:
         shares = [loss / whole if whole else None for (loss, _), whole in zip(latest, seen)]
         return [(Epoch(first + i), loss) for i, loss in enumerate(shares)]
 
-    def write(self, epoch: Epoch, *, loss: float | None, scores: Mapping[str, float] | None, peak_rss_bytes: int) -> None:
+    def write(
+        self, epoch: Epoch, *, loss: float | None, scores: Mapping[str, float] | None, peak_rss_bytes: int
+    ) -> None:
         """Append one epoch of the run, on worker 0."""
         if self.run is not None:
             self.run.write(epoch, loss=loss, scores=scores, peak_rss_bytes=0)  # memory is the workers'

@@ -17,14 +17,25 @@ from harness import __version__
 from harness.comm.recorder import cpu_count
 from harness.trace.schema import SCHEMA_VERSION
 
-VERSIONED = ("torch", "numpy", "numba", "scipy", "dgl", "torch_geometric", "ogb", "pyarrow", "pymetis", "hydra-core")
+VERSIONED = (
+    "torch",
+    "numpy",
+    "numba",
+    "scipy",
+    "dgl",
+    "torch_geometric",
+    "ogb",
+    "pyarrow",
+    "pymetis",
+    "hydra-core",
+)
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def environment() -> dict[str, Any]:
-    """environment.json: processor, cores this process may use, models of the GPUs it may use, memory in bytes, package
-    versions (null: not installed), the revision of this repository (null outside one), and the thread settings found in
-    the process's environment."""
+    """environment.json: processor, cores this process may use, models of the GPUs it may use, memory in
+    bytes, package versions (null: not installed), the revision of this repository (null outside one), and the
+    thread settings found in the process's environment."""
     return {
         "schema": SCHEMA_VERSION,
         "halobench": __version__,
@@ -49,7 +60,9 @@ def _version(package: str) -> str | None:
 
 
 def _gpus() -> list[str]:
-    """Read from the driver's files: asking CUDA for names would make a context in the launcher, which forks."""
+    """Read from the driver's files: asking CUDA for names would make a context in the launcher, which
+    forks.
+    """
     count = torch.cuda.device_count()
     models = [
         line.split(":", 1)[1].strip()

@@ -34,17 +34,20 @@ BY = {
 
 
 class Trace:
-    """One run folder: `.epochs .comm .spans .metrics` are DataFrames (docs/trace.md), `.config .environment .summary
-    .shards` plain objects; each is read when first asked for.
+    """One run folder: `.epochs .comm .spans .metrics` are DataFrames (docs/trace.md), `.config .environment
+    .summary .shards` plain objects; each is read when first asked for.
 
     Of a run that has not finished, the tables hold every epoch that each worker has finished so far.
-    Raises InputError where the folder is no run, a file is damaged or missing, or was written by a newer schema.
+    Raises InputError where the folder is no run, a file is damaged or missing, or was written by a newer
+    schema.
     """
 
     def __init__(self, run_dir: Path | str):
         self.run_dir = Path(run_dir)
         if not (self.run_dir / "config.yaml").is_file():
-            raise InputError(f"{run_dir} is not a run folder: it holds no config.yaml; give one that a run has written")
+            raise InputError(
+                f"{run_dir} is not a run folder: it holds no config.yaml; give one that a run has written"
+            )
 
     @property
     def finished(self) -> bool:
@@ -58,7 +61,9 @@ class Trace:
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None
         if not isinstance(config, dict) or not {"system", "dataset"} <= config.keys():
-            raise InputError(f"{path} is not the config of a run: it lacks the blocks system and dataset; {AGAIN}")
+            raise InputError(
+                f"{path} is not the config of a run: it lacks the blocks system and dataset; {AGAIN}"
+            )
         return config
 
     @cached_property
@@ -145,7 +150,9 @@ class Tables:
                 for w, paths in workers.items()
                 if "epochs" in paths
             }
-            self.epochs[attempt] = {w: (pc.min(e).as_py(), pc.max(e).as_py()) for w, e in read.items() if len(e)}
+            self.epochs[attempt] = {
+                w: (pc.min(e).as_py(), pc.max(e).as_py()) for w, e in read.items() if len(e)
+            }
 
     def table(self, name: str) -> pa.Table:
         """One table, in order of epoch and worker; empty where nothing has been written yet."""
@@ -204,7 +211,9 @@ def _columns(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
     absent = [field for field in schema if field.name not in table.schema.names]
     for field in absent:
         if field.name not in ADDED:
-            raise InputError(f"{path} does not hold the columns of this table: it lacks a column, {field.name}; {AGAIN}")
+            raise InputError(
+                f"{path} does not hold the columns of this table: it lacks a column, {field.name}; {AGAIN}"
+            )
         table = table.append_column(field, pa.nulls(len(table), field.type))
     try:
         return table.select(schema.names).cast(schema)
@@ -231,7 +240,8 @@ def _first_line(error: Exception) -> str:
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
     """Run folders (they hold a config.yaml) at or below each path or glob pattern, each once, in order.
 
-    Folders set aside by fresh=true (`NAME.old1`) count only where named. InputError for a path that holds no run.
+    Folders set aside by fresh=true (`NAME.old1`) count only where named. InputError for a path that holds no
+    run.
     """
     found: dict[Path, None] = {}
     for given in paths:
@@ -243,7 +253,9 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
         )
         runs = [run for match in matches for run in _runs_below(match)]
         if not runs:
-            raise InputError(f"{given} holds no run; give a folder that a run has written, or one above such folders")
+            raise InputError(
+                f"{given} holds no run; give a folder that a run has written, or one above such folders"
+            )
         found.update(dict.fromkeys(runs))
     return list(found)
 

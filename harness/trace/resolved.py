@@ -4,8 +4,9 @@
      "attempts": [{"first_epoch": 0, "device": "cpu", "threads": 1, "transport": "memory", "kernel": "numba",
                    "machine": "...", "code": "..."}]}
 
-`role`, `steps` and `asynchronous` are those of `harness.core.system.System`. A config says what was asked for (`auto`); this file says
-what that became. A run that goes on from a checkpoint keeps the values that its bits depend on (HELD).
+`role`, `steps` and `asynchronous` are those of `harness.core.system.System`. A config says what was asked for
+(`auto`); this file says what that became. A run that goes on from a checkpoint keeps the values that its bits
+depend on (HELD).
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ UNKNOWN = {"first_epoch": 0, **dict.fromkeys(HELD, "unknown"), "code": "unknown"
 
 
 def read(run_dir: Path) -> dict[str, Any] | None:
-    """The file's content; None where there is none, as in run folders of version 0.1. InputError where it is damaged."""
+    """The file's content; None where there is none, as in run folders of version 0.1. InputError where it is
+    damaged.
+    """
     path = Path(run_dir) / FILE
     try:
         found = json.loads(path.read_text())
@@ -33,15 +36,18 @@ def read(run_dir: Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}); give fresh=true to start the run anew") from None
     attempts = found.get("attempts") if isinstance(found, dict) else None
-    if not isinstance(attempts, list) or not attempts or not all(
-            isinstance(each, dict) and {"first_epoch", *HELD} <= each.keys() for each in attempts):
+    if (
+        not isinstance(attempts, list)
+        or not attempts
+        or not all(isinstance(each, dict) and {"first_epoch", *HELD} <= each.keys() for each in attempts)
+    ):
         raise InputError(f"{path} is damaged: it lists no attempts; give fresh=true to start the run anew")
     return found
 
 
 def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dict[str, Any]) -> None:
-    """Add an attempt that begins at `first_epoch`; those that began there or later had traced nothing that is kept.
-    Of epochs before it that version 0.1 computed nothing is known but that, and the file says so.
+    """Add an attempt that begins at `first_epoch`; those that began there or later had traced nothing that is
+    kept. Of epochs before it that version 0.1 computed nothing is known but that, and the file says so.
 
     attempt   what it runs on; system: `role`, `steps` and `asynchronous`
     """
@@ -56,4 +62,6 @@ def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dic
 def machine(environment: dict[str, Any]) -> str:
     """Processor, cores and GPUs of environment.json in a few words."""
     gpus = environment.get("gpus") or []
-    return f"{environment['processor']}, {environment['cores']} cores" + (f", {len(gpus)} x {gpus[0]}" if gpus else "")
+    return f"{environment['processor']}, {environment['cores']} cores" + (
+        f", {len(gpus)} x {gpus[0]}" if gpus else ""
+    )

@@ -1,7 +1,8 @@
 """The four tables of a trace: every column with its type, unit and meaning.
 
-The same words travel inside the files, as field metadata ("unit", "meaning"); docs/trace.md derives the figures.
-SCHEMA_VERSION rises when a column goes, or changes its name, type or meaning. A column that an older file lacks is null.
+The same words travel inside the files, as field metadata ("unit", "meaning"); docs/trace.md derives the
+figures. SCHEMA_VERSION rises when a column goes, or changes its name, type or meaning. A column that an older
+file lacks is null.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ VERSION_KEY = b"halobench_schema"
 RUN = -1  # the worker of rows that are epochs of an asynchronous run, which are no worker's
 UPDATE = "update"  # the metric by which a round of such a run says which update of the weights it made
 
-EPOCH, RANK, LAYER, COUNT, SECONDS, SHARE = pa.int32(), pa.int16(), pa.int16(), pa.int64(), pa.float64(), pa.float64()
+EPOCH = pa.int32()
+RANK = pa.int16()
+LAYER = pa.int16()
+COUNT = pa.int64()
+SECONDS = pa.float64()
+SHARE = pa.float64()
 
 
 def _column(name: str, type: pa.DataType, unit: str, meaning: str) -> pa.Field:
@@ -34,11 +40,16 @@ EPOCHS = _schema(
     _column("train_s", SECONDS, "s", "the train clock: this worker's epoch, without evaluation and logging"),
     _column("compute_s", SECONDS, "s", "training thread: segments of kind compute"),
     _column(
-        "comm_s", SECONDS, "s", "some operation in flight: union of the intervals of kind comm, inside the train clock"
+        "comm_s",
+        SECONDS,
+        "s",
+        "some operation in flight: union of the intervals of kind comm, inside the train clock",
     ),
     _column("exposed_s", SECONDS, "s", "training thread: segments of kind wait, blocked on communication"),
     _column("rest_s", SECONDS, "s", "train_s - compute_s - exposed_s: packing, posting, bookkeeping"),
-    _column("cpu_s", SECONDS, "CPU s", "of the whole process inside the train clock, transport threads included"),
+    _column(
+        "cpu_s", SECONDS, "CPU s", "of the whole process inside the train clock, transport threads included"
+    ),
     _column("evaluate_s", SECONDS, "s", "the evaluate clock; not part of train_s"),
     _column("log_s", SECONDS, "s", "the log clock (loss, checkpoint); not part of train_s"),
     _column(
@@ -49,13 +60,24 @@ EPOCHS = _schema(
         "round its worker's share",
     ),
     _column(
-        "train_acc", SHARE, "share", "exact accuracy (multi-label: micro-F1) after the step; null without evaluation"
+        "train_acc",
+        SHARE,
+        "share",
+        "exact accuracy (multi-label: micro-F1) after the step; null without evaluation",
     ),
     _column("val_acc", SHARE, "share", "as train_acc, on the validation vertices"),
     _column("test_acc", SHARE, "share", "as train_acc, on the test vertices"),
     *(
-        _column(f"{split}_{score}", SHARE, "share", f"{meaning}, on the {vertices} vertices; null without evaluation")
-        for score, meaning in (("auc", "area under the ROC curve, mean over classes"), ("balanced", "balanced accuracy"))
+        _column(
+            f"{split}_{score}",
+            SHARE,
+            "share",
+            f"{meaning}, on the {vertices} vertices; null without evaluation",
+        )
+        for score, meaning in (
+            ("auc", "area under the ROC curve, mean over classes"),
+            ("balanced", "balanced accuracy"),
+        )
         for split, vertices in (("val", "validation"), ("test", "test"))
     ),
     _column("rows_sent", COUNT, "rows", "handed to the transport by this worker: the sum of comm.rows"),
@@ -69,8 +91,13 @@ COMM = _schema(
     _LAYER,
     _column("direction", pa.string(), "", "forward | backward"),
     _column("purpose", pa.string(), "", "what it was for: halo, features, weights, flags, ..."),
-    _column("peer", RANK, "", "the worker sent to, or whose rows are taken from a store; -1 a store itself; of an all-reduce the next "
-                              "worker of the ring"),
+    _column(
+        "peer",
+        RANK,
+        "",
+        "the worker sent to, or whose rows are taken from a store; -1 a store itself; of an all-reduce the"
+        " next worker of the ring",
+    ),
     _column("rows", COUNT, "rows", "vertex rows sent; 0 for weights"),
     _column("bytes", COUNT, "B", "bytes handed to the transport, or moved to or from a store"),
 )
@@ -78,7 +105,10 @@ SPANS = _schema(
     _EPOCH,
     _WORKER,
     _column(
-        "kind", pa.string(), "", "training thread: compute | wait | other, without gaps; beside it: comm, in flight"
+        "kind",
+        pa.string(),
+        "",
+        "training thread: compute | wait | other, without gaps; beside it: comm, in flight",
     ),
     _column(
         "name",
@@ -87,7 +117,9 @@ SPANS = _schema(
         "what was done: forward, backward, optimiser, pack, exchange, broadcast, all_reduce, ...",
     ),
     _LAYER,
-    _column("start_s", SECONDS, "s", "CLOCK_MONOTONIC: one clock for all workers of a host, of no known origin"),
+    _column(
+        "start_s", SECONDS, "s", "CLOCK_MONOTONIC: one clock for all workers of a host, of no known origin"
+    ),
     _column("end_s", SECONDS, "s", "as start_s; null for an operation that never completed"),
     _column("cpu_s", SECONDS, "CPU s", "of the training thread inside the segment; 0 for comm"),
     _column("bytes", COUNT, "B", "handed to the transport by this worker for this operation"),
@@ -110,5 +142,6 @@ METRICS = _schema(
 )
 # Columns that files of this schema version written before 0.2 lack.
 ADDED = frozenset({"val_auc", "test_auc", "val_balanced", "test_balanced"})
-NOT_FINITE = "not_finite_logits"  # metric: vertices whose logits in the evaluation were no finite numbers; absent where 0
+# metric: vertices whose logits in the evaluation were no finite numbers; absent where 0
+NOT_FINITE = "not_finite_logits"
 TABLES: dict[str, pa.Schema] = {"epochs": EPOCHS, "comm": COMM, "spans": SPANS, "metrics": METRICS}

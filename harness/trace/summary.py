@@ -23,9 +23,10 @@ SPLITS = ("train", "val", "test")
 def summarise(run: Path | Trace) -> dict[str, Any]:
     """The run in one object; of a run that has not finished, of what it has traced so far.
 
-    Times are means over the epochs from 1 on: epoch 0 compiles, allocates and fetches what is fetched once (in a run of
-    one epoch it is all there is). Wall figures are of each epoch's slowest worker, so that compute + exposed + rest is
-    the epoch. Bytes are summed over workers. Accuracies are null where nothing was evaluated.
+    Times are means over the epochs from 1 on: epoch 0 compiles, allocates and fetches what is fetched once
+    (in a run of one epoch it is all there is). Wall figures are of each epoch's slowest worker, so that
+    compute + exposed + rest is the epoch. Bytes are summed over workers. Accuracies are null where nothing
+    was evaluated.
 
     The epochs of an asynchronous run are those of the run, P updates each; its means are described at
     `_warm`.
@@ -42,7 +43,9 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
     workers, cores, gpus = rounds.workers, int(trace.environment["cores"]), _gpus(trace)
     crowded = not gpus and workers > cores
     notes = (
-        [f"means over epochs 1 to {last}: epoch 0 compiles, allocates and fetches what is fetched once"] if last else []
+        [f"means over epochs 1 to {last}: epoch 0 compiles, allocates and fetches what is fetched once"]
+        if last
+        else []
     )
     made = rounds.epochs.groupby("worker").size().tolist() if rounds.asynchronous else None
     if made:
@@ -52,20 +55,24 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
         )
     if crowded:
         notes.append(
-            f"{workers} workers outnumber {cores} cores: wall time measures the machine, so figures use CPU seconds"
+            f"{workers} workers outnumber {cores} cores: wall time measures the machine, so figures use CPU"
+            " seconds"
         )
     if 0 < gpus < workers:
         notes.append(f"{workers} workers shared {gpus} GPUs: wall time holds what they took from each other")
     share = _core_share(trace.spans, min(1, last))
     if share < WHOLE_CORE and not crowded and not gpus:
         notes.append(
-            f"computing threads had a core for {100 * share:.0f} % of their time only: other programs ran beside, "
-            "so wall times are too long"
+            f"computing threads had a core for {100 * share:.0f} % of their time only: other programs ran"
+            " beside, so wall times are too long"
         )
     name = graph_name(trace)
     diverged = diverged_at(trace)
     if diverged is not None:
-        notes.append(f"diverged: from epoch {diverged} on the loss or the logits are no finite numbers, so it has no accuracy")
+        notes.append(
+            f"diverged: from epoch {diverged} on the loss or the logits are no finite numbers, so it has no"
+            " accuracy"
+        )
     notes += _attempts(trace)
     return {
         "schema": SCHEMA_VERSION,
@@ -87,7 +94,9 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
         "epoch_median_s": float(slowest["train_s"].median()),
         "first_epoch_s": float(epochs.loc[epochs["epoch"] == epochs["epoch"].min(), "train_s"].max()),
         "train_total_s": rounds.total("train_s"),
-        **{column: float(slowest[column].mean()) for column in ("compute_s", "comm_s", "exposed_s", "rest_s")},
+        **{
+            column: float(slowest[column].mean()) for column in ("compute_s", "comm_s", "exposed_s", "rest_s")
+        },
         "cpu_s": float(warm.epochs.groupby("epoch")["cpu_s"].sum().mean()),
         "cpu_slowest": _cpu_of_slowest(warm.epochs, warm.spans),
         "core_share": share,
@@ -158,7 +167,9 @@ def _shards(trace: Trace) -> dict[str, Any]:
 
 
 def diverged_at(trace: Trace) -> int | None:
-    """The first epoch whose loss, or whose evaluation's logits, are no finite numbers; None where there is none."""
+    """The first epoch whose loss, or whose evaluation's logits, are no finite numbers; None where there is
+    none.
+    """
     run, metrics = epochs_of_run(trace.epochs), trace.metrics
     # A loss that is not known is null, and no number that is not finite; pandas has one mark for both.
     broken = run.loc[~np.isfinite(run["loss"]) & ~run["loss"].index.isin(trace.unknown_losses), "epoch"]
@@ -190,17 +201,29 @@ def leading_score(trace: Trace) -> str:
 
 
 def _scores(epochs: pd.DataFrame, leading: str) -> dict[str, Any]:
-    """`final`: at the last evaluation; `best`: at the one with the highest leading score on the validation vertices (the
-    first such)."""
+    """`final`: at the last evaluation; `best`: at the one with the highest leading score on the validation
+    vertices (the first such)."""
     scored = epochs.drop_duplicates("epoch").dropna(subset=["train_acc"])
     if scored.empty:
         return {"final": None, "best": None}
     by = scored[f"val_{leading}"]
     # A graph may come without validation vertices.
-    rows = {"final": scored.iloc[-1], "best": scored.loc[by.idxmax()] if by.notna().any() else scored.iloc[-1]}
-    names = {**{split: f"{split}_acc" for split in SPLITS},
-             **{f"{split}_{score}": f"{split}_{score}" for score in ("auc", "balanced") for split in ("val", "test")}}  # fmt: skip
-    return {at: {"epoch": int(row["epoch"]), **{name: _known(row[column]) for name, column in names.items()}} for at, row in rows.items()}
+    rows = {
+        "final": scored.iloc[-1],
+        "best": scored.loc[by.idxmax()] if by.notna().any() else scored.iloc[-1],
+    }
+    names = {
+        **{split: f"{split}_acc" for split in SPLITS},
+        **{
+            f"{split}_{score}": f"{split}_{score}"
+            for score in ("auc", "balanced")
+            for split in ("val", "test")
+        },
+    }
+    return {
+        at: {"epoch": int(row["epoch"]), **{name: _known(row[column]) for name, column in names.items()}}
+        for at, row in rows.items()
+    }
 
 
 def _known(accuracy: float) -> float | None:
@@ -209,9 +232,13 @@ def _known(accuracy: float) -> float | None:
 
 
 def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
-    """Mean CPU seconds of each epoch's busiest worker, parted: training thread (compute, wait, rest), other threads."""
+    """Mean CPU seconds of each epoch's busiest worker, parted: training thread (compute, wait, rest), other
+    threads.
+    """
     thread = spans[spans["kind"] != "comm"]
-    parts = thread.pivot_table(index=["epoch", "worker"], columns="kind", values="cpu_s", aggfunc="sum", fill_value=0.0)
+    parts = thread.pivot_table(
+        index=["epoch", "worker"], columns="kind", values="cpu_s", aggfunc="sum", fill_value=0.0
+    )
     parts = parts.reindex(columns=["compute", "wait", "other"], fill_value=0.0)
     busiest = warm.loc[warm.groupby("epoch")["cpu_s"].idxmax()].set_index(["epoch", "worker"])
     parts = parts.reindex(busiest.index, fill_value=0.0)
@@ -235,6 +262,7 @@ def _bytes(warm: _Warm) -> dict[str, Any]:
     return {
         "bytes_epoch": {name: float(by_part.get(name, 0.0)) for name in PARTS},
         "bytes_epoch_by_purpose": {
-            str(purpose): {name: float(row.get(name, 0.0)) for name in PARTS} for purpose, row in by_purpose.iterrows()
+            str(purpose): {name: float(row.get(name, 0.0)) for name in PARTS}
+            for purpose, row in by_purpose.iterrows()
         },
     }

@@ -1,4 +1,6 @@
-"""Writing a run folder: a stream a worker and table while the run goes on, four parquet files when it is done."""
+"""Writing a run folder: a stream a worker and table while the run goes on, four parquet files when it is
+done.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,17 @@ class TraceWriter:
         self.worker = worker
         whose = "run" if worker == RUN else f"worker{worker}"
         since = f"-from{first}" if first else ""
-        self.files = {t: open(folder / f"{t}-{whose}-attempt{attempt}{since}.arrow", "wb") for t in ORDER}
+        # Closed in `close`.
+        self.files = {t: open(folder / f"{t}-{whose}-attempt{attempt}{since}.arrow", "wb") for t in ORDER}  # noqa: SIM115
         self.streams = {t: pa.ipc.new_stream(self.files[t], TABLES[t]) for t in ORDER}
         self.in_flight: list[tuple[int, Span]] = []  # (epoch, operation) posted and not yet through
 
     def write(
         self, epoch: Epoch, *, loss: float | None, scores: Mapping[str, float] | None, peak_rss_bytes: int
     ) -> None:
-        """Append one finished epoch. loss and scores, by column of `epochs`, are global; None where nothing was evaluated."""
+        """Append one finished epoch. loss and scores, by column of `epochs`, are global; None where nothing
+        was evaluated.
+        """
         thread = [s for s in epoch.spans if s.kind != "comm"]
         flights = self.in_flight + [(epoch.epoch, s) for s in epoch.spans if s.kind == "comm"]
         through = [bool(s.end) for _, s in flights]  # asked once: a transport's thread may end one meanwhile
@@ -57,11 +62,23 @@ class TraceWriter:
         key = {"epoch": epoch.epoch, "worker": self.worker}
         self._append(
             comm=[
-                {**key, "layer": layer, "direction": direction, "purpose": purpose, "peer": peer, "rows": r, "bytes": b}
+                {
+                    **key,
+                    "layer": layer,
+                    "direction": direction,
+                    "purpose": purpose,
+                    "peer": peer,
+                    "rows": r,
+                    "bytes": b,
+                }
                 for (layer, direction, purpose, peer), (r, b) in epoch.sent.items()
             ],
-            spans=[self._span(epoch.epoch, s) for s in thread] + [self._span(number, s) for number, s in landed],
-            metrics=[{**key, "layer": layer, "name": name, "value": v} for (layer, name), v in epoch.metrics.items()],
+            spans=[self._span(epoch.epoch, s) for s in thread]
+            + [self._span(number, s) for number, s in landed],
+            metrics=[
+                {**key, "layer": layer, "name": name, "value": v}
+                for (layer, name), v in epoch.metrics.items()
+            ],
             epochs=[
                 {
                     **key,
@@ -133,8 +150,8 @@ def covered(intervals: Iterable[tuple[float, float]], begin: float = -np.inf, en
 def finalise(run_dir: Path) -> None:
     """Turn the streams of all workers and attempts into the four parquet files, then remove the streams.
 
-    A run stopped in the middle of this is finalised by calling it again. The files carry the schema version, the
-    composed config and the environment as metadata. InputError where an epoch of a worker is missing.
+    A run stopped in the middle of this is finalised by calling it again. The files carry the schema version,
+    the composed config and the environment as metadata. InputError where an epoch of a worker is missing.
     """
     run_dir = Path(run_dir)
     stream, merged = run_dir / "stream", run_dir / "stream.merged"
@@ -156,7 +173,9 @@ def finalise(run_dir: Path) -> None:
 
 
 def _check_complete(tables: reader.Tables, workers: int) -> None:
-    """Refuse streams from which something has gone missing: a mean over what is left would be a wrong figure."""
+    """Refuse streams from which something has gone missing: a mean over what is left would be a wrong
+    figure.
+    """
     epochs = tables.table("epochs")
     have = epochs.select(["epoch", "worker"]).to_pandas()
     if have.empty:
@@ -195,7 +214,9 @@ def _check_rounds(tables: reader.Tables, workers: int, made: list[float]) -> Non
             whose = "the run's epochs" if worker == RUN else f"worker {worker}'s rounds"
             raise InputError(f"{tables.run_dir}/stream does not have all of {whose}: {damaged}")
     # A run that diverged is stopped where its workers meet; some have made updates of a later epoch by then.
-    if sorted(update for update in made if update < workers * len(numbers)) != list(range(workers * len(numbers))):
+    if sorted(update for update in made if update < workers * len(numbers)) != list(
+        range(workers * len(numbers))
+    ):
         raise InputError(
             f"{tables.run_dir}/stream has {len(made)} updates of the weights, where {len(numbers)} epochs of "
             f"{workers} have each of {workers * len(numbers)} once: {damaged}"

@@ -12,7 +12,8 @@ from harness.run.worker import main
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: torchrun --nproc-per-node WORKERS -m harness.worker RUN_DIR")
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is torchrun's to report: no traceback from every worker
+    # Ctrl-C is torchrun's to report: no traceback from every worker
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         main(sys.argv[1])
     except InputError as error:

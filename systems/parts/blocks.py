@@ -1,10 +1,13 @@
-"""The block view of a partition that CAGNET, SANCUS and SkipG share: whole blocks travel, the rows in use are picked from them."""
+"""The block view of a partition that CAGNET, SANCUS and SkipG share: whole blocks travel, the rows in use are
+picked from them.
+"""
 
 from __future__ import annotations
 
 import torch
 
-from harness.comm.comm import Comm, InFlight
+from harness.comm.comm import Comm
+from harness.comm.flight import InFlight
 from harness.partition.shard import Shard
 
 
@@ -12,7 +15,9 @@ class BlockRows:
     """Which rows of the other workers' blocks this worker uses: its halo, or the halo of its out-edges."""
 
     def __init__(self, counts, rows, device: torch.device):
-        self.groups = [group.long().to(device) for group in torch.as_tensor(rows).split(list(map(int, counts)))]
+        self.groups = [
+            group.long().to(device) for group in torch.as_tensor(rows).split(list(map(int, counts)))
+        ]
 
     def pick(self, blocks: list[torch.Tensor]) -> torch.Tensor:
         """The rows in use [m, F] of blocks [n_j, F], grouped by owner."""
@@ -52,7 +57,8 @@ class Blocks:
         self.comm, self.shard, self.device = comm, shard, device
         self.everyone = list(range(comm.size))
         self.halo_rows, self.out_rows = BlockRows.of_halo(shard, device), BlockRows.of_out_halo(shard, device)
-        self.scratch: dict[int, list[torch.Tensor]] = {}  # by width; overwritten before it is read, layers take turns
+        # by width; overwritten before it is read, layers take turns
+        self.scratch: dict[int, list[torch.Tensor]] = {}
 
     def empty(self, width: int) -> list[torch.Tensor]:
         """A cache: one uninitialised block [n_j, width] per worker, (P-1)/P N F floats; an empty one for the
@@ -60,7 +66,9 @@ class Blocks:
         rows = [0 if j == self.comm.rank else int(size) for j, size in enumerate(self.shard.sizes)]
         return [torch.empty(count, width, device=self.device) for count in rows]
 
-    def embeddings(self, layer: int, h: torch.Tensor, cache=None, active=None, purpose: str = "blocks") -> PendingBlocks:
+    def embeddings(
+        self, layer: int, h: torch.Tensor, cache=None, active=None, purpose: str = "blocks"
+    ) -> PendingBlocks:
         """The halo's rows of h [n, F]."""
         return self._broadcast(h, cache, active, self.halo_rows, layer, "forward", purpose)
 
@@ -73,8 +81,8 @@ class Blocks:
         return self.embeddings(0, x, cache=self.empty(x.shape[1]), purpose="features").wait()
 
     def _broadcast(self, own, cache, active, rows, layer, direction, purpose) -> PendingBlocks:
-        """BROADCAST and CACHE the blocks of the `active` workers (None: everyone), one root after the other; the others' stay as
-        cached. The cache (None: nothing is kept) is written in place."""
+        """BROADCAST and CACHE the blocks of the `active` workers (None: everyone), one root after the other;
+        the others' stay as cached. The cache (None: nothing is kept) is written in place."""
         if cache is None:
             width = own.shape[1]
             if width not in self.scratch:
@@ -82,5 +90,7 @@ class Blocks:
             cache = self.scratch[width]
         blocks = list(cache)
         blocks[self.comm.rank] = own.detach().contiguous()
-        flight = self.comm.broadcast_blocks(blocks, self.everyone if active is None else active, layer, direction, purpose)
+        flight = self.comm.broadcast_blocks(
+            blocks, self.everyone if active is None else active, layer, direction, purpose
+        )
         return PendingBlocks(self.comm, flight, blocks, rows, layer)

@@ -11,7 +11,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from harness.comm.comm import Comm, HaloPlan, InFlight
+from harness.comm.comm import Comm
+from harness.comm.flight import HaloPlan, InFlight
 from harness.core.adjacency import Adjacency
 from harness.partition.shard import Shard
 from systems.parts.sampling import Edges, SampledAdjacency
@@ -96,8 +97,14 @@ class Drawn:
 
     def state_dict(self):
         requests = [None if r is None else [r.rows, r.send, r.receive] for r in (self.request, self.missing)]
-        return {"mask": torch.from_numpy(self.mask), "factor": torch.from_numpy(self.factor), "hit": self.hit,
-                "slots": self.slots, "cached": self.rows, "requests": requests}
+        return {
+            "mask": torch.from_numpy(self.mask),
+            "factor": torch.from_numpy(self.factor),
+            "hit": self.hit,
+            "slots": self.slots,
+            "cached": self.rows,
+            "requests": requests,
+        }
 
     @staticmethod
     def restore(system: Sampler, state) -> Drawn:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from harness.comm.comm import HaloPlan, InFlight
+from harness.comm.flight import HaloPlan, InFlight
 from systems.parts.jaca import Fetch, Part
 
 
@@ -40,9 +40,16 @@ class Request:
     def state_dict(self) -> dict[str, Any]:
         """What the next epoch uses once rows are collected: they, and the part whose gradients it sends."""
         part = self.fetch.gradient
-        return {"epoch": self.epoch, "oldest": self.oldest, "rows": self.rows.clone(), "places": part.places,
-                "anyone": part.anyone, "send_rows": part.plan.send_rows, "send_counts": part.plan.send_counts,
-                "receive_counts": part.plan.receive_counts}
+        return {
+            "epoch": self.epoch,
+            "oldest": self.oldest,
+            "rows": self.rows.clone(),
+            "places": part.places,
+            "anyone": part.anyone,
+            "send_rows": part.plan.send_rows,
+            "send_counts": part.plan.send_counts,
+            "receive_counts": part.plan.receive_counts,
+        }
 
     @staticmethod
     def restore(layer: int, state: dict[str, Any], fetch: Fetch) -> Request:

@@ -1,10 +1,12 @@
-"""Who holds which halo row: the two tiers of CaPGNN's joint cache (section 4.2), and what each worker must therefore fetch.
+"""Who holds which halo row: the two tiers of CaPGNN's joint cache (section 4.2), and what each worker must
+therefore fetch.
 
-A lookup goes to the worker's own tier, then to the global tier in host memory, then to the row's owner. All workers know all halo
-sets, so that each knows what every other one asks it for: under `jaca` no vertex id travels after the start.
+A lookup goes to the worker's own tier, then to the global tier in host memory, then to the row's owner. All
+workers know all halo sets, so that each knows what every other one asks it for: under `jaca` no vertex id
+travels after the start.
 
-Notation: m halo vertices of a worker; a *place* is a position in its halo; a *key* a position in the union of all halos;
-R(v) the overlap ratio (eq. 2).
+Notation: m halo vertices of a worker; a *place* is a position in its halo; a *key* a position in the union of
+all halos; R(v) the overlap ratio (eq. 2).
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import numpy as np
 import torch
 
 from harness.cluster.config import Cluster
-from harness.comm.comm import Comm, HaloPlan
+from harness.comm.comm import Comm
+from harness.comm.flight import HaloPlan
 from harness.partition.shard import Shard
 from systems.parts.rowcache import NONE, Queue, Selection
 
@@ -35,8 +38,11 @@ class Halos:
 
     def __init__(self, shard: Shard, comm: Comm):
         self.rank = comm.rank
-        tell = lambda array: [t.cpu().numpy().copy() for t in  # noqa: E731
-                              comm.all_gather(torch.from_numpy(array).to(comm.device), -1, "ids")]
+
+        def tell(array: np.ndarray) -> list[np.ndarray]:
+            told = comm.all_gather(torch.from_numpy(array).to(comm.device), -1, "ids")
+            return [each.cpu().numpy().copy() for each in told]
+
         self.ids, self.counts = tell(shard.halo), np.stack(tell(shard.halo_counts))
         everything = np.concatenate(self.ids)
         self.union, first, self.ratio = np.unique(everything, return_index=True, return_counts=True)
@@ -57,7 +63,9 @@ class Halos:
             comm.recorder.count(-1, "forward", "ids", p, len(own), own.nbytes + self.counts[self.rank].nbytes)
 
     def best(self, p: int, k: int) -> np.ndarray:
-        """H_p of Algorithm 1: the places [c] with the k highest R(v) of each owner (-1: all), highest R(v) first, ties by id."""
+        """H_p of Algorithm 1: the places [c] with the k highest R(v) of each owner (-1: all), highest R(v)
+        first, ties by id.
+        """
         ratio, ids = self.ratio[self.keys[p]], self.ids[p]
         chosen = np.arange(len(ids))
         if k >= 0:
@@ -90,18 +98,33 @@ class Halos:
 
 
 def fitting(memory_gb: float | None, reserved_mb: float, widths: Sequence[int]) -> float:
-    """Vertices whose rows of all cached layers fit: floor((M 1024 - M_res) 1024^2 / sum_k 4 f_k), as printed in Algorithm 1."""
+    """Vertices whose rows of all cached layers fit: floor((M 1024 - M_res) 1024^2 / sum_k 4 f_k), as printed
+    in Algorithm 1.
+    """
     if memory_gb is None or not sum(widths):
         return float("inf")
     return max(0, int((memory_gb * 1024 - reserved_mb) * MIB // (4 * sum(widths))))
 
 
-def capacities(halos: Halos, cluster: Cluster, widths: Sequence[int], top_k: int, reserved_device_mb: float,
-               reserved_host_mb: float) -> tuple[list[int], int]:
-    """Algorithm 1: C_GPU of every worker and C_CPU, in vertices. widths: of the rows that are cached, by layer."""
+def capacities(
+    halos: Halos,
+    cluster: Cluster,
+    widths: Sequence[int],
+    top_k: int,
+    reserved_device_mb: float,
+    reserved_host_mb: float,
+) -> tuple[list[int], int]:
+    """Algorithm 1: C_GPU of every worker and C_CPU, in vertices. widths: of the rows that are cached, by
+    layer.
+    """
     workers = range(len(halos.ids))
-    local = [min(fitting(cluster.devices[p].memory_gb, reserved_device_mb, widths), len(halos.best(p, top_k))) for p in workers]
-    return local, min(fitting(cluster.host_memory_gb, reserved_host_mb, widths), len(halos.best_of_all(top_k)))
+    local = [
+        min(fitting(cluster.devices[p].memory_gb, reserved_device_mb, widths), len(halos.best(p, top_k)))
+        for p in workers
+    ]
+    return local, min(
+        fitting(cluster.host_memory_gb, reserved_host_mb, widths), len(halos.best_of_all(top_k))
+    )
 
 
 @dataclass
@@ -154,8 +177,18 @@ class Tiers:
     what it held at the start.
     """
 
-    def __init__(self, halos: Halos, shard: Shard, comm: Comm, plan: HaloPlan, policy: str, local: list[int],
-                 shared: int, top_k: int, exclusive: bool = False):
+    def __init__(
+        self,
+        halos: Halos,
+        shard: Shard,
+        comm: Comm,
+        plan: HaloPlan,
+        policy: str,
+        local: list[int],
+        shared: int,
+        top_k: int,
+        exclusive: bool = False,
+    ):
         self.halos, self.comm, self.exclusive = halos, comm, exclusive
         self.local_row = np.searchsorted(shard.inner, halos.union)  # of keys that this worker owns
         self.segments = [rows.cpu().numpy() for rows in plan.send_rows.split(plan.send_counts)]
@@ -167,7 +200,10 @@ class Tiers:
             self.local, self.shared = tiers[me], Selection(len(halos.union), shared, best)
             self.found, self.shared_found = self.local.slots, self.shared.slots
         else:
-            self.local, self.shared = Queue(places[me], local[me], policy), Queue(len(halos.union), shared, policy)
+            self.local, self.shared = (
+                Queue(places[me], local[me], policy),
+                Queue(len(halos.union), shared, policy),
+            )
         self.taken = np.empty(0, np.int64)  # keys that the global tier takes in at the end of the epoch
         self.fetches: dict[bool, Fetch] = {}
 
@@ -193,7 +229,9 @@ class Tiers:
         self.taken = missed[self.shared.slots[missed] != NONE]
 
     def fetch(self, expired: bool) -> Fetch:
-        """What to do in this epoch for a layer; `expired`: nothing held may be used, and all that is held is fetched anew."""
+        """What to do in this epoch for a layer; `expired`: nothing held may be used, and all that is held is
+        fetched anew.
+        """
         if expired not in self.fetches:
             self.fetches[expired] = self._fetch(expired)
         return self.fetches[expired]
@@ -208,36 +246,60 @@ class Tiers:
         gradient = self._part([np.ones_like(mask) for mask in used]) if expired else direct
         local = np.empty(0, np.int64) if expired else np.flatnonzero(self.held[me])
         shared = np.flatnonzero(in_shared[me] if expired else in_shared[me] & ~self.held[me])
-        mine = np.flatnonzero((self.shared_found != NONE) & (halos.owner == me)) if expired else np.empty(0, np.int64)
+        mine = (
+            np.flatnonzero((self.shared_found != NONE) & (halos.owner == me))
+            if expired
+            else np.empty(0, np.int64)
+        )
         # Held at the end, and not by then holding what it should.
         keep = np.flatnonzero((self.local.slots != NONE) & (expired | (self.found == NONE)))
         either = in_shared[me] | self.held[me]
         return Fetch(
-            direct, gradient, self._tensor(local), self._tensor(self.found[local]),
-            self._tensor(shared), torch.from_numpy(self.shared_found[halos.keys[me][shared]]),
+            direct,
+            gradient,
+            self._tensor(local),
+            self._tensor(self.found[local]),
+            self._tensor(shared),
+            torch.from_numpy(self.shared_found[halos.keys[me][shared]]),
             np.bincount(halos.owners[me][shared], minlength=self.comm.size).tolist(),
-            self._tensor(self.local_row[mine]), torch.from_numpy(self.shared_found[mine]),
-            expired and bool((self.shared_found != NONE).any()), self._tensor(keep), self._tensor(self.local.slots[keep]),
-            local_hits=len(local), global_hits=0 if expired else len(shared), refreshed=int(either.sum()) if expired else 0,
+            self._tensor(self.local_row[mine]),
+            torch.from_numpy(self.shared_found[mine]),
+            expired and bool((self.shared_found != NONE).any()),
+            self._tensor(keep),
+            self._tensor(self.local.slots[keep]),
+            local_hits=len(local),
+            global_hits=0 if expired else len(shared),
+            refreshed=int(either.sum()) if expired else 0,
         )
 
     def _part(self, masks: list[np.ndarray]) -> Part:
         """The places [m_p] bool of every worker p, as an exchange."""
         halos, me = self.halos, self.comm.rank
-        rows = [segment[halos.mine(p, masks[p])] if p != me else segment for p, segment in enumerate(self.segments)]
+        rows = [
+            segment[halos.mine(p, masks[p])] if p != me else segment
+            for p, segment in enumerate(self.segments)
+        ]
         receive = np.bincount(halos.owners[me][masks[me]], minlength=self.comm.size)
         plan = HaloPlan(self._tensor(np.concatenate(rows)), [len(r) for r in rows], receive.tolist())
         return Part(plan, self._tensor(np.flatnonzero(masks[me])), any(mask.any() for mask in masks))
 
     def taken_in(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Own rows that the global tier takes in at the end of the epoch, their slots, and all slots that change then."""
+        """Own rows that the global tier takes in at the end of the epoch, their slots, and all slots that
+        change then.
+        """
         mine = self.taken[self.halos.owner[self.taken] == self.comm.rank]
         slots = self.shared.slots
-        return self._tensor(self.local_row[mine]), torch.from_numpy(slots[mine]), torch.from_numpy(slots[self.taken])
+        return (
+            self._tensor(self.local_row[mine]),
+            torch.from_numpy(slots[mine]),
+            torch.from_numpy(slots[self.taken]),
+        )
 
     def own_slots(self) -> torch.Tensor:
         """The global slots that hold rows of this worker's."""
-        return torch.from_numpy(self.shared.slots[(self.shared.slots != NONE) & (self.halos.owner == self.comm.rank)])
+        return torch.from_numpy(
+            self.shared.slots[(self.shared.slots != NONE) & (self.halos.owner == self.comm.rank)]
+        )
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array, np.int64)).to(self.comm.device)

@@ -1,4 +1,6 @@
-"""A bounded queue of exchanges in flight: what is pushed in epoch t arrives `depth` epochs later, behind that much compute."""
+"""A bounded queue of exchanges in flight: what is pushed in epoch t arrives `depth` epochs later, behind that
+much compute.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,15 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.comm.comm import Comm, InFlight
+from harness.comm.comm import Comm
+from harness.comm.flight import InFlight
 
 
 @dataclass
 class Parcel:
-    """Rows that will leave (`start` posts them), that are under way (`flight`), or that are here: `rows` [k, F]."""
+    """Rows that will leave (`start` posts them), that are under way (`flight`), or that are here: `rows` [k,
+    F].
+    """
 
     start: Callable[[], tuple[InFlight, torch.Tensor]] | None
     flight: InFlight | None = None
@@ -36,24 +41,40 @@ class Parcel:
 class Pipe:
     """One direction of one layer.
 
-    send, receive   rows to and from each worker, where they are the same in every epoch; `push` may give others
-    held            what is pushed leaves when `post` is called. For gradients: a backward pass ends in the all-reduce of the weights,
-                    which would wait behind them for the link, and nobody needs them before the next one
+    send, receive   rows to and from each worker, where they are the same in every epoch; `push` may give
+                    others
+    held            what is pushed leaves when `post` is called. For gradients: a backward pass ends in the
+                    all-reduce of the weights, which would wait behind them for the link, and nobody needs
+                    them before the next one
     """
 
-    def __init__(self, comm: Comm, layer: int, direction: str, send: list[int], receive: list[int], held: bool = False):
+    def __init__(
+        self, comm: Comm, layer: int, direction: str, send: list[int], receive: list[int], held: bool = False
+    ):
         self.comm, self.layer, self.direction = comm, layer, direction
         self.send, self.receive, self.held = send, receive, held
         self.queue: deque[Parcel] = deque()
         self.pushed = 0
 
-    def push(self, rows: torch.Tensor, depth: int, send: list[int] | None = None, receive: list[int] | None = None,
-             tag: torch.Tensor | None = None) -> torch.Tensor | None:
+    def push(
+        self,
+        rows: torch.Tensor,
+        depth: int,
+        send: list[int] | None = None,
+        receive: list[int] | None = None,
+        tag: torch.Tensor | None = None,
+    ) -> torch.Tensor | None:
         """Post `rows` [sum(send), F] and take what was pushed `depth` pushes ago, as `take` does."""
         slot = self.pushed % (depth + 1)
         self.pushed += 1
-        self.queue.append(Parcel(lambda: self.comm.start_exchange(
-            rows, send or self.send, receive or self.receive, self.layer, self.direction, "halo", slot), tag=tag))
+        self.queue.append(
+            Parcel(
+                lambda: self.comm.start_exchange(
+                    rows, send or self.send, receive or self.receive, self.layer, self.direction, "halo", slot
+                ),
+                tag=tag,
+            )
+        )
         if not self.held:
             self.post()
         return self.take(depth)
@@ -63,7 +84,9 @@ class Pipe:
             parcel.post()
 
     def take(self, depth: int) -> torch.Tensor | None:
-        """The rows pushed `depth` pushes ago, waited for; None while nothing is that old. `tag` is then that parcel's."""
+        """The rows pushed `depth` pushes ago, waited for; None while nothing is that old. `tag` is then that
+        parcel's.
+        """
         if len(self.queue) <= depth:
             return None
         parcel = self.queue.popleft()
@@ -77,4 +100,6 @@ class Pipe:
 
     def load_state_dict(self, state: dict) -> None:
         self.pushed = state["pushed"]
-        self.queue = deque(Parcel(None, rows=rows, tag=tag) for rows, tag in zip(state["rows"], state["tags"]))
+        self.queue = deque(
+            Parcel(None, rows=rows, tag=tag) for rows, tag in zip(state["rows"], state["tags"])
+        )

@@ -2,10 +2,10 @@
 
     q = (x - low) / (high - low) (2^B - 1), rounded;   x' = low + q (high - low) / (2^B - 1)
 
-with low and high the least and largest entry of each row. To round is floor(q + u): u = 0.5 to the nearest, halves up; u uniform in
-[0, 1) stochastically, which is unbiased. A row whose entries are all equal is restored exactly. A row travels as B F bits of codes
-(whole bytes) and the two constants in the rows' own precision. On the CPU codes are made and read by compiled loops, to the bit what
-the torch operations give.
+with low and high the least and largest entry of each row. To round is floor(q + u): u = 0.5 to the nearest,
+halves up; u uniform in [0, 1) stochastically, which is unbiased. A row whose entries are all equal is
+restored exactly. A row travels as B F bits of codes (whole bytes) and the two constants in the rows' own
+precision. On the CPU codes are made and read by compiled loops, to the bit what the torch operations give.
 """
 
 from __future__ import annotations
@@ -38,8 +38,16 @@ def quantise(x: torch.Tensor, bits: int, noise: torch.Tensor | float = 0.5) -> t
     else:
         stochastic = isinstance(noise, torch.Tensor)
         x = x.contiguous()
-        _code(x.numpy(), low.numpy()[:, 0], step.numpy()[:, 0], bits, noise.contiguous().numpy() if stochastic else x.numpy()[:0],
-              stochastic, x.numpy().dtype.type(0.0 if stochastic else noise), wire.numpy())  # fmt: skip
+        _code(
+            x.numpy(),
+            low.numpy()[:, 0],
+            step.numpy()[:, 0],
+            bits,
+            noise.contiguous().numpy() if stochastic else x.numpy()[:0],
+            stochastic,
+            x.numpy().dtype.type(0.0 if stochastic else noise),
+            wire.numpy(),
+        )
     return wire
 
 
@@ -95,13 +103,17 @@ def _restore(wire, low, step, bits, rows):
                 rows[r, k] = low[r] + number(wire[r, k]) * step[r]
         elif bits == 16:
             for k in range(width):
-                rows[r, k] = low[r] + number(np.int32(wire[r, 2 * k]) | np.int32(wire[r, 2 * k + 1]) << 8) * step[r]
+                rows[r, k] = (
+                    low[r] + number(np.int32(wire[r, 2 * k]) | np.int32(wire[r, 2 * k + 1]) << 8) * step[r]
+                )
         else:
             for k in range(width):
                 rows[r, k] = low[r] + number(wire[r, k // per] >> (bits * (k % per)) & mask) * step[r]
 
 
-def code_with_torch(x: torch.Tensor, low: torch.Tensor, step: torch.Tensor, bits: int, noise: torch.Tensor | float) -> torch.Tensor:
+def code_with_torch(
+    x: torch.Tensor, low: torch.Tensor, step: torch.Tensor, bits: int, noise: torch.Tensor | float
+) -> torch.Tensor:
     """The codes' bytes [k, ceil(B F / 8)] by torch operations, on any device; low and step [k, 1]."""
     q = torch.floor((x - low) / step + noise).clamp_(0, (1 << bits) - 1)
     if bits == 16:

@@ -1,8 +1,9 @@
-"""RAPA, CaPGNN's resource-aware adjustment of a partition (section 4.3): halo vertices and their edges leave the workers that are
-too slow for them, until all cost the same. Equations (13)-(16), Algorithms 2 and 3.
+"""RAPA, CaPGNN's resource-aware adjustment of a partition (section 4.3): halo vertices and their edges leave
+the workers that are too slow for them, until all cost the same. Equations (13)-(16), Algorithms 2 and 3.
 
-Notation: G_i worker i's inner and halo vertices and the edges into its inner vertices; E_outer those from halo vertices;
-lambda_i its cost, mean the mean over workers; S_k the influence score of halo vertex k; r_i whether i can do no more.
+Notation: G_i worker i's inner and halo vertices and the edges into its inner vertices; E_outer those from
+halo vertices; lambda_i its cost, mean the mean over workers; S_k the influence score of halo vertex k; r_i
+whether i can do no more.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ MIB = 1024**2
 
 @dataclass
 class Prices:
-    """What worker i pays a unit: eq. (13) an outer edge, eq. (14) any edge and an inner vertex. Times are relative to the slowest."""
+    """What worker i pays a unit: eq. (13) an outer edge, eq. (14) any edge and an inner vertex. Times are
+    relative to the slowest.
+    """
 
     outer: np.ndarray  # [P] (H2D + D2H) (1 - 1/P) + IDT / P
     edge: np.ndarray  # [P] alpha SpMM
@@ -30,7 +33,10 @@ class Prices:
 
     @staticmethod
     def of(cluster: Cluster, workers: int, alpha: float) -> Prices:
-        h2d, d2h, idt, spmm, mm = (np.array(relative(cluster.devices, name)) for name in ("h2d_s", "d2h_s", "idt_s", "spmm_s", "mm_s"))
+        h2d, d2h, idt, spmm, mm = (
+            np.array(relative(cluster.devices, name))
+            for name in ("h2d_s", "d2h_s", "idt_s", "spmm_s", "mm_s")
+        )
         return Prices((h2d + d2h) * (1 - 1 / workers) + idt / workers, alpha * spmm, (1 - alpha) * mm)
 
     def weakest_first(self) -> list[int]:
@@ -39,16 +45,29 @@ class Prices:
 
 
 class Subgraph:
-    """G_i while halo vertices are taken from it. `kept` [m] bool; `ratio` [m] how many workers' halos hold the vertex (C of eq. 16).
+    """G_i while halo vertices are taken from it. `kept` [m] bool; `ratio` [m] how many workers' halos hold
+    the vertex (C of eq. 16).
 
-    available   bytes of device memory; fixed, a_vertex, an_edge  the bytes of eq. (15), features among a_vertex
+    available   bytes of device memory; fixed, a_vertex, an_edge  the bytes of eq. (15), features among
+                a_vertex
     """
 
-    def __init__(self, shard: Shard, ratio: np.ndarray, prices: Prices, available: float, fixed: float, a_vertex: float, an_edge: float):
+    def __init__(
+        self,
+        shard: Shard,
+        ratio: np.ndarray,
+        prices: Prices,
+        available: float,
+        fixed: float,
+        a_vertex: float,
+        an_edge: float,
+    ):
         self.shard, self.ratio, self.available = shard, ratio, available
         self.fixed, self.a_vertex, self.an_edge = fixed, a_vertex, an_edge
         i = shard.rank
-        self.outer_price, self.edge_price, self.vertex_price = prices.outer[i], prices.edge[i], prices.vertex[i]
+        self.outer_price = prices.outer[i]
+        self.edge_price = prices.edge[i]
+        self.vertex_price = prices.vertex[i]
         self.kept = np.ones(shard.num_halo, bool)
         self.edges = np.bincount(shard.halo_edges.indices, minlength=shard.num_halo)  # of every halo vertex
         self.sources = _back_edges(shard)
@@ -84,7 +103,9 @@ class Subgraph:
         back_rows, back_columns, inner_out = self.sources
         there = kept[back_columns]
         out_degrees = inner_out + np.bincount(back_rows[there], minlength=shard.num_inner)
-        from_inner = np.bincount(back_columns, weights=_inverse_root(out_degrees)[back_rows], minlength=shard.num_halo)
+        from_inner = np.bincount(
+            back_columns, weights=_inverse_root(out_degrees)[back_rows], minlength=shard.num_halo
+        )
         first = to_inner * _inverse_root(self.edges)
         second = from_inner * _inverse_root(shard.halo_degrees)
         return np.where(kept, (first + second) * self.ratio, 0.0)
@@ -95,7 +116,8 @@ class Subgraph:
         if now <= mean and self.memory(halo, outer) <= self.available:
             return True
         there = np.flatnonzero(self.kept)
-        order = there[np.argsort(self.scores()[there], kind="stable")]  # lowest score first, ties by halo order
+        # lowest score first, ties by halo order
+        order = there[np.argsort(self.scores()[there], kind="stable")]
         left = outer - np.cumsum(self.edges[order])  # outer edges after each removal
         cost = self.cost(left)
         fits = self.memory(halo - np.arange(1, len(order) + 1), left) <= self.available
@@ -111,13 +133,15 @@ def _inverse_root(degrees: np.ndarray) -> np.ndarray:
 
 
 def _back_edges(shard: Shard) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Edges of the graph from inner vertices to halo vertices (inner rows, places), and out-edges of each inner vertex to inner ones."""
+    """Edges of the graph from inner vertices to halo vertices (inner rows, places), and out-edges of each
+    inner vertex to inner ones.
+    """
     inner, outer = shard.inner_edges, shard.halo_edges
     columns = outer.indices
     if not shard.symmetric:
         inner, outer = shard.out_inner_edges, shard.out_halo_edges
         place = np.full(outer.num_columns, -1, np.int64)
-        common, ours, theirs = np.intersect1d(shard.out_halo, shard.halo, assume_unique=True, return_indices=True)
+        _, ours, theirs = np.intersect1d(shard.out_halo, shard.halo, assume_unique=True, return_indices=True)
         place[ours] = theirs
         columns = place[outer.indices]
     rows = np.repeat(np.arange(shard.num_inner), np.diff(outer.indptr))
@@ -135,12 +159,21 @@ class Step:
 
 
 def balance(subgraph: Subgraph, comm: Comm, order: list[int], threshold: float) -> list[Step]:
-    """Algorithm 2: adjust the workers in `order`, weakest first, until std(lambda) < threshold * mean or none can improve.
+    """Algorithm 2: adjust the workers in `order`, weakest first, until std(lambda) < threshold * mean or none
+    can improve.
 
     Each worker adjusts its own subgraph and tells the others its new cost.
     """
+
     def told(own: float) -> np.ndarray:
-        return np.array([float(t) for t in comm.all_gather(torch.tensor([own], dtype=torch.float64, device=comm.device), -1, "rapa")])
+        return np.array(
+            [
+                float(t)
+                for t in comm.all_gather(
+                    torch.tensor([own], dtype=torch.float64, device=comm.device), -1, "rapa"
+                )
+            ]
+        )
 
     step = lambda: Step(subgraph.num_vertices, subgraph.num_edges, float(subgraph.cost(subgraph.num_outer)))  # noqa: E731
     history = [step()]
@@ -159,7 +192,8 @@ def balance(subgraph: Subgraph, comm: Comm, order: list[int], threshold: float) 
 def without(shard: Shard, kept: np.ndarray, comm: Comm, degrees: str) -> Shard:
     """The shard without the halo vertices that are not `kept` [m] and their edges; peers no longer send them.
 
-    degrees   "global": those of the whole graph stay, so that kept edges keep their weight; "local": of the kept edges
+    degrees   "global": those of the whole graph stay, so that kept edges keep their weight; "local": of the
+              kept edges
     The out-edges of a directed shard stay whole: no system that restricts reads them.
     """
     mask = torch.from_numpy(kept.astype(np.uint8)).to(comm.device)
@@ -170,15 +204,22 @@ def without(shard: Shard, kept: np.ndarray, comm: Comm, degrees: str) -> Shard:
     by_owner, by_peer = (np.repeat(np.arange(comm.size), counts) for counts in (halo_counts, send_counts))
     counted = lambda groups: np.bincount(groups, minlength=comm.size).astype(np.int64)  # noqa: E731
     smaller = dataclasses.replace(
-        shard, halo=shard.halo[kept], halo_counts=counted(by_owner[kept]), halo_rows=shard.halo_rows[kept],
-        halo_degrees=shard.halo_degrees[kept], send_rows=shard.send_rows[wanted], send_counts=counted(by_peer[wanted]),
+        shard,
+        halo=shard.halo[kept],
+        halo_counts=counted(by_owner[kept]),
+        halo_rows=shard.halo_rows[kept],
+        halo_degrees=shard.halo_degrees[kept],
+        send_rows=shard.send_rows[wanted],
+        send_counts=counted(by_peer[wanted]),
         halo_edges=_columns(shard.halo_edges, kept),
     )
     if degrees == "global":
         return smaller
     own = (np.diff(shard.inner_edges.indptr) + np.diff(smaller.halo_edges.indptr)).astype(np.int32)
     packed = torch.from_numpy(own[smaller.send_rows]).to(comm.device)[:, None]
-    flight, theirs = comm.start_exchange(packed, smaller.send_counts.tolist(), smaller.halo_counts.tolist(), -1, "forward", "rapa")
+    flight, theirs = comm.start_exchange(
+        packed, smaller.send_counts.tolist(), smaller.halo_counts.tolist(), -1, "forward", "rapa"
+    )
     flight.wait()
     return dataclasses.replace(smaller, degrees=own, halo_degrees=theirs[:, 0].cpu().numpy().copy())
 
@@ -191,15 +232,29 @@ def _columns(block: Csr, kept: np.ndarray) -> Csr:
     return Csr(ends.astype(block.indptr.dtype), number[block.indices[there]], int(kept.sum()))
 
 
-def restrict(shard: Shard, comm: Comm, cluster: Cluster, *, alpha: float, threshold: float, degrees: str, vertex_bytes: float,
-             edge_bytes: float, beta_mb: float) -> tuple[Shard, list[Step]]:
+def restrict(
+    shard: Shard,
+    comm: Comm,
+    cluster: Cluster,
+    *,
+    alpha: float,
+    threshold: float,
+    degrees: str,
+    vertex_bytes: float,
+    edge_bytes: float,
+    beta_mb: float,
+) -> tuple[Shard, list[Step]]:
     """The worker's balanced shard, and how it came about."""
-    ids = np.concatenate([t.cpu().numpy() for t in comm.all_gather(torch.from_numpy(shard.halo).to(comm.device), -1, "rapa")])
+    ids = np.concatenate(
+        [t.cpu().numpy() for t in comm.all_gather(torch.from_numpy(shard.halo).to(comm.device), -1, "rapa")]
+    )
     ratio = np.bincount(ids, minlength=shard.num_vertices)[shard.halo]
     prices = Prices.of(cluster, comm.size, alpha)
     memory = cluster.devices[comm.rank].memory_gb
     available = float("inf") if memory is None else memory * GIB
     feature_bytes = shard.features.shape[1] * 4
-    subgraph = Subgraph(shard, ratio, prices, available, beta_mb * MIB, vertex_bytes + feature_bytes, edge_bytes)
+    subgraph = Subgraph(
+        shard, ratio, prices, available, beta_mb * MIB, vertex_bytes + feature_bytes, edge_bytes
+    )
     history = balance(subgraph, comm, prices.weakest_first(), threshold)
     return without(shard, subgraph.kept, comm, degrees), history

@@ -29,13 +29,18 @@ class Representations:
         m = context.plan.num_halo
         self.rows = {layer: torch.zeros(m, width, device=context.device) for layer, width in widths.items()}
         self.read: dict[int, list[int]] = {layer: [] for layer in widths}
-        self.store = Store(address, context.comm, context.shard, widths, slots) if context.comm.size > 1 and widths else None
+        self.store = (
+            Store(address, context.comm, context.shard, widths, slots)
+            if context.comm.size > 1 and widths
+            else None
+        )
         self.pushing: list[Operation] = []
         self.pulling: dict[int, Operation] = {}
 
     def begin(self, inputs: dict[int, torch.Tensor], inner: int) -> None:
-        """The store before round 1: the rows of `inputs` {layer: H [inner, F]}, as of round 0. Collective, outside the clock; what the
-        exact forward pass sent of these layers, and the pushes, is the metric `start_bytes`."""
+        """The store before round 1: the rows of `inputs` {layer: H [inner, F]}, as of round 0. Collective,
+        outside the clock; what the exact forward pass sent of these layers, and the pushes, is the metric
+        `start_bytes`."""
         if self.store is None:
             return
         for layer, h in inputs.items():
@@ -85,8 +90,11 @@ class Representations:
                 self.recorder.metric("staleness_mean", sum(staleness) / len(staleness), layer)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rows": {layer: rows.clone() for layer, rows in self.rows.items()}, "read": self.read,
-                "store": self.store.contents() if self.store is not None else {}}
+        return {
+            "rows": {layer: rows.clone() for layer, rows in self.rows.items()},
+            "read": self.read,
+            "store": self.store.contents() if self.store is not None else {},
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.rows, self.read = state["rows"], state["read"]

@@ -1,7 +1,7 @@
 """Which rows a cache of bounded size holds: a fixed selection, or a queue with FIFO or LRU replacement.
 
-Only keys are moved here, compiled, one access after the other as the policies are defined; the rows stand in tensors indexed by
-the slots that this hands out.
+Only keys are moved here, compiled, one access after the other as the policies are defined; the rows stand in
+tensors indexed by the slots that this hands out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Selection:
 
 
 class Queue:
-    """A cache of `capacity` keys that makes room by putting out the key that came first (`fifo`) or was used longest ago (`lru`).
+    """A cache of `capacity` keys that makes room by putting out the key that came first (`fifo`) or was used
+    longest ago (`lru`).
 
     slots [num_keys]   of every key, NONE where it is not held
     """
@@ -63,11 +64,15 @@ class Queue:
         return _use(keys, False, self.renews, self.slots, self.keys, self.links, self.ends)
 
     def access(self, keys: np.ndarray) -> np.ndarray:
-        """Use keys [k] in order, each taken in where it is not held; returns the slot in which each was found, NONE where it was not."""
+        """Use keys [k] in order, each taken in where it is not held; returns the slot in which each was
+        found, NONE where it was not.
+        """
         return _use(keys, True, self.renews, self.slots, self.keys, self.links, self.ends)
 
     def state_dict(self) -> dict:
-        return {name: torch.from_numpy(getattr(self, name).copy()) for name in ("slots", "keys", "links", "ends")}
+        return {
+            name: torch.from_numpy(getattr(self, name).copy()) for name in ("slots", "keys", "links", "ends")
+        }
 
     def load_state_dict(self, state: dict) -> None:
         for name, values in state.items():

@@ -1,7 +1,8 @@
-"""Sampling in-edges: Theorem 2's probabilities, Bernoulli draws by counter, and the sampled blocks as sparse operators.
+"""Sampling in-edges: Theorem 2's probabilities, Bernoulli draws by counter, and the sampled blocks as sparse
+operators.
 
-Edges of a worker's n inner rows are numbered as one CSR over n + m columns, inner vertices first, halo vertices after; self-loops are
-not among them.
+Edges of a worker's n inner rows are numbered as one CSR over n + m columns, inner vertices first, halo
+vertices after; self-loops are not among them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from harness.partition.shard import Csr, Shard
 
 @dataclass
 class Edges:
-    """indptr [n + 1] int64, columns [E] int32; ids [n + m] global ids of the columns, the first n those of the rows."""
+    """indptr [n + 1] int64, columns [E] int32; ids [n + m] global ids of the columns, the first n those of
+    the rows.
+    """
 
     indptr: np.ndarray
     columns: np.ndarray
@@ -36,19 +39,22 @@ class Edges:
         return Edges(indptr, columns, np.concatenate([shard.inner, shard.halo]), shard.num_inner)
 
     def probabilities(self, weight: np.ndarray, rate: float) -> np.ndarray:
-        """p [E] of Theorem 2 for column weights sqrt(a_j) ||y_j|| [n + m]: proportional to the weight, at most 1, adding up to
-        rate * in-degree in every row; rate for each edge of a row whose weights are all 0."""
+        """p [E] of Theorem 2 for column weights sqrt(a_j) ||y_j|| [n + m]: proportional to the weight, at
+        most 1, adding up to rate * in-degree in every row; rate for each edge of a row whose weights are all
+        0."""
         p = np.empty(len(self.columns))
         _water_fill(self.indptr, self.columns, np.ascontiguousarray(weight, np.float64), rate, p)
         return p
 
     def draw(self, p: np.ndarray, key: int) -> np.ndarray:
-        """[E] bool: edge (i, j) with probability p_ij, by (key, global i, global j) alone: the same for any partition."""
+        """[E] bool: edge (i, j) with probability p_ij, by (key, global i, global j) alone: the same for any
+        partition.
+        """
         return _draw(self.indptr, self.columns, self.ids, p, np.uint64(key & (2**64 - 1)))
 
     def inclusion(self, p: np.ndarray) -> np.ndarray:
         """1 - prod_i (1 - p_ij) of every halo vertex j  [m]."""
-        return _inclusion(self.columns, p, len(self.ids))[self.num_inner:]
+        return _inclusion(self.columns, p, len(self.ids))[self.num_inner :]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -79,7 +85,8 @@ def _water_fill(indptr, columns, weight, rate, p):
             if total > 0:
                 for e in range(start, end):
                     if p[e] < 0 and weight[columns[e]] * budget >= total:
-                        p[e] = 2.0  # full: counted out of the budget after this round, which compares against one total
+                        # full: counted out of the budget after this round, which compares against one total
+                        p[e] = 2.0
                         filled += 1
             if not filled:
                 for e in range(start, end):
@@ -142,10 +149,12 @@ def _compress(indptr, columns, mask, factor, n, place):
 
 
 class SampledAdjacency:
-    """Drawn edges in the place of `harness.core.adjacency.Adjacency`: A_ij / p_ij on them, the self-loop always kept.
+    """Drawn edges in the place of `harness.core.adjacency.Adjacency`: A_ij / p_ij on them, the self-loop
+    always kept.
 
     mask       [E] bool; factor [E] what each drawn edge's weight is multiplied by
-    boundary   [k] int64, the halo vertices that drawn edges touch, in halo order; the halo block has these k columns
+    boundary   [k] int64, the halo vertices that drawn edges touch, in halo order; the halo block has these k
+               columns
     """
 
     def __init__(self, full: Adjacency, edges: Edges, mask: np.ndarray, factor: np.ndarray):
@@ -157,11 +166,15 @@ class SampledAdjacency:
         parts = _compress(edges.indptr, edges.columns, mask, factor, n, place)
         row, column, halo_column = full.scales()
         make = dict(kernel=full.kernel, device=full.device)
-        self.inner = SparseOperator(Csr(parts[0], parts[1], n), row, column, self_loops=full.self_loops, values=parts[2], **make)
+        self.inner = SparseOperator(
+            Csr(parts[0], parts[1], n), row, column, self_loops=full.self_loops, values=parts[2], **make
+        )
         self.halo, self.num_inner, self.num_halo = None, n, len(self.boundary)
         if self.num_halo:
             kept = None if halo_column is None else halo_column[touched]
-            self.halo = SparseOperator(Csr(parts[3], parts[4], self.num_halo), row, kept, values=parts[5], **make)
+            self.halo = SparseOperator(
+                Csr(parts[3], parts[4], self.num_halo), row, kept, values=parts[5], **make
+            )
         self.num_entries = self.inner.num_entries + (self.halo.num_entries if self.halo is not None else 0)
 
     transform_first = Adjacency.transform_first

@@ -1,4 +1,6 @@
-"""A worker that is slower than the others, on purpose (DIGEST, section 5.2: a random delay in every epoch of one worker)."""
+"""A worker that is slower than the others, on purpose (DIGEST, section 5.2: a random delay in every epoch of
+one worker).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ class Straggler:
         at_least("delay_spread", self.spread, 0)
         at_least("slowdown", self.factor, 1)
         if self.rank < 0 and (self.seconds or self.spread or self.factor > 1):
-            raise InputError("straggler=-1 names no worker to delay; give straggler=RANK, or delay=0 delay_spread=0 slowdown=1")
+            raise InputError(
+                "straggler=-1 names no worker to delay; give straggler=RANK, or delay=0 delay_spread=0"
+                " slowdown=1"
+            )
 
     def refusal(self, workers: int) -> str | None:
         """Why there is no such straggler among this many workers; None where there is."""
@@ -41,7 +46,9 @@ class Straggler:
         self.started = time.monotonic()
 
     def hold(self, rank: int, seed: int, epoch: int, recorder: Recorder) -> float:
-        """Sleep what worker `rank` owes in this epoch since `begin`, as a segment of the rest; returns the seconds."""
+        """Sleep what worker `rank` owes in this epoch since `begin`, as a segment of the rest; returns the
+        seconds.
+        """
         if rank != self.rank:
             return 0.0
         owed = (self.factor - 1) * (time.monotonic() - self.started) + self.seconds

@@ -58,8 +58,15 @@ class TierRows:
         born = self.shared_born[layer][fetch.shared_slots]
         return self.shared.get(layer, fetch.shared_slots, fetch.shared_counts), born
 
-    def assemble(self, layer: int, fetch: Fetch, epoch: int, halo: torch.Tensor, arrived: torch.Tensor | None,
-                 shared: tuple[torch.Tensor, torch.Tensor]) -> int | None:
+    def assemble(
+        self,
+        layer: int,
+        fetch: Fetch,
+        epoch: int,
+        halo: torch.Tensor,
+        arrived: torch.Tensor | None,
+        shared: tuple[torch.Tensor, torch.Tensor],
+    ) -> int | None:
         """Fill halo [m, F], asked for in `epoch`, and keep in the own tier what it is to hold from now on.
 
         arrived  [k, F] rows that came from their owners, None where no worker asked for any
@@ -82,9 +89,13 @@ class TierRows:
 
     def state_dict(self) -> dict:
         own = self.tiers.own_slots()
-        return {"tiers": self.tiers.state_dict(), "store": self.local, "born": self.local_born,
-                "shared_born": self.shared_born,
-                "shared": {l: rows[own] for l, rows in self.shared.rows.items()}}
+        return {
+            "tiers": self.tiers.state_dict(),
+            "store": self.local,
+            "born": self.local_born,
+            "shared_born": self.shared_born,
+            "shared": {l: rows[own] for l, rows in self.shared.rows.items()},
+        }
 
     def load_state_dict(self, state: dict) -> None:
         """Collective: nobody reads the global tier before every owner has put its rows back."""

@@ -1,28 +1,33 @@
-"""AdaQP (Wan, Zhao, Wu, MLSys 2023): full-graph training whose messages are stochastically quantised, both ways.
+"""AdaQP (Wan, Zhao, Wu, MLSys 2023): full-graph training whose messages are stochastically quantised, both
+ways.
 
 Linear quantisation of a row x [F] to B bits with u [F] uniform in [0, 1):
 
     low = min x, high = max x,  S = (high - low) / (2^B - 1)
-    q = floor((x - low) / S + u) in 0..2^B - 1,   Q(x) = low + q S          E Q(x) = x        (a row of equal values: Q(x) = x)
-    Var of Q(x), summed over the row: F S^2 / 6 where entries lie anywhere between two codes alike; F S^2 / 4 at most
+    q = floor((x - low) / S + u) in 0..2^B - 1,   Q(x) = low + q S          E Q(x) = x        (a row of equal
+    values: Q(x) = x) Var of Q(x), summed over the row: F S^2 / 6 where entries lie anywhere between two codes
+    alike; F S^2 / 4 at most
 
-Part i reads of its remote row k, at owner j, what j sent to i, quantised for i alone; with R_i the rows of R (the entries of Â
-across parts) that i owns:
+Part i reads of its remote row k, at owner j, what j sent to i, quantised for i alone; with R_i the rows of R
+(the entries of Â across parts) that i owns:
 
     Z[l + 1] = (O H[l] + Σ_i R_i Q_i(H[l])) W[l] + b[l]
-    ∂H[l] = Oᵀ E + Σ_i Q(R_iᵀ E),   E = δ[l + 1] W[l]ᵀ                      i quantises what it sends back to k's owner
+    ∂H[l] = Oᵀ E + Σ_i Q(R_iᵀ E),   E = δ[l + 1] W[l]ᵀ                      i quantises what it sends back to
+                                    k's owner
 
-The weight gradient is taken at what was read: (O H[l] + Σ_i R_i Q_i(H[l]))ᵀ δ[l + 1]. A message holds one row for each vertex k of
-j with an edge to a vertex of i, ascending. features = "refetch": layer 0 is quantised anew in every epoch; "once": exact.
+The weight gradient is taken at what was read: (O H[l] + Σ_i R_i Q_i(H[l]))ᵀ δ[l + 1]. A message holds one row
+for each vertex k of j with an edge to a vertex of i, ascending. features = "refetch": layer 0 is quantised
+anew in every epoch; "once": exact.
 
-assignment = "uniform": B = bits. "adaptive": in epochs t with t % period == 0 every sender chooses B in {2, 4, 8} of every row it is
-about to send in this exchange (a layer, a direction), to all its receivers together, and keeps to it until the next time. From 2 bits
-each, rows are upgraded 2 -> 4 and 4 -> 8 by greatest fall of w_k (high_k - low_k)^2 / (2^B - 1)^2 per bit added, up to bits * n
-bits for n rows, and no further from the first upgrade that does not fit. Equal falls: in the order of receivers and rows.
-w_k = Σ over the receiver's rows v of Â[v, k]^2 forward, 1 backward.
+assignment = "uniform": B = bits. "adaptive": in epochs t with t % period == 0 every sender chooses B in {2,
+4, 8} of every row it is about to send in this exchange (a layer, a direction), to all its receivers together,
+and keeps to it until the next time. From 2 bits each, rows are upgraded 2 -> 4 and 4 -> 8 by greatest fall of
+w_k (high_k - low_k)^2 / (2^B - 1)^2 per bit added, up to bits * n bits for n rows, and no further from the
+first upgrade that does not fit. Equal falls: in the order of receivers and rows. w_k = Σ over the receiver's
+rows v of Â[v, k]^2 forward, 1 backward.
 
-`draw(epoch, layer, direction, sender, [n, F])` gives the u of all that a sender sends in an exchange, receiver after receiver; the
-oracle draws nothing.
+`draw(epoch, layer, direction, sender, [n, F])` gives the u of all that a sender sends in an exchange,
+receiver after receiver; the oracle draws nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +53,9 @@ CHOICES = (2, 4, 8)
 
 @dataclass
 class AdaqpHistory(History):
-    """bits[t][layer, direction, sender]: the bits of the rows that it sent in epoch t, by receiver and row."""
+    """bits[t][layer, direction, sender]: the bits of the rows that it sent in epoch t, by receiver and
+    row.
+    """
 
     bits: list[dict] = field(default_factory=list)
 
@@ -100,7 +107,10 @@ def train(
     x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)
     parts = range(len(blocks))
     # halo[i][j]: the vertices of j that i reads
-    halo = [[blocks[j][a[np.ix_(blocks[i], blocks[j])].any(axis=0)] if i != j else blocks[j][:0] for j in parts] for i in parts]
+    halo = [
+        [blocks[j][a[np.ix_(blocks[i], blocks[j])].any(axis=0)] if i != j else blocks[j][:0] for j in parts]
+        for i in parts
+    ]
     history, held = AdaqpHistory(), {}  # held: the adaptive bits in force
 
     def messages(epoch, layer, direction, sender, payload, weight):
@@ -140,7 +150,8 @@ def train(
                     total[halo[i][j]] += sent[j]
             return total
 
-        # `rows` multiplies by R itself, since what is read differs by reader: the shared pass multiplies by I.
+        # `rows` multiplies by R itself, since what is read differs by reader: the shared pass multiplies by
+        # I.
         identity = [np.eye(len(x))] * layers
         data = (x, graph.labels, graph.train, count, weights, model)
         loss, gradients, _ = split.loss_and_gradients(own, identity, *data, rows, arriving)

@@ -1,20 +1,24 @@
 """BNS-GCN (Wan et al., MLSys 2022): in every epoch a part receives only some of the boundary rows it needs.
 
-The m_ij boundary rows of receiver i at owner j are the vertices of j with an edge to a vertex of i, in ascending order. In
-every epoch t, for every pair with m_ij > 0, a set S_ij of k_ij of them is drawn uniformly, without replacement,
+The m_ij boundary rows of receiver i at owner j are the vertices of j with an edge to a vertex of i, in
+ascending order. In every epoch t, for every pair with m_ij > 0, a set S_ij of k_ij of them is drawn
+uniformly, without replacement,
 
     k_ij = max(1, round(p m_ij))                                         p = rate; halves are rounded to even
 
 and stands for all m_ij: with R the entries of Â across parts, of which i's row v and j's column u is
 
-    (R_t)[v, u] = (m_ij / k_ij) R[v, u] where u is in S_ij, 0 elsewhere    so that E R_t = R: k/m is the realised rate
+    (R_t)[v, u] = (m_ij / k_ij) R[v, u] where u is in S_ij, 0 elsewhere    so that E R_t = R: k/m is the
+    realised rate
 
-Degrees are counted before anything is drawn: Â is the whole graph's. One R_t serves every layer of the epoch, forward and
-backward, so that the backward pass is the derivative of the forward pass (O the entries inside parts; SAGE: M for Â):
+Degrees are counted before anything is drawn: Â is the whole graph's. One R_t serves every layer of the epoch,
+forward and backward, so that the backward pass is the derivative of the forward pass (O the entries inside
+parts; SAGE: M for Â):
 
     Z[l + 1] = (O + R_t) H[l] W[l] + b[l],    ∂H[l] = (O + R_t)ᵀ δ[l + 1] W[l]ᵀ
 
-features = "refetch": layer 0 is sampled like the others. "once": it is fetched in full, once, and reads R itself.
+features = "refetch": layer 0 is sampled like the others. "once": it is fetched in full, once, and reads R
+itself.
 
 The oracle draws nothing: `draw(epoch, i, j, m, k)` gives the k positions drawn among the m rows of the pair.
 """
@@ -50,7 +54,9 @@ def sample_size(rate: float, boundary: int) -> int:
     return max(1, round(rate * boundary))
 
 
-def sampled(remote: np.ndarray, a: np.ndarray, assignment: np.ndarray, rate: float, draw) -> tuple[np.ndarray, int]:
+def sampled(
+    remote: np.ndarray, a: np.ndarray, assignment: np.ndarray, rate: float, draw
+) -> tuple[np.ndarray, int]:
     """(R_t, Σ k_ij); `draw(i, j, m, k)`."""
     drawn, total, blocks = np.zeros_like(remote), 0, blocks_of(assignment)
     for i, receivers in enumerate(blocks):

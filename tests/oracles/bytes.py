@@ -1,8 +1,9 @@
-"""What must cross rank boundaries, counted from the definitions: float32 values (4 bytes), totals over all ranks.
+"""What must cross rank boundaries, counted from the definitions: float32 values (4 bytes), totals over all
+ranks.
 
-`widths` is [f_0, f_1, ..., f_L]: features, hidden widths, classes. Layer l (from 0) maps width f_l to f_{l+1}. An
-epoch's counts are arrays [L] by layer, one for "forward" and one for "backward". `first` says whether the epoch is a
-run's first (epoch 0), in which features = "once" still fetches layer 0.
+`widths` is [f_0, f_1, ..., f_L]: features, hidden widths, classes. Layer l (from 0) maps width f_l to
+f_{l+1}. An epoch's counts are arrays [L] by layer, one for "forward" and one for "backward". `first` says
+whether the epoch is a run's first (epoch 0), in which features = "once" still fetches layer 0.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ FLOAT = 4
 
 
 def halo_rows(graph, assignment: np.ndarray) -> np.ndarray:
-    """[P, P] rows[j, i]: vertices owned by j with an edge to a vertex of i; each counts once, whatever its edges."""
+    """[P, P] rows[j, i]: vertices owned by j with an edge to a vertex of i; each counts once, whatever its
+    edges.
+    """
     a, blocks = adjacency(graph), blocks_of(assignment)
     rows = np.zeros((len(blocks), len(blocks)), dtype=np.int64)
     for j in range(len(blocks)):
@@ -31,8 +34,9 @@ def vanilla(
 ) -> dict[str, dict[str, np.ndarray]]:
     """{"rows" | "bytes": {"forward" | "backward": [L]}} of one epoch's exact halo exchange.
 
-    Layer l's forward exchange moves rows of H^(l), width f_l, from owners to readers; its backward exchange moves their
-    gradients, of the same width, back. Features need no gradient, so layer 0 has no backward exchange.
+    Layer l's forward exchange moves rows of H^(l), width f_l, from owners to readers; its backward exchange
+    moves their gradients, of the same width, back. Features need no gradient, so layer 0 has no backward
+    exchange.
     """
     halo, layers = int(halo_rows(graph, assignment).sum()), len(widths) - 1
     rows = {"forward": np.zeros(layers, dtype=np.int64), "backward": np.zeros(layers, dtype=np.int64)}
@@ -44,7 +48,13 @@ def vanilla(
 
 
 def jaca(
-    graph, assignment: np.ndarray, widths: list[int], *, local_capacity: int, features: str, refresh: int,
+    graph,
+    assignment: np.ndarray,
+    widths: list[int],
+    *,
+    local_capacity: int,
+    features: str,
+    refresh: int,
     epoch: int,
 ) -> dict[str, np.ndarray]:
     """{"forward" | "backward": [L]} bytes of one epoch of CaPGNN's cache, `policy=jaca`, `gradients=exact`.
@@ -65,12 +75,14 @@ def jaca(
     return {"forward": forward, "backward": backward}
 
 
-def cagnet(num_vertices: int, parts: int, widths: list[int], *, features: str, first: bool) -> dict[str, np.ndarray]:
+def cagnet(
+    num_vertices: int, parts: int, widths: list[int], *, features: str, first: bool
+) -> dict[str, np.ndarray]:
     """{"forward" | "backward": [L]} bytes of one epoch of CAGNET-1D.
 
-    Layer l broadcasts every block of H^(l) forward (width f_l) and of δ^(l+1) backward (width f_{l+1}): with "refetch"
-    4 (P-1) N (f_0 + 2 f_1 + ... + 2 f_{L-1} + f_L) in all. With "once" ÂX is kept, so layer 0 broadcasts features in
-    the first epoch only, and ∂W^(0) = (ÂX)ᵀ δ^(1) never needs another rank's δ^(1).
+    Layer l broadcasts every block of H^(l) forward (width f_l) and of δ^(l+1) backward (width f_{l+1}): with
+    "refetch" 4 (P-1) N (f_0 + 2 f_1 + ... + 2 f_{L-1} + f_L) in all. With "once" ÂX is kept, so layer 0
+    broadcasts features in the first epoch only, and ∂W^(0) = (ÂX)ᵀ δ^(1) never needs another rank's δ^(1).
     """
     layers = len(widths) - 1
     forward, backward = np.zeros(layers, dtype=np.int64), np.zeros(layers, dtype=np.int64)
@@ -82,12 +94,14 @@ def cagnet(num_vertices: int, parts: int, widths: list[int], *, features: str, f
     return {"forward": forward, "backward": backward}
 
 
-def sancus(active: np.ndarray, assignment: np.ndarray, widths: list[int], *, features: str) -> dict[str, np.ndarray]:
+def sancus(
+    active: np.ndarray, assignment: np.ndarray, widths: list[int], *, features: str
+) -> dict[str, np.ndarray]:
     """{"forward" | "backward" | "flags": [L]} bytes of one SANCUS epoch whose flags were `active` [L, P].
 
-    Forward: an ACTIVE block j costs 4 (P-1) n_j f_l. Backward: as CAGNET. Flags: before the broadcasts of a layer every
-    rank tells the P-1 others one byte, in every epoch (0 included) and for every layer to which the staleness rule
-    applies: all with "refetch", all but layer 0 with "once".
+    Forward: an ACTIVE block j costs 4 (P-1) n_j f_l. Backward: as CAGNET. Flags: before the broadcasts of a
+    layer every rank tells the P-1 others one byte, in every epoch (0 included) and for every layer to which
+    the staleness rule applies: all with "refetch", all but layer 0 with "once".
     """
     layers, parts = active.shape
     sizes = [len(rows) for rows in blocks_of(assignment)]

@@ -2,9 +2,10 @@
 
 H_i are the halo vertices of worker i, in halo order: by owner, then by id. R(v) = |{i: v in H_i}| (2).
 
-Algorithm 1, in vertices. C_i = H_i restricted to the k vertices of highest R of each owner (ties by id; k = -1: all). Device i
-holds min(floor((M_i 1024 - M_res) 1024^2 / sum_l 4 f_l), |C_i|), over the layers l whose inputs are cached, and the host as many
-of C = union of C_i with its own memory and reserve. In the sweeps of section 5 capacities are given as numbers of vertices.
+Algorithm 1, in vertices. C_i = H_i restricted to the k vertices of highest R of each owner (ties by id; k =
+-1: all). Device i holds min(floor((M_i 1024 - M_res) 1024^2 / sum_l 4 f_l), |C_i|), over the layers l whose
+inputs are cached, and the host as many of C = union of C_i with its own memory and reserve. In the sweeps of
+section 5 capacities are given as numbers of vertices.
 
 Which vertices a tier holds. policy "jaca": for the whole run, the first of C_i (local) and of C (global) in
 descending order of R, ties by id; a vertex may be in both. With tiers "exclusive" R counts, for the global
@@ -12,28 +13,29 @@ tier, only the workers whose local tier does not hold v (where there is none, v 
 refresh, too, a worker gets from it only what its local tier does not hold. "fifo" and "lru" are lists, next
 to go first. The paper says no more; decided is:
 
-    Every worker looks its whole halo up once an epoch, in halo order, first in its local list. What is not there is taken
-    in at the end, and the first goes where the list is full; it goes at once, so that a later lookup in the same epoch
-    does not find it. lru moves what is found to the end.
-    The lookups that failed go to the global list, and all of them find what it held at the start of the epoch. lru
-    first moves what they find to the end, worker by worker; then what they do not find is taken in, worker by worker.
-    The lists are the same for all layers.
+    Every worker looks its whole halo up once an epoch, in halo order, first in its local list. What is not
+    there is taken in at the end, and the first goes where the list is full; it goes at once, so that a later
+    lookup in the same epoch does not find it. lru moves what is found to the end.
+    The lookups that failed go to the global list, and all of them find what it held at the start of the
+    epoch. lru first moves what they find to the end, worker by worker; then what they do not find is taken
+    in, worker by worker. The lists are the same for all layers.
 
-A row of layer l in epoch t. A refresh, t mod T = 0 (of layer 0, which is static, only t = 0): every row is H_t[l].
-Otherwise: found locally, the row that is there; else found globally, the row that is there; else H_t[l], "fresh".
-Afterwards a local tier keeps the row that was used for whatever it holds and did not find in this epoch (all, in a refresh),
-so that a row which comes from the global tier keeps its age. The global tier gets H_t[l] of what it takes in in epoch t, and
-in a refresh of all that it held at the start.
+A row of layer l in epoch t. A refresh, t mod T = 0 (of layer 0, which is static, only t = 0): every row is
+H_t[l]. Otherwise: found locally, the row that is there; else found globally, the row that is there; else
+H_t[l], "fresh". Afterwards a local tier keeps the row that was used for whatever it holds and did not find in
+this epoch (all, in a refresh), so that a row which comes from the global tier keeps its age. The global tier
+gets H_t[l] of what it takes in in epoch t, and in a refresh of all that it held at the start.
 
-Hits: lookups |H_i|; in a refresh, `refreshed` are those in either tier; otherwise local_hits and global_hits as above. The
-rest are misses. Directly from owners come the misses; in a refresh, all that the worker does not get from
-the global tier.
+Hits: lookups |H_i|; in a refresh, `refreshed` are those in either tier; otherwise local_hits and global_hits
+as above. The rest are misses. Directly from owners come the misses; in a refresh, all that the worker does
+not get from the global tier.
 
-Gradients: C[l] = sum_i R_iᵀ E over the columns that worker i had fresh (in a refresh: all), or over all ("exact"), added by
-the owners to the gradient of H_t[l] in the same epoch. R_i: rows of part i, columns of other parts.
+Gradients: C[l] = sum_i R_iᵀ E over the columns that worker i had fresh (in a refresh: all), or over all
+("exact"), added by the owners to the gradient of H_t[l] in the same epoch. R_i: rows of part i, columns of
+other parts.
 
-pipeline: what is used in epoch t, and whether it counts as fresh, is what was looked up in epoch t - 1 (in epoch 0, then).
-features = "once": layer 0 is fetched whole and exact, and goes through no tier.
+pipeline: what is used in epoch t, and whether it counts as fresh, is what was looked up in epoch t - 1 (in
+epoch 0, then). features = "once": layer 0 is fetched whole and exact, and goes through no tier.
 """
 
 from __future__ import annotations
@@ -57,10 +59,10 @@ from tests.oracles.halo import blocks_of
 
 @dataclass
 class CapgnnHistory(History):
-    """counts[t][l][name]: [P] by worker, of local_hits, global_hits, refreshed, misses, lookups; `direct`, rows that owners send;
-    `renewed` and `taken`, own rows that the global tier gets in a refresh and by taking in; `got`, rows taken from it; `returned`, rows
-    whose gradients go to their owners; `staleness`, of the oldest row used in the epoch; and `renewing`, 1 in
-    a refresh. failed[t] [P]: lookups that did not find
+    """counts[t][l][name]: [P] by worker, of local_hits, global_hits, refreshed, misses, lookups; `direct`,
+    rows that owners send; `renewed` and `taken`, own rows that the global tier gets in a refresh and by
+    taking in; `got`, rows taken from it; `returned`, rows whose gradients go to their owners; `staleness`, of
+    the oldest row used in the epoch; and `renewing`, 1 in a refresh. failed[t] [P]: lookups that did not find
     anything in the local tier."""
 
     counts: list[dict[int, dict[str, np.ndarray]]] = field(default_factory=list)
@@ -78,7 +80,7 @@ def halos_of(graph, assignment: np.ndarray) -> list[np.ndarray]:
 def candidates(halos: list[np.ndarray], assignment: np.ndarray, k: int) -> tuple[list[list[int]], list[int]]:
     """C_i by worker and C, in descending order of R, ties by id."""
     ratio = sum(np.isin(np.arange(len(assignment)), halo).astype(int) for halo in halos)
-    best = lambda chosen: sorted(chosen, key=lambda v: (-ratio[v], v))  # noqa: E731
+    best = lambda chosen: sorted(chosen, key=lambda v: (-ratio[v], v))
     local = []
     for halo in halos:
         by_owner = [best(halo[assignment[halo] == j]) for j in range(len(halos))]
@@ -86,11 +88,22 @@ def candidates(halos: list[np.ndarray], assignment: np.ndarray, k: int) -> tuple
     return local, best(set().union(*local))
 
 
-def capacities(graph, assignment, widths: list[int], memory: list[float], host: float, reserved: float, reserved_host: float, k: int):
+def capacities(
+    graph,
+    assignment,
+    widths: list[int],
+    memory: list[float],
+    host: float,
+    reserved: float,
+    reserved_host: float,
+    k: int,
+):
     """Algorithm 1: (of every device, of the host); memory in GiB, reserves in MiB."""
     local, shared = candidates(halos_of(graph, assignment), assignment, k)
-    fit = lambda gib, mib: int(np.floor((gib * 1024 - mib) * 1024**2 / sum(4 * f for f in widths)))  # noqa: E731
-    return [min(fit(m, reserved), len(c)) for m, c in zip(memory, local)], min(fit(host, reserved_host), len(shared))
+    fit = lambda gib, mib: int(np.floor((gib * 1024 - mib) * 1024**2 / sum(4 * f for f in widths)))
+    return [min(fit(m, reserved), len(c)) for m, c in zip(memory, local)], min(
+        fit(host, reserved_host), len(shared)
+    )
 
 
 def left_over(halos: list[np.ndarray], best: list[int], held: list[list[int]]) -> list[int]:
@@ -134,17 +147,25 @@ def train(
     lr: float,
     weight_decay: float = 0.0,
 ) -> CapgnnHistory:
-    assert policy in ("jaca", "fifo", "lru") and gradients in ("fresh", "exact") and features in ("refetch", "once")
+    assert (
+        policy in ("jaca", "fifo", "lru")
+        and gradients in ("fresh", "exact")
+        and features in ("refetch", "once")
+    )
     own, remote = split.split(operator_of(adjacency(graph), model, normalisation), assignment)
     halos, workers = halos_of(graph, assignment), range(int(assignment.max()) + 1)
     remotes = [np.where((assignment == i)[:, None], remote, 0.0) for i in workers]
-    x, count, layers, n = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights), len(assignment)
+    x = graph.features.astype(np.float64)
+    count = int(graph.train.sum())
+    layers = num_layers(weights)
+    n = len(assignment)
     best_local, best = candidates(halos, assignment, top_k)
     local = [Tier(policy, local_capacity, best_local[i]) for i in workers]
     if tiers == "exclusive":
         best = left_over(halos, best, [tier.held for tier in local])
     shared = Tier(policy, global_capacity, best)
-    local_rows = [[None] * layers for _ in workers]  # [V, F + 1]: rows, and the epochs in which they were computed
+    # [V, F + 1]: rows, and the epochs in which they were computed
+    local_rows = [[None] * layers for _ in workers]
     shared_rows: list = [None] * layers
     asked: dict[int, tuple[list, list]] = {}
     history = CapgnnHistory()
@@ -180,12 +201,30 @@ def train(
             served = second if tiers == "exclusive" else there & set(halos[i])  # in a refresh
             hits = (0, 0, len(either)) if renewing else (len(found[i]), len(second), 0)
             direct = [v for v in halos[i] if v not in (served if renewing else either)]
-            owned = lambda vertices: sum(assignment[v] == i for v in vertices)  # noqa: B023, E731
+            owned = lambda vertices: sum(assignment[v] == i for v in vertices)  # noqa: B023
             got = served if renewing else second
-            names = ("local_hits", "global_hits", "refreshed", "lookups", "misses", "direct", "got",
-                     "renewed", "taken", "renewing")
-            values = (*hits, len(halos[i]), len(halos[i]) - sum(hits), len(direct), len(got),
-                      owned(there) * renewing, owned(set(taken)), renewing)
+            names = (
+                "local_hits",
+                "global_hits",
+                "refreshed",
+                "lookups",
+                "misses",
+                "direct",
+                "got",
+                "renewed",
+                "taken",
+                "renewing",
+            )
+            values = (
+                *hits,
+                len(halos[i]),
+                len(halos[i]) - sum(hits),
+                len(direct),
+                len(got),
+                owned(there) * renewing,
+                owned(set(taken)),
+                renewing,
+            )
             for name, value in zip(names, values):
                 counts.setdefault(name, np.zeros(len(halos), int))[i] = value
         shared_rows[l] = now.copy() if shared_rows[l] is None else shared_rows[l]
@@ -205,17 +244,32 @@ def train(
             before = asked.get(l, (rows, new)) if pipeline else (rows, new)
             asked[l] = (rows, new)
             rows, fresh[l] = before
-            counts["staleness"] = np.array([epoch - min((rows[i][v, -1] for v in halos[i]), default=epoch) for i in workers])
+            counts["staleness"] = np.array(
+                [epoch - min((rows[i][v, -1] for v in halos[i]), default=epoch) for i in workers]
+            )
             back = [new if gradients == "fresh" else np.ones(n, bool) for new in fresh[l]]
             counts["returned"] = np.array([back[i][halos[i]].sum() for i in workers]) * (l > 0)
             history.counts[epoch][l] = counts
             return sum(remotes[i] @ rows[i][:, :-1] for i in workers)
 
         def arriving(l, e):
-            return remote.T @ e if gradients == "exact" else sum(np.where(fresh[l][i], remotes[i], 0.0).T @ e for i in workers)
+            return (
+                remote.T @ e
+                if gradients == "exact"
+                else sum(np.where(fresh[l][i], remotes[i], 0.0).T @ e for i in workers)
+            )
 
         loss, gradient, _ = split.loss_and_gradients(
-            own, [np.eye(n)] * layers, x, graph.labels, graph.train, count, weights, model, aggregated, arriving
+            own,
+            [np.eye(n)] * layers,
+            x,
+            graph.labels,
+            graph.train,
+            count,
+            weights,
+            model,
+            aggregated,
+            arriving,
         )
         return loss, gradient
 

@@ -1,46 +1,59 @@
-"""CDFGNN (Zhang, Jiang, You, 2024): Algorithm 1 with the adaptive vertex cache of Algorithm 2, all p workers in one process.
+"""CDFGNN (Zhang, Jiang, You, 2024): Algorithm 1 with the adaptive vertex cache of Algorithm 2, all p workers
+in one process.
 
-Edges have owners, vertices have replicas: Â = Σ_i Â_i, where Â_i holds the entries of worker i's edges (with the whole graph's degrees)
-and the diagonal entries of its masters. What is synchronised is the same at all replicas, so there is one Z^(l), one H^(l), one δ^(l);
-the parts (two dots in the paper) are a worker's own. Layer l = 0..L-1 maps H[l] to H[l + 1]:
+Edges have owners, vertices have replicas: Â = Σ_i Â_i, where Â_i holds the entries of worker i's edges (with
+the whole graph's degrees) and the diagonal entries of its masters. What is synchronised is the same at all
+replicas, so there is one Z^(l), one H^(l), one δ^(l); the parts (two dots in the paper) are a worker's own.
+Layer l = 0..L-1 maps H[l] to H[l + 1]:
 
     Z̈_i = Â_i H[l] W[l],  Z[l + 1] = sync_i(Z̈_i) + b[l] (+ H[l] R[l] for GraphSAGE)                      (1)
     H[l + 1] = ReLU(Z[l + 1]), and H[L] = Z[L] are the logits                                            (2)
 
     δ̈_i[L] = ∂loss/∂Z[L] in the rows of i's masters, 0 in others;   δ[l + 1] = sync_i(δ̈_i[l + 1])
-    δ̈_i[l] = (Â_iᵀ δ[l + 1] W[l]ᵀ (+ δ̈_i[l + 1] R[l]ᵀ)) ⊙ ReLU'(Z[l])                                    (3), in shapes that fit
-    ∂W[l] = Σ_i (Â_i H[l])ᵀ δ[l + 1]                                                                     (4)
-    ∂b[l] = Σ_i column sums of δ̈_i[l + 1],  ∂R[l] = Σ_i H[l]ᵀ δ̈_i[l + 1]   (b and R come after the sync: nothing stale)
+    δ̈_i[l] = (Â_iᵀ δ[l + 1] W[l]ᵀ (+ δ̈_i[l + 1] R[l]ᵀ)) ⊙ ReLU'(Z[l])
+    (3), in shapes that fit ∂W[l] = Σ_i (Â_i H[l])ᵀ δ[l + 1]
+    (4) ∂b[l] = Σ_i column sums of δ̈_i[l + 1],  ∂R[l] = Σ_i H[l]ᵀ δ̈_i[l + 1]   (b and R come after the sync:
+    nothing stale)
 
-sync (Algorithm 2), apart for every l and direction, from z̃_i = 0, z̃ = 0, y = 0. The row z_i of a replica is FRESH when
+sync (Algorithm 2), apart for every l and direction, from z̃_i = 0, z̃ = 0, y = 0. The row z_i of a replica is
+FRESH when
 
-    ‖z_i - z̃_i‖∞ > ε ‖z̃_i‖∞                                                                              (lines 4, 12)
+    ‖z_i - z̃_i‖∞ > ε ‖z̃_i‖∞                              (lines 4, 12)
 
-    mirror i, FRESH:  sends m = D(z_i - z̃_i);  z̃_i += m at itself, z̃ += m at the master                   (5, 6, 9)
-    master i, FRESH:  z̃ += z_i - z̃_i;  z̃_i = z_i                                                         (13, 14)
-    any of them FRESH: the master sends its sum z̃ to all mirrors, and all replicas compute with             (17)
+    mirror i, FRESH:  sends m = D(z_i - z̃_i);  z̃_i += m at itself, z̃ += m at the master
+                      (5, 6, 9)
+    master i, FRESH:  z̃ += z_i - z̃_i;  z̃_i = z_i
+                      (13, 14)
+    any of them FRESH: the master sends its sum z̃ to all mirrors, and all replicas compute with
+    (17)
         y = D(z̃) (scatter "value"),  y += D(z̃ - y) ("diff"),  y = z̃ ("fp32")
 
-so z̃ = Σ_i z̃_i always. Line 6 as printed (z̃_i = z_i at a mirror) would break that where D is not the identity. A vertex without
-mirrors has y = z_i in every epoch. cache = False: every part is FRESH, with z̃_i = z̃ = y = 0 again in every epoch, so all is sent whole.
+so z̃ = Σ_i z̃_i always. Line 6 as printed (z̃_i = z_i at a mirror) would break that where D is not the
+identity. A vertex without mirrors has y = z_i in every epoch. cache = False: every part is FRESH, with z̃_i =
+z̃ = y = 0 again in every epoch, so all is sent whole.
 
 D = dequantise(quantise(.)) row by row, the identity without `quantise`:
 
     q = floor((2^B - 1)(m - min m) / (max m - min m) + 1/2)                                              (22)
     D(m) = (max m - min m) / (2^B - 1) q + min m,  and D(m) = m where max m = min m                      (23)
 
-With a cache, after every epoch, with the training accuracy `acc` of its own logits, its mean starting at the first of them,
+With a cache, after every epoch, with the training accuracy `acc` of its own logits, its mean starting at the
+first of them,
 
     rule "prose":    acc < mean - μ1: ε = max(λ2 ε, ε - ξ);              acc > mean + μ2: ε = min(λ1 ε, ε + ξ)
-    rule "literal":  acc < mean - μ1 and ε < ν1: ε = min(λ1 ε, ε + ξ);   acc > mean + μ2 and ε > ν2: ε = max(λ2 ε, ε - ξ)   (6)
-    ε clamped to [ν2, ν1];  mean = momentum mean + (1 - momentum) acc                                                       (7)
+    rule "literal":  acc < mean - μ1 and ε < ν1: ε = min(λ1 ε, ε + ξ);   acc > mean + μ2 and ε > ν2: ε =
+                     max(λ2 ε, ε - ξ)   (6)
+    ε clamped to [ν2, ν1];  mean = momentum mean + (1 - momentum) acc
+                            (7)
 
-features = "once": Â X is exact from the start, Z[1] = Â X W[0] + ..., and ∂W[0] = Σ_i (Â X)ᵀ δ̈_i[1]; layer 0 synchronises nothing.
+features = "once": Â X is exact from the start, Z[1] = Â X W[0] + ..., and ∂W[0] = Σ_i (Â X)ᵀ δ̈_i[1]; layer 0
+synchronises nothing.
 
-Decisions and rounding. Two programs that round differently may decide otherwise about a row for which (4) is an equality, or for which
-(22) is at a half. For generic values neither has a chance, with one exception: a row whose z_i has become exactly 0 (all its ReLUs
-dead) is sent again and again until z̃_i is 0, or 1e-19 and sent once more. That last message counts (`Messages` counts such rows apart),
-and under scatter "diff" it matters: whatever makes the row active brings y nearer to z̃. From such an epoch on, a run is not `certain`.
+Decisions and rounding. Two programs that round differently may decide otherwise about a row for which (4) is
+an equality, or for which (22) is at a half. For generic values neither has a chance, with one exception: a
+row whose z_i has become exactly 0 (all its ReLUs dead) is sent again and again until z̃_i is 0, or 1e-19 and
+sent once more. That last message counts (`Messages` counts such rows apart), and under scatter "diff" it
+matters: whatever makes the row active brings y nearer to z̃. From such an epoch on, a run is not `certain`.
 """
 
 from __future__ import annotations
@@ -97,7 +110,9 @@ def quantised(m: np.ndarray, bits: int) -> np.ndarray:
 
 
 def parts_of(operator: np.ndarray, edges, master: np.ndarray) -> np.ndarray:
-    """[p, V, V] Â_i: every off-diagonal entry at the owner of its (undirected) edge, the diagonal at the masters."""
+    """[p, V, V] Â_i: every off-diagonal entry at the owner of its (undirected) edge, the diagonal at the
+    masters.
+    """
     owner = np.full(operator.shape, -1)
     owner[edges.low, edges.high] = owner[edges.high, edges.low] = edges.owner
     np.fill_diagonal(owner, master)
@@ -127,8 +142,11 @@ class Synchronised:
             self.empty()
         change, size = np.abs(z - self.cached).max(axis=2), np.abs(self.cached).max(axis=2)
         fresh = change > epsilon * size
-        # In doubt: an equality but for rounding, unless both sides are 0 because the row has never been anything else.
-        doubt = (np.abs(change - epsilon * size) <= 1e-12 * np.abs(z).max()) & (self.been_fresh | (change > 0))
+        # In doubt: an equality but for rounding, unless both sides are 0 because the row has never been
+        # anything else.
+        doubt = (np.abs(change - epsilon * size) <= 1e-12 * np.abs(z).max()) & (
+            self.been_fresh | (change > 0)
+        )
         self.been_fresh |= fresh
         if not self.cache:
             doubt, fresh = np.zeros_like(replica), replica
@@ -165,8 +183,10 @@ class Synchronised:
         self.scale = max(self.scale, np.abs(z).max())
         still, tiny = (z == 0).all(axis=2) & replica & ~surely, 1e-12 * self.scale
         never = zeros(still & ~self.been_fresh, ~(self.been_fresh & replica).any(axis=0))
-        back = zeros(still & (np.abs(self.cached).max(axis=2) <= tiny),
-                     (np.abs(self.total).max(axis=1) <= tiny) & ~(surely & replica).any(axis=0))  # fmt: skip
+        back = zeros(
+            still & (np.abs(self.cached).max(axis=2) <= tiny),
+            (np.abs(self.total).max(axis=1) <= tiny) & ~(surely & replica).any(axis=0),
+        )
         sent = [(count(surely), count(perhaps)) for count in (gathered, scattered)]
         return self.used, Messages(*sent, (never, back), gathered(replica) + int(mirrors.sum()))
 
@@ -177,7 +197,13 @@ def next_epsilon(epsilon, acc, mean, rule, xi, mu1, mu2, nu1, nu2, lambda1, lamb
     if rule == "prose":
         new = down if acc < mean - mu1 else up if acc > mean + mu2 else epsilon
     else:
-        new = up if acc < mean - mu1 and epsilon < nu1 else down if acc > mean + mu2 and epsilon > nu2 else epsilon
+        new = (
+            up
+            if acc < mean - mu1 and epsilon < nu1
+            else down
+            if acc > mean + mu2 and epsilon > nu2
+            else epsilon
+        )
     return min(max(new, nu2), nu1)
 
 
@@ -208,8 +234,14 @@ def train(
     lr: float,
     weight_decay: float = 0.0,
 ) -> CdfgnnHistory:
-    """CDFGNN over a vertex-cut: `edges` has parts, and low, high, owner of every undirected edge; `master` [V]."""
-    assert scatter in ("value", "diff", "fp32") and rule in ("prose", "literal") and features in ("refetch", "once")
+    """CDFGNN over a vertex-cut: `edges` has parts, and low, high, owner of every undirected edge; `master`
+    [V].
+    """
+    assert (
+        scatter in ("value", "diff", "fp32")
+        and rule in ("prose", "literal")
+        and features in ("refetch", "once")
+    )
     operator = operator_of(adjacency(graph), model, normalisation)
     a, workers = parts_of(operator, edges, master), range(edges.parts)
     x, count, layers = graph.features.astype(np.float64), int(graph.train.sum()), num_layers(weights)

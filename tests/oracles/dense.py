@@ -8,8 +8,9 @@ GCN (Kipf and Welling), layer l of L, in the numbering of the SANCUS paper's equ
     δ^(l-1) = (Âᵀ δ^(l) W^(l-1)ᵀ) ⊙ ReLU'(Z^(l-1))                             (4)
     ∂loss/∂W^(l-1) = H^(l-1)ᵀ Âᵀ δ^(l),   ∂loss/∂b^(l-1) = column sums of δ^(l)  (5)
 
-(4) and (5) are printed with factors in another order and for a symmetric Â; these are the forms whose shapes fit and
-which hold for a directed graph as well. `tests/test_oracles.py` holds them against finite differences.
+(4) and (5) are printed with factors in another order and for a symmetric Â; these are the forms whose shapes
+fit and which hold for a directed graph as well. `tests/test_oracles.py` holds them against finite
+differences.
 
 GraphSAGE-mean: Z^(l) = M H^(l-1) W^(l-1) + H^(l-1) R^(l-1) + b^(l-1), M the mean over the in-neighbours.
 
@@ -35,7 +36,8 @@ class History:
     weights_after [epochs] parameters after the epoch's update
     weights       the last of them (the initial ones after 0 epochs)
     logits        [V, C] exact full-graph forward with `weights`
-    scores        accuracy (micro-F1 when multi-label) of `logits` on train, val, test; NaN where the mask is empty
+    scores        accuracy (micro-F1 when multi-label) of `logits` on train, val, test; NaN where the mask is
+                  empty
     """
 
     losses: list[float] = field(default_factory=list)
@@ -46,11 +48,14 @@ class History:
     scores: dict[str, float] = field(default_factory=dict)
 
 
-# --- the matrices -----------------------------------------------------------------------------------------------------
+# --- the matrices
+# -----------------------------------------------------------------------------------------------------
 
 
 def adjacency(graph) -> np.ndarray:
-    """[V, V] A with A[v, u] = 1 for an edge u -> v, u != v: row v holds v's in-neighbours, self-loops are dropped."""
+    """[V, V] A with A[v, u] = 1 for an edge u -> v, u != v: row v holds v's in-neighbours, self-loops are
+    dropped.
+    """
     n = graph.num_vertices
     a = np.zeros((n, n))
     a[np.repeat(np.arange(n), np.diff(graph.indptr)), graph.indices] = 1.0
@@ -59,7 +64,9 @@ def adjacency(graph) -> np.ndarray:
 
 
 def gcn_operator(a: np.ndarray, normalisation: str) -> np.ndarray:
-    """Â of the adjacency `a`: D^-1/2 (A + I) D^-1/2 ("symmetric") or D^-1 (A + I) ("row"), D = in-degree + 1."""
+    """Â of the adjacency `a`: D^-1/2 (A + I) D^-1/2 ("symmetric") or D^-1 (A + I) ("row"), D =
+    in-degree + 1.
+    """
     a_bar = a + np.eye(len(a))
     d = a_bar.sum(axis=1)
     if normalisation == "symmetric":
@@ -83,7 +90,8 @@ def num_layers(weights: Weights) -> int:
     return sum(name.endswith(".weight") for name in weights)
 
 
-# --- forward, loss, backward ------------------------------------------------------------------------------------------
+# --- forward, loss, backward
+# ------------------------------------------------------------------------------------------
 
 
 def forward(operator: np.ndarray, x: np.ndarray, weights: Weights, model: str) -> tuple[list, list]:
@@ -99,7 +107,9 @@ def forward(operator: np.ndarray, x: np.ndarray, weights: Weights, model: str) -
     return h, z
 
 
-def backward(operator: np.ndarray, h: list, z: list, delta: np.ndarray, weights: Weights, model: str) -> Weights:
+def backward(
+    operator: np.ndarray, h: list, z: list, delta: np.ndarray, weights: Weights, model: str
+) -> Weights:
     """Gradients of all parameters, from delta = ∂loss/∂logits."""
     gradients = {}
     for l in reversed(range(num_layers(weights))):
@@ -115,12 +125,14 @@ def backward(operator: np.ndarray, h: list, z: list, delta: np.ndarray, weights:
     return gradients
 
 
-def loss_and_delta(logits: np.ndarray, labels: np.ndarray, train: np.ndarray, count: int) -> tuple[float, np.ndarray]:
+def loss_and_delta(
+    logits: np.ndarray, labels: np.ndarray, train: np.ndarray, count: int
+) -> tuple[float, np.ndarray]:
     """Sum over the rows in `train` of the vertex loss, divided by `count`, and its derivative by the logits.
 
     `count` is the number of training vertices of the whole graph, whichever rows are given here.
-    The loss of a vertex is softmax cross-entropy (labels [n]) or the mean over the classes of binary cross-entropy with
-    logits (labels [n, C]).
+    The loss of a vertex is softmax cross-entropy (labels [n]) or the mean over the classes of binary
+    cross-entropy with logits (labels [n, C]).
     """
     delta = np.zeros_like(logits)
     rows = np.flatnonzero(train)
@@ -140,7 +152,13 @@ def loss_and_delta(logits: np.ndarray, labels: np.ndarray, train: np.ndarray, co
 
 
 def loss_and_gradients(
-    operator: np.ndarray, x: np.ndarray, labels: np.ndarray, train: np.ndarray, count: int, weights: Weights, model: str
+    operator: np.ndarray,
+    x: np.ndarray,
+    labels: np.ndarray,
+    train: np.ndarray,
+    count: int,
+    weights: Weights,
+    model: str,
 ) -> tuple[float, Weights]:
     h, z = forward(operator, x, weights, model)
     loss, delta = loss_and_delta(h[-1], labels, train, count)
@@ -148,7 +166,9 @@ def loss_and_gradients(
 
 
 def score(logits: np.ndarray, labels: np.ndarray, mask: np.ndarray) -> float:
-    """Accuracy, or micro-F1 of (logit > 0) when multi-label (0 without any positive); NaN on an empty mask."""
+    """Accuracy, or micro-F1 of (logit > 0) when multi-label (0 without any positive); NaN on an empty
+    mask.
+    """
     if not mask.any():
         return float("nan")
     if labels.ndim == 1:
@@ -158,11 +178,14 @@ def score(logits: np.ndarray, labels: np.ndarray, mask: np.ndarray) -> float:
     return float(2 * (predicted & true).sum() / positives) if positives else 0.0
 
 
-# --- the optimiser and the loop ---------------------------------------------------------------------------------------
+# --- the optimiser and the loop
+# ---------------------------------------------------------------------------------------
 
 
 class Adam:
-    """Adam with bias correction; weight decay is L2, added to the gradient (the semantics of torch.optim.Adam)."""
+    """Adam with bias correction; weight decay is L2, added to the gradient (the semantics of
+    torch.optim.Adam).
+    """
 
     def __init__(self, lr: float, weight_decay: float = 0.0, beta1=0.9, beta2=0.999, eps=1e-8):
         self.lr, self.weight_decay, self.beta1, self.beta2, self.eps = lr, weight_decay, beta1, beta2, eps
@@ -187,9 +210,18 @@ def as_float64(weights: Weights) -> Weights:
 
 
 def run(
-    graph, weights: Weights, epoch_step, optimiser: Adam, epochs: int, model: str, normalisation: str, history: History
+    graph,
+    weights: Weights,
+    epoch_step,
+    optimiser: Adam,
+    epochs: int,
+    model: str,
+    normalisation: str,
+    history: History,
 ) -> History:
-    """The loop all oracles share: `epoch_step(epoch, weights) -> (loss, gradients)`, update; at the end evaluate."""
+    """The loop all oracles share: `epoch_step(epoch, weights) -> (loss, gradients)`, update; at the end
+    evaluate.
+    """
     weights = as_float64(weights)
     for epoch in range(epochs):
         loss, gradients = epoch_step(epoch, weights)

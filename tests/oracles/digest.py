@@ -1,28 +1,35 @@
-"""DIGEST (Algorithm 1) and DIGEST-A: hidden rows of other parts come from a store that is renewed every N rounds.
+"""DIGEST (Algorithm 1) and DIGEST-A: hidden rows of other parts come from a store that is renewed every N
+rounds.
 
-Rounds r count from 1, as in the paper; element r - 1 of a list of the history belongs to round r. Layers l count from 0
-and H[l] is what layer l reads. The store holds H[1], ..., H[L-1] of every vertex (equation 7); halo features H[0] are
-fetched once and exact. Round r, every part m at once, from common weights W^(r) (line 4):
+Rounds r count from 1, as in the paper; element r - 1 of a list of the history belongs to round r. Layers l
+count from 0 and H[l] is what layer l reads. The store holds H[1], ..., H[L-1] of every vertex (equation 7);
+halo features H[0] are fetched once and exact. Round r, every part m at once, from common weights W^(r) (line
+4):
 
     pull      where due, part m's copy of the remote hidden rows := the store
-    forward   equation (5): own rows fresh, remote rows from the copy, Â of the whole graph (not CONCAT, no l2 norm)
+    forward   equation (5): own rows fresh, remote rows from the copy, Â of the whole graph (not CONCAT, no l2
+              norm)
     backward  of part m's own loss; the copy is constant: no gradient leaves a part
     push      where due, the store := the own hidden rows of THIS round's forward pass (computed with W^(r))
     AGG       W^(r+1) (line 13)
 
-schedule = "shifted": push at the end of round r when r % N == 0, pull at the start of round r + 1: round r reads what
+schedule = "shifted": push at the end of round r when r % N == 0, pull at the start of round r + 1: round r
+reads what
     was pushed in round ((r-1) // N) N, 1 to N rounds old (0 is the initial store).
-schedule = "literal": pull in round r when r % N == 0 (lines 5-6), push when (r - 1) % N == 0 (lines 9-10). A pull never
+schedule = "literal": pull in round r when r % N == 0 (lines 5-6), push when (r - 1) % N == 0 (lines 9-10). A
+pull never
     sees a push of its own round. Rounds r >= N read rows N-1 to 2N-2 rounds old (1 when N = 1).
-Before the first pull either schedule reads the initial store: init = "exact", a forward pass of the whole graph with the
-initial weights, or "zeros".
+Before the first pull either schedule reads the initial store: init = "exact", a forward pass of the whole
+graph with the initial weights, or "zeros".
 
-loss = "partition": part m minimises the mean over its own training vertices (equation 3; a part without any has loss
+loss = "partition": part m minimises the mean over its own training vertices (equation 3; a part without any
+has loss
     and gradient 0); "global": their sum divided by the number of training vertices of the whole graph.
-agg = "mean": every part takes one Adam step from W^(r) with moments of its own, kept for ever, and W^(r+1) is the mean
-    of the parts' weights. "weighted": the same, weighted by the parts' training vertices. "gradients": one common Adam
-    step with the mean of the parts' gradients, or, where the loss is global, with their sum. "weighted gradients": the
-    same, the mean weighted by the parts' training vertices.
+agg = "mean": every part takes one Adam step from W^(r) with moments of its own, kept for ever, and W^(r+1) is
+the mean
+    of the parts' weights. "weighted": the same, weighted by the parts' training vertices. "gradients": one
+    common Adam step with the mean of the parts' gradients, or, where the loss is global, with their sum.
+    "weighted gradients": the same, the mean weighted by the parts' training vertices.
 
 DIGEST-A (`train_async`): a worker downloads the server's weights W^(b), computes its loss and gradient g at
 them, and uploads. The server takes what arrives as its update t > b, whatever came between:
@@ -53,7 +60,8 @@ from tests.oracles.dense import (
 
 @dataclass
 class DigestHistory(History):
-    """losses: the mean over all training vertices, whatever the parts minimise; gradients: of every round, by part.
+    """losses: the mean over all training vertices, whatever the parts minimise; gradients: of every round, by
+    part.
 
     local_losses  [rounds][M] what each part minimises, before its step
     versions      [rounds] the round in which the remote hidden rows used were computed; 0 the initial store
@@ -103,7 +111,9 @@ class Parts:
         count = max(int(self.train[m].sum()), 1) if self.loss == "partition" else self.count
         data = (self.x, self.graph.labels, self.train[m], count, weights, self.model)
         stale = (lambda l, _: copy[l], lambda l, e: np.zeros_like(e))
-        loss, gradients, h = split.loss_and_gradients(self.own, [self.remote] * num_layers(weights), *data, *stale)
+        loss, gradients, h = split.loss_and_gradients(
+            self.own, [self.remote] * num_layers(weights), *data, *stale
+        )
         return loss, gradients, h[:-1]
 
 
@@ -112,7 +122,10 @@ class Aggregate:
 
     def __init__(self, agg: str, parts: Parts, lr: float, weight_decay: float):
         assert agg in ("mean", "weighted", "gradients", "weighted gradients"), agg
-        self.common, self.adams = agg.endswith("gradients"), [Adam(lr, weight_decay) for _ in range(parts.number)]
+        self.common, self.adams = (
+            agg.endswith("gradients"),
+            [Adam(lr, weight_decay) for _ in range(parts.number)],
+        )
         self.shares = [1 / parts.number] * parts.number
         if agg.startswith("weighted"):
             self.shares = [int(train.sum()) / parts.count for train in parts.train]

@@ -1,10 +1,14 @@
-"""Full-graph GAT training written out (Velickovic et al., 2018, eqs. 1-6): dense, float64, every derivative by hand.
+"""Full-graph GAT training written out (Velickovic et al., 2018, eqs. 1-6): dense, float64, every derivative
+by hand.
 
-    Y = H W, head k its columns Y_k;   e_k[v, u] = LeakyReLU(a_t,k . Y_k[v] + a_s,k . Y_k[u])  for u in N(v) and u = v
-    alpha_k[v, :] = softmax(e_k[v, :]);   Z_k = alpha_k Y_k;   Z = heads side by side, in the last layer their mean, + b
+    Y = H W, head k its columns Y_k;   e_k[v, u] = LeakyReLU(a_t,k . Y_k[v] + a_s,k . Y_k[u])  for u in N(v)
+                                       and u = v
+    alpha_k[v, :] = softmax(e_k[v, :]);   Z_k = alpha_k Y_k;   Z = heads side by side, in the last layer their
+                                          mean, + b
     H' = ELU(Z)
 
-Parameters are named as in the harness: layers.{l}.weight [in, heads f], .att_source and .att_target [heads, f], .bias.
+Parameters are named as in the harness: layers.{l}.weight [in, heads f], .att_source and .att_target [heads,
+f], .bias.
 """
 
 from __future__ import annotations
@@ -25,7 +29,9 @@ def heads_of(y: np.ndarray, heads: int) -> np.ndarray:
     return y.reshape(len(y), heads, -1).transpose(1, 0, 2)
 
 
-def attention(edges: np.ndarray, y: np.ndarray, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def attention(
+    edges: np.ndarray, y: np.ndarray, source: np.ndarray, target: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """(alpha [V, V], the scores before LeakyReLU) of one head."""
     raw = (y @ target)[:, None] + (y @ source)[None, :]
     e = np.where(edges, np.where(raw > 0, raw, SLOPE * raw), -np.inf)
@@ -63,7 +69,12 @@ def backward(edges: np.ndarray, h: list, z: list, delta: np.ndarray, weights: We
             g_source.append(of_source @ y[k])
             g_target.append(of_target @ y[k])
         g_y = np.concatenate(g_y, 1)
-        values = {"weight": h[l].T @ g_y, "att_source": np.array(g_source), "att_target": np.array(g_target), "bias": delta.sum(0)}
+        values = {
+            "weight": h[l].T @ g_y,
+            "att_source": np.array(g_source),
+            "att_target": np.array(g_target),
+            "bias": delta.sum(0),
+        }
         gradients |= {f"layers.{l}.{name}": value for name, value in values.items()}
         if l > 0:
             delta = (g_y @ w.T) * np.where(z[l] > 0, 1.0, np.exp(np.minimum(z[l], 0)))

@@ -1,11 +1,12 @@
 """The controls: training in which no part uses a remote row.
 
-zero_halo   every remote row is 0 in every layer; degrees are the whole graph's, so local edges keep their weight
+zero_halo   every remote row is 0 in every layer; degrees are the whole graph's, so local edges keep their
+            weight
 local       cut edges are dropped, and degrees are counted again inside each part
 
-In both, nothing of one part enters another part's forward or backward pass. So each part trains on a matrix of its
-own, its loss is the sum over its own training vertices divided by the GLOBAL number of training vertices, and the parts
-meet only where the weight gradients (and the losses) are summed.
+In both, nothing of one part enters another part's forward or backward pass. So each part trains on a matrix
+of its own, its loss is the sum over its own training vertices divided by the GLOBAL number of training
+vertices, and the parts meet only where the weight gradients (and the losses) are summed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def zero_halo(
     return _train_apart(graph, assignment, operators, weights, model, normalisation, **how)
 
 
-def local(graph, assignment: np.ndarray, weights: Weights, *, model="gcn", normalisation="symmetric", **how) -> History:
+def local(
+    graph, assignment: np.ndarray, weights: Weights, *, model="gcn", normalisation="symmetric", **how
+) -> History:
     a = adjacency(graph)
     operators = [operator_of(a[np.ix_(rows, rows)], model, normalisation) for rows in blocks_of(assignment)]
     return _train_apart(graph, assignment, operators, weights, model, normalisation, **how)
@@ -60,7 +63,9 @@ def _train_apart(
     def epoch_step(_, weights):
         loss, gradients = 0.0, {name: np.zeros_like(w) for name, w in weights.items()}
         for rows, operator in zip(blocks_of(assignment), operators):
-            part = loss_and_gradients(operator, x[rows], graph.labels[rows], graph.train[rows], count, weights, model)
+            part = loss_and_gradients(
+                operator, x[rows], graph.labels[rows], graph.train[rows], count, weights, model
+            )
             loss += part[0]
             for name in gradients:
                 gradients[name] += part[1][name]

@@ -1,19 +1,23 @@
-"""LLCG (Ramezani et al., ICLR 2022), "Learn Locally, Correct Globally": periodic averaging with global correction.
+"""LLCG (Ramezani et al., ICLR 2022), "Learn Locally, Correct Globally": periodic averaging with global
+correction.
 
-Round r (an epoch), from common weights W_r; part i has t_i of the t training vertices, and its subgraph is the graph without
-the cut edges, degrees counted in it:
+Round r (an epoch), from common weights W_r; part i has t_i of the t training vertices, and its subgraph is
+the graph without the cut edges, degrees counted in it:
 
-    local      every part, K times from W_i = W_r    W_i <- Adam_i(W_i, ∇ l_i(W_i)),   l_i = the mean loss over its own training
+    local      every part, K times from W_i = W_r    W_i <- Adam_i(W_i, ∇ l_i(W_i)),   l_i = the mean loss
+               over its own training
                                                       vertices on its subgraph (0 for a part without any)
     average    the server                             W  <- Σ_i (t_i / t) W_i
-    correct    the server, S times                    W  <- Adam_s(W, ∇ L_B(W)),       L_B = the mean loss over a mini-batch B of
-                                                      training vertices, on the whole graph, all neighbours in all layers
+    correct    the server, S times                    W  <- Adam_s(W, ∇ L_B(W)),       L_B = the mean loss
+               over a mini-batch B of
+                                                      training vertices, on the whole graph, all neighbours in
+                                                      all layers
                and W_{r+1} = W
 
-Every Adam, the parts' and the server's, keeps its moments for ever; what averaging and correction do to the weights does not
-touch them. B has min(batch, t) distinct vertices of the whole graph's training set; `draw(r, s, t, size)` gives their positions
-in the ascending list of training vertices. The loss of a round is that of its last local step, Σ_i (t_i / t) l_i, each at the
-weights W_i which that step starts from.
+Every Adam, the parts' and the server's, keeps its moments for ever; what averaging and correction do to the
+weights does not touch them. B has min(batch, t) distinct vertices of the whole graph's training set; `draw(r,
+s, t, size)` gives their positions in the ascending list of training vertices. The loss of a round is that of
+its last local step, Σ_i (t_i / t) l_i, each at the weights W_i which that step starts from.
 """
 
 from __future__ import annotations
@@ -43,7 +47,9 @@ class LlcgHistory(History):
 
 
 class Rounds:
-    """In the place of an optimiser: the round has already stepped, so what it hands over is the next weights."""
+    """In the place of an optimiser: the round has already stepped, so what it hands over is the next
+    weights.
+    """
 
     def step(self, weights: Weights, gradients: Weights) -> Weights:
         return gradients
@@ -73,7 +79,13 @@ def train(
     counts = [int(graph.train[rows].sum()) for rows in blocks]
     # a part: its operator, then what loss_and_gradients asks for
     parts = [
-        (operator_of(a[np.ix_(rows, rows)], model, normalisation), x[rows], graph.labels[rows], graph.train[rows], max(n, 1))
+        (
+            operator_of(a[np.ix_(rows, rows)], model, normalisation),
+            x[rows],
+            graph.labels[rows],
+            graph.train[rows],
+            max(n, 1),
+        )
         for rows, n in zip(blocks, counts)
     ]
     local_adams = [Adam(lr, weight_decay) for _ in blocks]

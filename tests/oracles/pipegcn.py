@@ -1,28 +1,31 @@
-"""PipeGCN (Wan et al., ICLR 2022): halo features and halo gradients one epoch old, so that both travel behind compute.
+"""PipeGCN (Wan et al., ICLR 2022): halo features and halo gradients one epoch old, so that both travel behind
+compute.
 
-Epochs t count from 0. In epoch t every vertex has one present row H_t[l] at its owner; whoever else reads it in layer
-l >= 1 gets
+Epochs t count from 0. In epoch t every vertex has one present row H_t[l] at its owner; whoever else reads it
+in layer l >= 1 gets
 
     Y_t[l] = H_{t-s}[l] for t >= s,  0 for t < s                        s = staleness, 1 in the paper
 
 so all readers of a vertex hold the same. The weight gradient of a reader is taken at what it read, Y_t.
 
-Where a remote row's gradient goes: in epoch t the readers compute the gradient of what they read, summed over readers
+Where a remote row's gradient goes: in epoch t the readers compute the gradient of what they read, summed over
+readers
 
     C_t[l] = R[l]ᵀ E_t,   E_t = δ_t[l + 1] W_t[l]ᵀ      (with the weights and the deltas of epoch t)
 
-and its owner adds it to the gradient of its own row H_{t+s}[l] in the backward pass of epoch t + s, before that row's
-ReLU' of epoch t + s; for t < s nothing is added. So C_t meets a row that is s epochs younger than the one it is the
-gradient of. What would arrive after the last epoch is lost.
+and its owner adds it to the gradient of its own row H_{t+s}[l] in the backward pass of epoch t + s, before
+that row's ReLU' of epoch t + s; for t < s nothing is added. So C_t meets a row that is s epochs younger than
+the one it is the gradient of. What would arrive after the last epoch is lost.
 
 Smoothing (section 3.4), by itself for features and gradients: from epoch s on the receiver keeps, from zeros,
 
     S_t = m S_{t-1} + (1 - m) received_t        received_t = H_{t-s}[l], or C_{t-s}[l]
 
-and uses S_t in the place of received_t. There is no bias correction: in epoch s a row is only (1 - m) of what was sent.
+and uses S_t in the place of received_t. There is no bias correction: in epoch s a row is only (1 - m) of what
+was sent.
 
-features = "once": layer 0 is fetched once and exact from epoch 0 on. "refetch": layer 0 goes through the pipe (and
-through the smoothing of features) like any other, hence is 0 for t < s.
+features = "once": layer 0 is fetched once and exact from epoch 0 on. "refetch": layer 0 goes through the pipe
+(and through the smoothing of features) like any other, hence is 0 for t < s.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ from tests.oracles.dense import (
 
 @dataclass
 class PipeHistory(History):
-    """Of every epoch, by layer: the rows of [V, f_l] that readers used, and the gradients that owners added (None at 0).
+    """Of every epoch, by layer: the rows of [V, f_l] that readers used, and the gradients that owners added
+    (None at 0).
 
     inputs[t][l]    H_t[l]     used[t][l]      Y_t[l], after smoothing
     sent[t][l]      C_t[l]     arrived[t][l]   what was added to ∂H_t[l], after smoothing

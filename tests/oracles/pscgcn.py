@@ -1,31 +1,36 @@
-"""PSC-GCN: sampled edges (equations 15-19, Theorem 2), stale boundary rows (Algorithm 1), inclusion-aware caching (V).
+"""PSC-GCN: sampled edges (equations 15-19, Theorem 2), stale boundary rows (Algorithm 1), inclusion-aware
+caching (V).
 
-P is the propagation matrix of the whole graph; N_i are the in-neighbours of i without i, which is always kept. Which
-edges were sampled is given, never drawn here. Epochs t and layers l count from 0; H[l] is what layer l reads.
+P is the propagation matrix of the whole graph; N_i are the in-neighbours of i without i, which is always
+kept. Which edges were sampled is given, never drawn here. Epochs t and layers l count from 0; H[l] is what
+layer l reads.
 
 Sampling. Edge j -> i is kept with probability p_ij, Σ_j p_ij = B_i = ε |N_i|, a real number. From the scores
 s_ij = √a_j ‖y_ij‖, a_j = `a_inner` where i and j share a part and `a_boundary` elsewhere:
-    policy = "variance"  ‖y_ij‖ = P_ij √(Σ_l ‖H_j[l] W[l]‖²), l = 0..L-1, all at j's owner in the last epoch (16)
+    policy = "variance"  ‖y_ij‖ = P_ij √(Σ_l ‖H_j[l] W[l]‖²), l = 0..L-1, all at j's owner in the last epoch
+                         (16)
     policy = "code"      ‖y_ij‖ = √(Σ_l ‖H_j[l]‖) over the hidden inputs l = 1..L-1, without P_ij; so that
                          s_ij = √(1.1 Σ_l ‖H_j[l]‖) where i and j share a part
     policy = "uniform"   p_ij = ε always
-Where all scores of i are 0, p_ij = ε; where only some are and B_i is more than the others can take, these get 1 and the
-zeros share the rest evenly (Theorem 2 divides by 0 there); where the others can take it all, the zeros get p_ij = 0.
+Where all scores of i are 0, p_ij = ε; where only some are and B_i is more than the others can take, these get
+1 and the zeros share the rest evenly (Theorem 2 divides by 0 there); where the others can take it all, the
+zeros get p_ij = 0.
 
-A kept edge weighs P_ij / p_ij (15: rescale = "inverse"), or P_ij |N_i| / |kept of N_i| ("selfnorm"; no p in it).
+A kept edge weighs P_ij / p_ij (15: rescale = "inverse"), or P_ij |N_i| / |kept of N_i| ("selfnorm"; no p in
+it).
 
-p starts as ε everywhere and is computed anew at the start of the epochs R, 2R, ... (`refresh` = R, or those epochs as a
-collection) from epoch t - 1, before that epoch samples (semi-dynamic, IV.C). Epoch t samples SG, the training graph of
-epoch t + τ (lines 6-7); the graphs of epochs 0..τ-1 are sampled before the start. So what weighs edges in epoch t is the
-p of epoch t - τ.
+p starts as ε everywhere and is computed anew at the start of the epochs R, 2R, ... (`refresh` = R, or those
+epochs as a collection) from epoch t - 1, before that epoch samples (semi-dynamic, IV.C). Epoch t samples SG,
+the training graph of epoch t + τ (lines 6-7); the graphs of epochs 0..τ-1 are sampled before the start. So
+what weighs edges in epoch t is the p of epoch t - τ.
 
-Staleness. A boundary row is H_{t-τ}[l] in epoch t, and 0 for t < τ (line 9 says t > τ; here t >= τ). features = "once":
-layer 0 is fetched in full, once, and not sampled: it aggregates with P from epoch 0 on. "refetch": it is sampled, and its boundary
-rows are 0 for t < τ, like those of the others, and exact after that.
+Staleness. A boundary row is H_{t-τ}[l] in epoch t, and 0 for t < τ (line 9 says t > τ; here t >= τ). features
+= "once": layer 0 is fetched in full, once, and not sampled: it aggregates with P from epoch 0 on. "refetch":
+it is sampled, and its boundary rows are 0 for t < τ, like those of the others, and exact after that.
 
-Gradients of boundary rows. Part n computes E_t P_TG(t)ᵀ of every boundary row of its training graph TG(t); the owner
-adds it in the backward pass of epoch t + τ. gradients = "tg": all of them; "sampled": of those rows only that are in
-part n's SG, which is TG(t + τ) (lines 24-25).
+Gradients of boundary rows. Part n computes E_t P_TG(t)ᵀ of every boundary row of its training graph TG(t);
+the owner adds it in the backward pass of epoch t + τ. gradients = "tg": all of them; "sampled": of those rows
+only that are in part n's SG, which is TG(t + τ) (lines 24-25).
 """
 
 from __future__ import annotations
@@ -49,14 +54,17 @@ from tests.oracles.pipegcn import Pipe
 
 @dataclass
 class PscHistory(History):
-    """By epoch t: masks[t] is TG(t) and probabilities[t] the p it was sampled with, both [V, V]; inputs[t][l] H_t[l]."""
+    """By epoch t: masks[t] is TG(t) and probabilities[t] the p it was sampled with, both [V, V]; inputs[t][l]
+    H_t[l].
+    """
 
     masks: list[np.ndarray] = field(default_factory=list)
     probabilities: list[np.ndarray] = field(default_factory=list)
     inputs: list[list] = field(default_factory=list)
 
 
-# --- Theorem 2 --------------------------------------------------------------------------------------------------------
+# --- Theorem 2
+# --------------------------------------------------------------------------------------------------------
 
 
 def water_filled(scores: np.ndarray, budget: float) -> np.ndarray:
@@ -104,29 +112,39 @@ def sampled_operator(matrix, edges: np.ndarray, mask: np.ndarray, p: np.ndarray,
     return np.where(edges, matrix * factor, np.diag(np.diag(matrix)))
 
 
-# --- the cache --------------------------------------------------------------------------------------------------------
+# --- the cache
+# --------------------------------------------------------------------------------------------------------
 
 
 def boundary(edges: np.ndarray, assignment: np.ndarray) -> np.ndarray:
-    """[M, V] bool: vertex j of another part has an edge into part n; with a mask, those whose rows n then needs."""
+    """[M, V] bool: vertex j of another part has an edge into part n; with a mask, those whose rows n then
+    needs.
+    """
     rows = [edges[assignment == n].any(axis=0) & (assignment != n) for n in range(int(assignment.max()) + 1)]
     return np.array(rows)
 
 
 def inclusion(p: np.ndarray, assignment: np.ndarray) -> np.ndarray:
-    """[M, V] probability 1 - Π_{i in part n} (1 - p_ij) that part n needs boundary vertex j; 0 for its inner vertices."""
+    """[M, V] probability 1 - Π_{i in part n} (1 - p_ij) that part n needs boundary vertex j; 0 for its inner
+    vertices.
+    """
     parts = range(int(assignment.max()) + 1)
-    return np.array([np.where(assignment == n, 0.0, 1 - (1 - p[assignment == n]).prod(axis=0)) for n in parts])
+    return np.array(
+        [np.where(assignment == n, 0.0, 1 - (1 - p[assignment == n]).prod(axis=0)) for n in parts]
+    )
 
 
 def top_k(scores: np.ndarray, candidates: np.ndarray, k: int) -> np.ndarray:
-    """[V] bool: the k candidates of highest score, ties to the lowest id; for degree order the scores are degrees."""
+    """[V] bool: the k candidates of highest score, ties to the lowest id; for degree order the scores are
+    degrees.
+    """
     ids = np.flatnonzero(candidates)
     chosen = ids[np.argsort(-scores[ids], kind="stable")][:k]
     return np.isin(np.arange(len(scores)), chosen)
 
 
-# --- Algorithm 1 ------------------------------------------------------------------------------------------------------
+# --- Algorithm 1
+# ------------------------------------------------------------------------------------------------------
 
 
 def train(
@@ -170,7 +188,9 @@ def train(
         nonlocal p, previous
         due = t > 0 and t % refresh == 0 if isinstance(refresh, int) else t in refresh
         if due and policy != "uniform":
-            p = probabilities(edges, scores_of(matrix, assignment, *previous, policy, a_inner, a_boundary), rate)
+            p = probabilities(
+                edges, scores_of(matrix, assignment, *previous, policy, a_inner, a_boundary), rate
+            )
         sample(t + tau)
         training, drawn_with = queue.pop(0)  # TG
         ahead = queue[-1][0] if tau > 0 and t + tau < epochs else training  # SG; after the end nobody uses it

@@ -1,35 +1,42 @@
-"""RAPA (CaPGNN, section 4.3): halo vertices leave the subgraphs of devices that are too slow for them; then training.
+"""RAPA (CaPGNN, section 4.3): halo vertices leave the subgraphs of devices that are too slow for them; then
+training.
 
-G_i holds the vertices of part i (inner), its halo H_i (kept[i]; at first every remote vertex with an edge into part i)
-and the edges into inner vertices: those from inner vertices, and E_outer from H_i. Self-loops are no edges here. With
-P parts, P devices, and a hat for a device's time over the slowest's (1 for all where no device states that time)
+G_i holds the vertices of part i (inner), its halo H_i (kept[i]; at first every remote vertex with an edge
+into part i) and the edges into inner vertices: those from inner vertices, and E_outer from H_i. Self-loops
+are no edges here. With P parts, P devices, and a hat for a device's time over the slowest's (1 for all where
+no device states that time)
 
     T_comm_i = |E_outer_i| ((h2d^_i + d2h^_i)(1 - 1/P) + idt^_i / P)                                      (13)
     T_comp_i = alpha |E_all_i| spmm^_i + (1 - alpha) |V_inner_i| mm^_i                                    (14)
     lambda_i = T_comp_i + T_comm_i                                                                        (15)
-    room_i:  |V_i| M_vertex + |E_i| M_edge + |V_i| f_dim 4 + beta <= M_i     (V_i inner and halo; no M_i: always)
+    room_i:  |V_i| M_vertex + |E_i| M_edge + |V_i| f_dim 4 + beta <= M_i     (V_i inner and halo; no M_i:
+             always)
 
     S_k = (sum_{j in Nout(k)} (Din_j Dout_k)^-1/2 + sum_{j in Nin(k)} (Dout_j Din_k)^-1/2) C_k            (16)
 
-for k in H_i: in-degrees in the original graph, C_k = R(k) of (2) in the partition as given: how many halos hold k, and
-neighbours and out-degrees among the vertices of G_i, edges between two halo vertices apart. Edges from inner to halo
-vertices have a say here only; G_i as defined above has none, so read by the letter the second sum would be empty.
+for k in H_i: in-degrees in the original graph, C_k = R(k) of (2) in the partition as given: how many halos
+hold k, and neighbours and out-degrees among the vertices of G_i, edges between two halo vertices apart. Edges
+from inner to halo vertices have a say here only; G_i as defined above has none, so read by the letter the
+second sum would be empty.
 
-Algorithm 3, one sweep, for i from the weakest device (the paper does not say how weakness is measured: the one that pays
-most for one inner vertex and one outer edge together, by (13) and (14); ties by rank): with lambda_i and the mean of
-lambda as they are now,
+Algorithm 3, one sweep, for i from the weakest device (the paper does not say how weakness is measured: the
+one that pays most for one inner vertex and one outer edge together, by (13) and (14); ties by rank): with
+lambda_i and the mean of lambda as they are now,
 
-    lambda_i <= mean and room_i: r_i = 1, nothing else. Otherwise halo vertices leave in ascending order of S_k (ties by
-    owner, then by vertex) until lambda_i <= (lambda_i at the start + mean) / 2 and there is room, or H_i is empty; if none left, r_i = 1.
+    lambda_i <= mean and room_i: r_i = 1, nothing else. Otherwise halo vertices leave in ascending order of
+    S_k (ties by owner, then by vertex) until lambda_i <= (lambda_i at the start + mean) / 2 and there is
+    room, or H_i is empty; if none left, r_i = 1.
 
-As printed, the loop runs while lambda_i > mean, so that a device without room whose cost is below the mean would keep
-everything; here it goes on while there is no room as well, which is what the constraint in (15) asks for.
+As printed, the loop runs while lambda_i > mean, so that a device without room whose cost is below the mean
+would keep everything; here it goes on while there is no room as well, which is what the constraint in (15)
+asks for.
 
 Algorithm 2: sweep until std(lambda) < threshold mean(lambda) (population std), or every r_i = 1.
 
-Training on what is kept: the edges that are left keep their weight in Â (degrees "global"), or degrees are counted
-again in the union of the G_i ("local"). Forward and backward use the same edges. pipeline: what layer l >= 0 aggregates
-of H_t[l] of other parts in epoch t is H_{t-1}[l]; in epoch 0, H_0[l]. Their gradients go to the owners in the same epoch.
+Training on what is kept: the edges that are left keep their weight in Â (degrees "global"), or degrees are
+counted again in the union of the G_i ("local"). Forward and backward use the same edges. pipeline: what layer
+l >= 0 aggregates of H_t[l] of other parts in epoch t is H_{t-1}[l]; in epoch 0, H_0[l]. Their gradients go to
+the owners in the same epoch.
 """
 
 from __future__ import annotations
@@ -54,7 +61,9 @@ FLOAT = 4
 
 @dataclass
 class Partition:
-    """kept [P, V] at the end; and before every sweep and after the last: lambda [P], edges [P], vertices [P]."""
+    """kept [P, V] at the end; and before every sweep and after the last: lambda [P], edges [P],
+    vertices [P].
+    """
 
     kept: np.ndarray
     costs: list[np.ndarray]
@@ -71,13 +80,18 @@ def relative(devices: list[dict], name: str) -> np.ndarray:
 
 class Rapa:
     def __init__(self, graph, assignment, devices, *, alpha, threshold, vertex_bytes, edge_bytes, beta_mb):
-        self.a, self.inner = adjacency(graph), np.array([assignment == i for i in range(int(assignment.max()) + 1)])
+        self.a, self.inner = (
+            adjacency(graph),
+            np.array([assignment == i for i in range(int(assignment.max()) + 1)]),
+        )
         self.devices, self.features = devices[: len(self.inner)], graph.num_features
         self.threshold, self.assignment = threshold, assignment
         self.vertex_bytes, self.edge_bytes, self.beta = vertex_bytes, edge_bytes, beta_mb * 2**20
         self.kept = np.array([(self.a[rows].sum(axis=0) > 0) & ~rows for rows in self.inner])
         self.ratio = self.kept.sum(axis=0)  # (2)
-        h2d, d2h, idt, spmm, mm = (relative(self.devices, f"{name}_s") for name in ("h2d", "d2h", "idt", "spmm", "mm"))
+        h2d, d2h, idt, spmm, mm = (
+            relative(self.devices, f"{name}_s") for name in ("h2d", "d2h", "idt", "spmm", "mm")
+        )
         parts = len(self.inner)
         self.outer_price, self.edge_price = (h2d + d2h) * (1 - 1 / parts) + idt / parts, alpha * spmm
         self.vertex_price = (1 - alpha) * mm
@@ -120,7 +134,9 @@ class Rapa:
             leaving = []
             if start > mean or not self.room(i):
                 score = self.scores(i).round(12)  # a tie is a tie, whatever the rounding
-                leaving = sorted(np.flatnonzero(self.kept[i]), key=lambda k: (score[k], self.assignment[k], k))
+                leaving = sorted(
+                    np.flatnonzero(self.kept[i]), key=lambda k: (score[k], self.assignment[k], k)
+                )
             done[i] = not leaving
             for k in leaving:
                 self.kept[i, k] = False
@@ -144,7 +160,8 @@ def operator_on(graph, assignment, kept, model: str, normalisation: str, degrees
     """Â without the edges of the halo vertices that left."""
     assert degrees in ("global", "local"), degrees
     a = adjacency(graph)
-    left = np.array([kept[i] | (assignment == i) for i in assignment])  # [v, u]: u is in the subgraph that v is inner to
+    # [v, u]: u is in the subgraph that v is inner to
+    left = np.array([kept[i] | (assignment == i) for i in assignment])
     if degrees == "local":
         return operator_of(np.where(left, a, 0.0), model, normalisation)
     return np.where(left, operator_of(a, model, normalisation), 0.0)
@@ -175,7 +192,16 @@ def train(
             return used
 
         loss, gradients, _ = split.loss_and_gradients(
-            own, [remote] * layers, x, graph.labels, graph.train, count, weights, model, rows, lambda l, e: remote.T @ e
+            own,
+            [remote] * layers,
+            x,
+            graph.labels,
+            graph.train,
+            count,
+            weights,
+            model,
+            rows,
+            lambda l, e: remote.T @ e,
         )
         return loss, gradients
 

@@ -10,12 +10,19 @@ from tests.oracles import dense
 
 WIDTHS = [5, 4, 3]
 # What is drawn for a run that is compared with an oracle, the model and the system's knobs apart.
-RUNS = {"seed": st.integers(0, 10_000), "parts": st.integers(2, 4), "directed": st.booleans(), "layers": st.integers(2, 3)}
+RUNS = {
+    "seed": st.integers(0, 10_000),
+    "parts": st.integers(2, 4),
+    "directed": st.booleans(),
+    "layers": st.integers(2, 3),
+}
 OPERATORS = [("gcn", "symmetric"), ("gcn", "row"), ("sage", "symmetric")]  # model and normalisation
 
 
 def random_graph(seed: int, *, vertices=14, directed=True, multilabel=False, classes=WIDTHS[-1]) -> Graph:
-    """Random edges, a self-loop among them, one vertex that nothing points at, and labels -1 outside the splits."""
+    """Random edges, a self-loop among them, one vertex that nothing points at, and labels -1 outside the
+    splits.
+    """
     rng = np.random.default_rng(seed)
     a = rng.random((vertices, vertices)) < 0.25  # a[v, u]: u -> v
     if not directed:

@@ -1,43 +1,50 @@
-"""SANCUS (section 4.3): Algorithm 3 with the staleness checks of Algorithms 4, 5 and 6, all P processes in one.
+"""SANCUS (section 4.3): Algorithm 3 with the staleness checks of Algorithms 4, 5 and 6, all P processes in
+one.
 
-Notation. H[l][i]: the rows of H^(l) that process i owns, l = 0..L (H^(0) the features). cache[l][j]: the copy H̃_j^(l)
-that every process other than j holds (one copy: a broadcast reaches all). A[i][j]: the block Â_ij.
+Notation. H[l][i]: the rows of H^(l) that process i owns, l = 0..L (H^(0) the features). cache[l][j]: the copy
+H̃_j^(l) that every process other than j holds (one copy: a broadcast reaches all). A[i][j]: the block Â_ij.
 
-Forward, layer l -> l + 1 (Algorithm 3; equation (7)): process i uses its OWN block fresh and the cached copy of every
-other, which an ACTIVE block has just renewed:
+Forward, layer l -> l + 1 (Algorithm 3; equation (7)): process i uses its OWN block fresh and the cached copy
+of every other, which an ACTIVE block has just renewed:
 
     T_i = Â_ii H_i^(l) + Σ_{j≠i} Â_ij H̃_j^(l),   Z_i^(l+1) = T_i W^(l) + b^(l)
 
-Backward: δ_j of every block is broadcast in every epoch, clipped by its owner first. With G_i = Σ_j (Â_ji)ᵀ δ_j^(l+1)
+Backward: δ_j of every block is broadcast in every epoch, clipped by its owner first. With G_i = Σ_j (Â_ji)ᵀ
+δ_j^(l+1)
 
     δ_i^(l) = G_i W^(l)ᵀ ⊙ ReLU'(Z_i^(l))                                                (4)
     ∂W^(l) = Σ_i H_i^(l)ᵀ G_i, H_i the FRESH own block;  ∂b^(l) = Σ_i column sums of δ_i   (5)
 
-which is not the derivative of the forward pass above unless nothing is stale: that would hold T_i against δ_i.
+which is not the derivative of the forward pass above unless nothing is stale: that would hold T_i against
+δ_i.
 
-When is block j of layer l ACTIVE in epoch e (epochs count from 0)? In epoch 0 always, since nobody holds anything, and in
-the other epochs of the warm-up, e < warmup, likewise: it adds broadcasts and changes no stamp. Otherwise
+When is block j of layer l ACTIVE in epoch e (epochs count from 0)? In epoch 0 always, since nobody holds
+anything, and in the other epochs of the warm-up, e < warmup, likewise: it adds broadcasts and changes no
+stamp. Otherwise
 
-epoch_fixed (Algorithm 4)     when e - Ver(j) > ε_E; a broadcast sets Ver(j) = e: epochs 0, ε_E + 1, 2(ε_E + 1), ...
-epoch_adaptive (Algorithm 5)  when e - Ver(j) > ε_A, where Ver(j) = (j mod (ε_A + 1)) - (ε_A + 1) at the start, so that
-                              block j is first due at epoch d_j = j mod (ε_A + 1) and then every ε_A + 1 epochs. In
-                              epoch 0 all broadcast, but that stamps only the blocks due then (d_j = 0): the others are
-                              due at d_j all the same.
-variation_gap (Algorithm 6)   when ‖H_j - H̃_j‖ > ε_H, strictly. norm = "relative": ‖H_j - H̃_j‖_F > ε_H ‖H̃_j‖_F (so
-                              after a cache of zeros any change is sent); "fro": ‖.‖_F; "max": the largest
+epoch_fixed (Algorithm 4)     when e - Ver(j) > ε_E; a broadcast sets Ver(j) = e: epochs 0, ε_E + 1, 2(ε_E +
+                              1), ...
+epoch_adaptive (Algorithm 5)  when e - Ver(j) > ε_A, where Ver(j) = (j mod (ε_A + 1)) - (ε_A + 1) at the
+                              start, so that block j is first due at epoch d_j = j mod (ε_A + 1) and then
+                              every ε_A + 1 epochs. In epoch 0 all broadcast, but that stamps only the blocks
+                              due then (d_j = 0): the others are due at d_j all the same.
+variation_gap (Algorithm 6)   when ‖H_j - H̃_j‖ > ε_H, strictly. norm = "relative": ‖H_j - H̃_j‖_F > ε_H
+                              ‖H̃_j‖_F (so after a cache of zeros any change is sent); "fro": ‖.‖_F; "max":
+                              the largest
                               |entry|; "mean": the mean of all |entries|.
 a function                    (epoch, layer, block) -> bool, for a schedule fixed beforehand.
 
-flags = "layer": each (layer, block) by itself. "worker": one flag a worker. The epoch rules are then the same. Under
-variation_gap H^(l) is known only once layer l is reached, so a worker is ACTIVE at layer l when ANY of its layers 0..l
-exceeded the bound in this epoch: a flag that was raised stays up until the epoch ends. (With features = "once" layer 0
-has no say.)
+flags = "layer": each (layer, block) by itself. "worker": one flag a worker. The epoch rules are then the
+same. Under variation_gap H^(l) is known only once layer l is reached, so a worker is ACTIVE at layer l when
+ANY of its layers 0..l exceeded the bound in this epoch: a flag that was raised stays up until the epoch ends.
+(With features = "once" layer 0 has no say.)
 
-features = "refetch": the rule is applied to layer 0 as to any other. "once": layer 0 is broadcast in epoch 0 and then
-static; the gradient of W^(0) is the local product Σ_i (ÂX)_iᵀ δ_i^(1), equal in value, for which δ^(1) need not travel.
+features = "refetch": the rule is applied to layer 0 as to any other. "once": layer 0 is broadcast in epoch 0
+and then static; the gradient of W^(0) is the local product Σ_i (ÂX)_iᵀ δ_i^(1), equal in value, for which
+δ^(1) need not travel.
 
-Clipping: δ_i^(l), l = L..1, is scaled down to L2 norm t where it is above t = th √P (clip_scale "sqrt", as printed) or
-t = th / √P ("inverse").
+Clipping: δ_i^(l), l = L..1, is scaled down to L2 norm t where it is above t = th √P (clip_scale "sqrt", as
+printed) or t = th / √P ("inverse").
 """
 
 from __future__ import annotations
@@ -63,8 +70,8 @@ from tests.oracles.halo import blocks_of
 @dataclass
 class SancusHistory(History):
     """active[e][l][j]    block j of H^(l) was broadcast in epoch e
-    versions[e][l][j]  the epoch in which the copy that the other processes used in epoch e was computed (a layer 0 of
-                       version 0 is old but exact: features are static)
+    versions[e][l][j]  the epoch in which the copy that the other processes used in epoch e was computed (a
+                       layer 0 of version 0 is old but exact: features are static)
     """
 
     active: list[np.ndarray] = field(default_factory=list)
@@ -119,7 +126,12 @@ def train(
 ) -> SancusHistory:
     """GCN trained by SANCUS over the blocks of `assignment` [V]; the rules are in the module's docstring."""
     assert callable(staleness) or staleness in ("epoch_fixed", "epoch_adaptive", "variation_gap"), staleness
-    assert warmup >= 1 and flags in ("layer", "worker") and features in ("refetch", "once") and clip_scale in ("sqrt", "inverse")
+    assert (
+        warmup >= 1
+        and flags in ("layer", "worker")
+        and features in ("refetch", "once")
+        and clip_scale in ("sqrt", "inverse")
+    )
     blocks, layers, count = blocks_of(assignment), num_layers(weights), int(graph.train.sum())
     processes = range(len(blocks))
     operator = gcn_operator(adjacency(graph), normalisation)
@@ -129,7 +141,8 @@ def train(
 
     cache = [[None for _ in processes] for _ in range(layers)]
     computed = np.zeros((layers, len(blocks)), dtype=int)  # the epoch of each cached copy
-    stamp = [first_stamps(staleness, bound, len(blocks)) for _ in range(layers)]  # Ver(j) of Algorithms 4 and 5
+    # Ver(j) of Algorithms 4 and 5
+    stamp = [first_stamps(staleness, bound, len(blocks)) for _ in range(layers)]
     history = SancusHistory()
 
     def epoch_step(epoch, weights):
@@ -158,14 +171,18 @@ def train(
                 if active[l, j]:  # BROADCAST and CACHE
                     cache[l][j] = h[l][j].copy()
                     computed[l, j] = epoch
-            t.append([sum(a[i][j] @ (h[l][j] if i == j else cache[l][j]) for j in processes) for i in processes])
+            t.append(
+                [sum(a[i][j] @ (h[l][j] if i == j else cache[l][j]) for j in processes) for i in processes]
+            )
             z.append([t[l][i] @ w + b for i in processes])
             h.append([np.maximum(z_i, 0.0) if l + 1 < layers else z_i for z_i in z[l + 1]])
 
         # --- loss: every process over its own training vertices
         losses, delta = [], []
         for i in processes:
-            loss_i, delta_i = loss_and_delta(h[layers][i], graph.labels[blocks[i]], graph.train[blocks[i]], count)
+            loss_i, delta_i = loss_and_delta(
+                h[layers][i], graph.labels[blocks[i]], graph.train[blocks[i]], count
+            )
             losses.append(loss_i)
             delta.append(delta_i)
 

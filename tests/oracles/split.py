@@ -1,14 +1,17 @@
-"""One forward and backward pass in which a row from another part may be something else than its owner's present row.
+"""One forward and backward pass in which a row from another part may be something else than its owner's
+present row.
 
-The operator is split by who owns the column, Â = O + R: O[v, u] where v's part owns u, R[v, u] where another does. Layer
-l (from 0) reads own rows fresh and, of the rest, whatever `rows` hands it; R may differ from layer to layer:
+The operator is split by who owns the column, Â = O + R: O[v, u] where v's part owns u, R[v, u] where another
+does. Layer l (from 0) reads own rows fresh and, of the rest, whatever `rows` hands it; R may differ from
+layer to layer:
 
     Z[l + 1] = (O H[l] + R[l] Y[l]) W[l] + b[l],     Y[l] = rows(l, H[l])
     δ[L] = ∂loss/∂Z[L],   ∂W[l] = (O H[l] + R[l] Y[l])ᵀ δ[l + 1],   ∂b[l] = column sums of δ[l + 1]
     ∂H[l] = Oᵀ E + arriving(l, E),   E = δ[l + 1] W[l]ᵀ,     δ[l] = ∂H[l] ⊙ ReLU'(Z[l])      (l >= 1)
 
-`arriving` says which gradients of own rows come in from the parts that read them. R[l]ᵀ E is what this very pass sends
-to the owners; with rows = H[l] and arriving = R[l]ᵀ E the pass is exact. GraphSAGE adds H[l] R_root, always an own row.
+`arriving` says which gradients of own rows come in from the parts that read them. R[l]ᵀ E is what this very
+pass sends to the owners; with rows = H[l] and arriving = R[l]ᵀ E the pass is exact. GraphSAGE adds H[l]
+R_root, always an own row.
 """
 
 from __future__ import annotations

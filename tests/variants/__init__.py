@@ -1,10 +1,12 @@
-"""What each system's inherited tests run over: one module a system, named as its yaml's first part in `conf/system/`.
+"""What each system's inherited tests run over: one module a system, named as its yaml's first part in
+`conf/system/`.
 
-EXACT     name of the yaml (`sancus`, `sancus/official`) -> knobs that make it exact full-graph training, a list of settings; where only a
-          single worker is exact, its knobs (None: the yaml's)
+EXACT     name of the yaml (`sancus`, `sancus/official`) -> knobs that make it exact full-graph training, a
+          list of settings; where only a single worker is exact, its knobs (None: the yaml's)
 STALE     (name, knobs) with the knobs on: same seed same bits, stop and resume, evaluation, segments
 CONTROL   (name, knobs) that must beat the zero-halo control on a planted graph
-MODELS    models the system supports (default gcn and sage); METHODS partitions it trains on (default metis, random, block)
+MODELS    models the system supports (default gcn and sage); METHODS partitions it trains on (default metis,
+          random, block)
 """
 
 REFETCH = {"features": "refetch"}  # for what concerns layer 0

@@ -1,3 +1,7 @@
 EXACT = {"adaqp": None}
-STALE = [("adaqp", {"bits": 4}), ("adaqp", {"bits": 4, "assignment": "adaptive", "period": 3}), ("adaqp", {"features": "refetch"})]
+STALE = [
+    ("adaqp", {"bits": 4}),
+    ("adaqp", {"bits": 4, "assignment": "adaptive", "period": 3}),
+    ("adaqp", {"features": "refetch"}),
+]
 CONTROL = [("adaqp", {"bits": 4}), ("adaqp", {"bits": 4, "assignment": "adaptive"})]

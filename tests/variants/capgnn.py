@@ -4,8 +4,11 @@ PAPERS = {"features": "refetch"}
 FRESH = {"gradients": "fresh"}
 EXACT = {
     "capgnn": [
-        {"jaca": False, **OFF}, {"jaca": False, **PAPERS, **OFF}, {"refresh": 1, **PAPERS, **FRESH, **OFF},
-        {"capacity": 0, **FRESH, **OFF}, {"refresh": 1, **TIERS, **OFF},
+        {"jaca": False, **OFF},
+        {"jaca": False, **PAPERS, **OFF},
+        {"refresh": 1, **PAPERS, **FRESH, **OFF},
+        {"capacity": 0, **FRESH, **OFF},
+        {"refresh": 1, **TIERS, **OFF},
         {"refresh": 1, **TIERS, **PAPERS, **FRESH, **OFF},
         {"refresh": 1, "policy": "lru", **TIERS, **PAPERS, **OFF},
         {"refresh": 1, "tiers": "exclusive", **TIERS, **PAPERS, **OFF},
@@ -16,9 +19,20 @@ STALE = [
     ("capgnn", {"refresh": 3, **TIERS, **OFF}),
     ("capgnn", {"refresh": 3, **TIERS, **PAPERS, "tiers": "exclusive", "rapa": False}),
     ("capgnn", {"refresh": 4, "policy": "fifo", **TIERS, **PAPERS, **OFF}),
-    ("capgnn", {"refresh": 3, "policy": "lru", "local_capacity": 30, "global_capacity": 9, "rapa": False,
-                **PAPERS, **FRESH}),
-    ("capgnn", {"jaca": False, "rapa": False}), ("capgnn", {"refresh": 3}),
+    (
+        "capgnn",
+        {
+            "refresh": 3,
+            "policy": "lru",
+            "local_capacity": 30,
+            "global_capacity": 9,
+            "rapa": False,
+            **PAPERS,
+            **FRESH,
+        },
+    ),
+    ("capgnn", {"jaca": False, "rapa": False}),
+    ("capgnn", {"refresh": 3}),
     ("capgnn", {"refresh": 3, "rapa_degrees": "local", **PAPERS}),
 ]
 CONTROL = [("capgnn", {}), ("capgnn", OFF)]

@@ -1,4 +1,8 @@
 EXACT = {"pipegcn": None}
-STALE = [("pipegcn", {}), ("pipegcn", {"features": "refetch"}), ("pipegcn", {"smooth_features": True, "smooth_gradients": True, "momentum": 0.5})]
+STALE = [
+    ("pipegcn", {}),
+    ("pipegcn", {"features": "refetch"}),
+    ("pipegcn", {"smooth_features": True, "smooth_gradients": True, "momentum": 0.5}),
+]
 CONTROL = [("pipegcn", {})]
 MODELS = ["gcn", "sage", "gat"]

@@ -10,8 +10,10 @@ EXACT = {
 STALE = [
     ("pscgcn", {"rate": 0.5, "refresh": 3, **REFETCH}),
     ("pscgcn", {"tau": 2, "rate": 0.5, "refresh": 2, "gradients": "sampled"}),
-    ("pscgcn", {"tau": 0, "rate": 0.3, "sampling": "uniform", "policy": "random", "rescale": "selfnorm",
-                **REFETCH}),
+    (
+        "pscgcn",
+        {"tau": 0, "rate": 0.3, "sampling": "uniform", "policy": "random", "rescale": "selfnorm", **REFETCH},
+    ),
 ]
 CONTROL = [("pscgcn", {"rate": 0.5, "refresh": 20, **REFETCH})]
 MODELS = ["gcn", "sage"]

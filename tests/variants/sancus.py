@@ -11,7 +11,8 @@ EXACT = {
 STALE = [
     ("sancus", {"staleness": "epoch_fixed", "bound": 2}),
     ("sancus", {"staleness": "epoch_adaptive", "bound": 2, **REFETCH}),
-    ("sancus", {"staleness": "variation_gap", "bound": 0.05, **REFETCH}), ("sancus/official", {"warmup": 3}),
+    ("sancus", {"staleness": "variation_gap", "bound": 0.05, **REFETCH}),
+    ("sancus/official", {"warmup": 3}),
 ]
 CONTROL = [("sancus", {}), ("sancus", {"staleness": "variation_gap", "bound": 0.05, **REFETCH})]
 MODELS = ["gcn", "sage"]

@@ -1,0 +1,90 @@
+"""What an exchange needs to know, and what stands for an operation that has been posted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from harness.comm.recorder import Recorder, Span, computed, synchronise
+from harness.comm.transport import PeerLost, Transfer
+
+
+@dataclass
+class HaloPlan:
+    """Who sends which rows to whom, so that every worker ends up with its halo in halo order.
+
+    send_rows   [s] int64 local rows, grouped by destination
+    send_counts, receive_counts   rows to and from each of the P workers
+    """
+
+    send_rows: torch.Tensor
+    send_counts: list[int]
+    receive_counts: list[int]
+
+    @property
+    def num_halo(self) -> int:
+        return sum(self.receive_counts)
+
+
+class Poster(Protocol):
+    """Who posted an operation: this worker's `Comm`."""
+
+    rank: int
+    device: torch.device
+    recorder: Recorder
+
+    def waited(self, sequence: int) -> None:
+        """Operation number `sequence` has been waited for."""
+
+
+class InFlight:
+    """One posted operation. `wait()` returns once its result may be read, and is what counts as
+    exposed time.
+    """
+
+    def __init__(
+        self,
+        comm: Poster,
+        transfer: Transfer | None,
+        name: str,
+        layer: int,
+        id: str,
+        span: Span | None,
+        finish: Callable[[], None] | None = None,
+        sequence: int = 0,
+    ):
+        self.comm = comm
+        self.transfer = transfer
+        self.name = name
+        self.layer = layer
+        self.id = id
+        self.span = span
+        self.finish, self.sequence = finish, sequence
+
+    def look(self) -> None:
+        """Note when the operation was through, where it is, without waiting for it."""
+        if self.span is not None and not self.span.end:
+            self.transfer.look()
+            self.span.end = self.transfer.ended or 0.0
+
+    def wait(self) -> None:
+        self.comm.waited(self.sequence)
+        blocking = self.span is not None and self.span.blocking
+        computed(self.comm.device)
+        with self.comm.recorder.inside("wait", self.name, self.layer, id=self.id, blocking=blocking):
+            try:
+                if self.transfer is not None:
+                    self.transfer.wait()
+            except PeerLost as error:
+                raise PeerLost(
+                    f"worker {self.comm.rank} lost a peer in {self.name} {self.id}: {error}"
+                ) from error
+            if self.finish is not None:
+                self.finish()
+            synchronise(self.comm.device)
+            if self.span is not None and not self.span.end:
+                self.span.end = self.transfer.ended or time.monotonic()
