@@ -11,6 +11,8 @@ from harness.report.columns import Column
 from harness.report.groups import Estimate, Group, estimate
 from harness.trace.identity import MEETING_KEYS
 
+PLACES = ("partition", "cluster")  # blocks of the config that do not change what exact training computes
+
 
 def paired(a: Group, b: Group, value: Callable[[dict[str, Any]], float | None]) -> Estimate:
     """The mean of a's value less b's over the seeds that both have, with its interval."""
@@ -18,12 +20,17 @@ def paired(a: Group, b: Group, value: Callable[[dict[str, Any]], float | None]) 
     return estimate(ours[seed].mean - theirs[seed].mean for seed in ours if seed in theirs)
 
 
-def reference_of(group: Group, groups: list[Group]) -> Group | None:
-    """Exact training under the group's own setting; None where it is not there."""
-    return next(
-        (g for g in groups if g.first.role == "reference" and g.finished and setting(g) == setting(group)),
-        None,
-    )
+def reference_of(group: Group, groups: list[Group], elsewhere: bool = False) -> Group | None:
+    """Exact training under the group's own setting; None where it is not there.
+
+    elsewhere   take it on another partition or cluster where it is not there on the group's own: exact
+                training is the same on all, and a system over a vertex-cut shares its partition with no other
+    """
+    exact = [g for g in groups if g.first.role == "reference" and g.finished]
+    found = [g for g in exact if setting(g) == setting(group)]
+    if elsewhere and not found:
+        found = [g for g in exact if setting(g, PLACES) == setting(group, PLACES)]
+    return found[0] if found else None
 
 
 def cannot_tell(groups: list[Group], score: Column) -> list[str]:
@@ -51,9 +58,9 @@ def cannot_tell(groups: list[Group], score: Column) -> list[str]:
     return said
 
 
-def setting(group: Group) -> str:
-    """What two groups must share to be compared: everything but the system, the seed and the name, and what
-    concerns asynchronous systems alone."""
-    apart = {"seed", "label", *MEETING_KEYS}
-    keys = {k: v for k, v in group.first.keys.items() if not k.startswith("system.") and k not in apart}
+def setting(group: Group, but: tuple[str, ...] = ()) -> str:
+    """What two groups must share to be compared: everything but the system, the seed and the name, what
+    concerns asynchronous systems alone, and the blocks `but`."""
+    apart, blocks = {"seed", "label", *MEETING_KEYS}, {"system", *but}
+    keys = {k: v for k, v in group.first.keys.items() if k not in apart and k.partition(".")[0] not in blocks}
     return repr(sorted(keys.items(), key=lambda pair: pair[0]))

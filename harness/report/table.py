@@ -74,7 +74,7 @@ class Section:
         return f"{ahead:+.2f}" if ahead.n else ""
 
     def ahead(self, group: Group) -> Estimate:
-        exact = reference_of(group, self.groups)
+        exact = reference_of(group, self.groups, elsewhere=True)
         if exact is None or exact is group or group.diverged or exact.diverged:
             return estimate([])
         return paired(group, exact, columns.LEADING[self.score][0].value)
