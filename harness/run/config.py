@@ -10,7 +10,7 @@ import importlib
 import json
 import re
 from dataclasses import MISSING, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -130,10 +130,15 @@ class Run:
 
     def is_in(self, run_dir: Path) -> bool:
         """Whether a folder was made for this run, by whatever version."""
+        path = Path(run_dir) / "config.yaml"
         try:
-            return completed(stored(run_dir)) == completed(self.composed)
-        except InputError:
+            return _made_for(path, path.stat().st_mtime_ns) == self._asked_for
+        except (OSError, InputError):
             return False
+
+    @cached_property
+    def _asked_for(self) -> dict[str, Any]:
+        return completed(self.composed)
 
     @property
     def system_name(self) -> str:
@@ -151,6 +156,12 @@ class Run:
     @property
     def fingerprint(self) -> str:
         return fingerprint(self.composed, self.system.asynchronous)
+
+
+@lru_cache(maxsize=4096)
+def _made_for(path: Path, _changed: int) -> dict[str, Any]:
+    """What the run of a folder's config is; a sweep looks at the same folders once per run that it lacks."""
+    return completed(stored(path.parent))
 
 
 def completed(composed: dict[str, Any]) -> dict[str, Any]:

@@ -61,7 +61,8 @@ GRAPHS = {
 # Rows at one setting: raw features once, the model and optimiser of conf/. EPOCHS / 5 stands for a fifth of
 # the epochs.
 SYSTEMS = {
-    "vanilla": "system=vanilla system.features=once,refetch",
+    "vanilla": "system=vanilla",
+    "vanilla, refetch": "system=vanilla system.features=refetch",
     "zero_halo": "system=zero_halo",
     "local": "system=local",
     "cdfgnn": "system=cdfgnn",
@@ -119,14 +120,14 @@ Written by `python -m harness.study --data-dir ../shared/data`, and not edited; 
 options says so. 4 workers. Each graph has two kinds of rows:
 
 - **One setting for all**: GCN of 2 layers, hidden 64, dropout 0.5, Adam 0.01, weight decay 5e-4, no norm;
-  raw features fetched once, which is exact (`vanilla` stands there with `features=refetch` too). What
+  raw features fetched once, which is exact (`vanilla, refetch` fetches them in every epoch). What
   differs between rows is the system alone.
 - **The papers' settings**: each system as its paper has it, beside exact training (`vanilla`) and the
   control (`zero_halo`) at the same model and optimiser: PipeGCN with GraphSAGE, layer norm, no weight decay
   and smoothing of features and gradients; PSC-GCN with layer norm and no weight decay; CaPGNN with 3 layers
   of 256, layer norm, weight decay 0.01; DIGEST with rows of length 1 (its line 11). All but PipeGCN and
   DIGEST fetch raw features in every epoch there, as their papers do, so that `MB layer 0` is to be compared
-  with `vanilla features=refetch`. What the papers leave open is as at the one setting.
+  with the `vanilla` there. What the papers leave open is as at the one setting.
 
 METIS leads; random partitions are the stress test: most of a row's weight is remote there, and staleness by
 an epoch under Adam need not settle ([why](../staleness.md)). CDFGNN stands in both tables with a vertex-cut
@@ -231,13 +232,13 @@ def extent_of(name: str, kind: str, asked: argparse.Namespace) -> Extent:
 
 def gather(
     name: str, kind: str, extent: Extent, asked: argparse.Namespace, places: Places, console: Console
-) -> tuple[dict[str, list[Path]], list[str], bool]:
-    """Run what a graph lacks of a kind of rows: finished run folders by partition, rows that are not whole,
-    and whether a run failed.
+) -> tuple[dict[str, dict[Path, str]], list[str], bool]:
+    """Run what a graph lacks of a kind of rows: finished run folders and their rows by partition, rows that
+    are not whole, and whether a run failed.
 
     InputError where what is asked for is no run.
     """
-    there: dict[str, list[Path]] = {}
+    there: dict[str, dict[Path, str]] = {}
     unmade, failed = [], False
     for row in (row for row in ROWS[kind] if row in asked.systems):
         for partition in extent.partitions.split(","):
@@ -258,7 +259,7 @@ def gather(
                 console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True)
                 failed = True
             finished = runner.finished(folders)
-            there.setdefault(partition, []).extend(finished)
+            there.setdefault(partition, {}).update(dict.fromkeys(finished, row))
             if len(finished) < len(folders):
                 whole = f"{row}, {partition}"
                 unmade.append(
@@ -285,7 +286,7 @@ def said_of(asked: argparse.Namespace) -> list[str]:
     return [f"Made with `{options}`."] if options else []
 
 
-def part_of(kind: str, extent: Extent, there: dict[str, list[Path]], unmade: list[str]) -> str:
+def part_of(kind: str, extent: Extent, there: dict[str, dict[Path, str]], unmade: list[str]) -> str:
     """One kind of rows of a graph: what is missing, and a table for each partition."""
     from harness.report import (  # pandas: only where there is something to tell of
         groups,
@@ -298,15 +299,28 @@ def part_of(kind: str, extent: Extent, there: dict[str, list[Path]], unmade: lis
         f" {seeds} seed{'s' * (seeds > 1)}"
     ]
     said += [f"Not made when this was written: {'; '.join(unmade)}."] if unmade else []
-    for partition, folders in there.items():
-        compared, _ = groups.load(dict.fromkeys(folders))
+    for partition, rows in there.items():
+        compared, _ = groups.load(rows)
+        for group in compared:
+            group.label = rows[group.runs[0].path]
+        order = list(ROWS[kind])
+        compared.sort(key=lambda group: order.index(group.label))
         said += [f"#### {partition}", table.markdown(compared)]
     return "\n\n".join(said)
 
 
+def what_rows_are() -> str:
+    """What is asked for under each row's name, as on the command line."""
+    said = ["## Rows"]
+    for kind, rows in ROWS.items():
+        said += [f"{kind.capitalize()}, behind `python -m harness -m`:".replace("Papers'", "The papers'")]
+        said += ["\n".join(f"- {row}: `{asked}`" for row, asked in rows.items())]
+    return "\n\n".join(said) + "\n"
+
+
 def page(made: dict[str, str]) -> str:
     missing = [name for name in GRAPHS if name not in made]
-    head = [PAGE, f"Not made yet: {', '.join(missing)}.\n"] if missing else [PAGE]
+    head = [PAGE, what_rows_are()] + ([f"Not made yet: {', '.join(missing)}.\n"] if missing else [])
     return "\n".join([*head, *(f"## {name}\n\n{made[name]}\n" for name in GRAPHS if name in made)])
 
 
