@@ -5,8 +5,11 @@ VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: redis env demo test nightly bench figures fidelity clean
-env: $(VENV)/installed
+.PHONY: help redis env demo test nightly lint site bench figures fidelity clean clean-cache
+help:           ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+
+env: $(VENV)/installed  ## the environment, in .venv
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +34,15 @@ test: env       ## the whole test suite, in two processes: one waits for its wor
 nightly: env    ## tests that take minutes: pages' commands in full and the like; SHARE=300 runs a day's share of 300 s
 	$(RUN) -m pytest -m nightly $(if $(SHARE),--share $(SHARE)) -rs
 
+lint: env       ## rules and layout of the code
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lint]'
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+site: env       ## the documentation as a site in site/; a dead link or an unknown name is an error
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --strict
+
 bench: env      ## ratios against PyG and DGL, start-up, scaling, rooflines: all in one run
 	$(RUN) -m harness.bench
 
@@ -40,5 +52,8 @@ figures: env    ## every figure, from nothing: runs what is lacking (twins, and 
 fidelity: env   ## published statistics of each graph beside its twin's
 	$(RUN) -m harness.fidelity
 
-clean:
-	rm -rf $(VENV) .pytest_cache .hypothesis
+clean-cache:    ## graphs and shards in results/cache; they are made again when needed
+	rm -rf results/cache
+
+clean:          ## the environment and what tests leave
+	rm -rf $(VENV) .pytest_cache .hypothesis site

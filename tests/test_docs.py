@@ -1,0 +1,77 @@
+"""Commands on the pages are commands, and the site shows every page."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.figures.__main__ import available
+from harness.run import overrides, runner
+from harness.run.runner import Places
+from tests.conftest import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+# A command's words, line continuations taken away.
+COMMAND = re.compile(r"^(?:    )?python -m (harness(?:\.\w+)*) (.+)$", re.M)
+
+
+def commands() -> list[tuple[str, str, str]]:
+    found = []
+    for page in PAGES:
+        text = re.sub(r"\s*\\\n\s*", " ", page.read_text())
+        for module, words in COMMAND.findall(text):
+            found.append((page.name, module, re.sub(r"\s{2,}#.*$", "", words).strip()))
+    return found
+
+
+def test_the_pages_have_commands():
+    assert len({page for page, _, _ in commands()}) >= 5 and len(commands()) >= 20
+
+
+@pytest.mark.parametrize(
+    "page, words", [(page, words) for page, module, words in commands() if module == "harness"]
+)
+def test_a_pages_run_is_composed(page, words, tmp_path):
+    words = shlex.split(words)
+    if "--config-dir" in words:
+        pytest.skip("a folder that the page makes: tests/test_tutorial.py runs it")
+    asked = [word for word in words if word != "-m"]
+    assert overrides.check(words, runner.CONF) == ("-m" in words)
+    places = Places(tmp_path, tmp_path, tmp_path)
+    sweep = shlex.join(word for word in asked if not word.startswith(("results=", "data_dir=")))
+    assert runner.folders(sweep, places)
+
+
+def test_a_pages_figures_are_there():
+    for page, module, words in commands():
+        if module == "harness.figures":
+            names = [word for word in words.split("--")[0].split() if word]
+            assert set(names) <= set(available()), f"{page}: {words}"
+
+
+def test_the_site_shows_every_page():
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+
+    def shown(entry) -> set[str]:
+        if isinstance(entry, dict):
+            return set().union(*map(shown, entry.values()))
+        return set().union(*map(shown, entry)) if isinstance(entry, list) else {entry}
+
+    docs = ROOT / "docs"
+    assert shown(settings["nav"]) == {str(path.relative_to(docs)) for path in docs.glob("**/*.md")}
+
+
+def test_names_of_the_site_are_of_this_project():
+    for path in (ROOT / "docs" / "reference").glob("*.md"):
+        for name in re.findall(r"^::: (\S+)$", path.read_text(), re.M):
+            place = Path(*name.split("."))
+            files = [
+                ROOT / place.with_suffix(".py"),
+                ROOT / place.parent.with_suffix(".py"),
+                ROOT / place / "__init__.py",
+            ]
+            assert any(file.is_file() for file in files), f"{path.name}: {name}"
