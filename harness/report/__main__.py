@@ -1,7 +1,7 @@
 """The commands of the report; they read traces and run nothing.
 
-python -m harness.report table RUN... [--csv FILE | --markdown]
-python -m harness.report plot RUN... [--out DIR]
+halobench report RUN... [--csv FILE | --markdown]      (or python -m harness.report table ...)
+halobench plot RUN... [--out DIR]                       (or python -m harness.report plot ...)
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from harness.report import groups, table
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0, or 2 with one sentence where what was given cannot be used."""
     parser = argparse.ArgumentParser(
-        prog="python -m harness.report", description="Tables and pictures of finished runs."
+        prog="halobench report", description="Tables and pictures of finished runs."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    tables = commands.add_parser("table", help="runs side by side: mean and 95 % interval over seeds")
+    tables = commands.add_parser("table", help="runs side by side: mean and 95 %% interval over seeds")
     plots = commands.add_parser(
         "plot", help="accuracy over time, bytes and epochs; where an epoch's time goes"
     )
@@ -37,7 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plots.add_argument(
         "--out", metavar="DIR", default="figures", help="where the PNG files go (default: figures)"
     )
-    given = parser.parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words and words[0] not in commands.choices and words[0] not in ("-h", "--help"):
+        words.insert(0, "table")
+    given = parser.parse_args(words)
     try:
         show(given)
         sys.stdout.flush()

@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         with stoppable():
             swept = overrides.check(list(arguments), CONF)
-            given = get_args_parser().parse_args(overrides.for_hydra(list(arguments), CONF))
+            given = overrides.parse(overrides.for_hydra(list(arguments), CONF))
             # What @hydra.main does, with words that need not be this process's.
             version.setbase("1.3")
             _run_hydra(given, get_args_parser(), job, CONF, "config")

@@ -4,6 +4,7 @@ and let a sweep over a group set keys of its options.
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
@@ -20,13 +21,18 @@ from harness.check import InputError, did_you_mean
 SEARCHPATH = "hydra.searchpath"
 
 
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The words as Hydra's own parser reads them, options and overrides in any order."""
+    return get_args_parser().parse_intermixed_args(arguments)
+
+
 def check(arguments: list[str], conf: str) -> bool:
     """Whether the arguments ask for a sweep. InputError at the first override that cannot be read, or whose
     group option or key does not exist.
 
     Keys behind a `+` are left to `harness.run.config.check`, which knows every block's schema.
     """
-    args = get_args_parser().parse_args(arguments)
+    args = parse(arguments)
     if (
         args.help
         or args.hydra_help
@@ -67,7 +73,7 @@ def for_hydra(arguments: list[str], conf: str) -> list[str]:
     system.interval=5` it would look for the interval in the default system. A key of a swept group is
     therefore given as a sweep over one value.
     """
-    args = get_args_parser().parse_args(arguments)
+    args = parse(arguments)
     if not args.multirun:
         return arguments
     parsed, known = {word: _parse(word) for word in args.overrides}, _Known(conf, [])
