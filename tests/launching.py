@@ -147,7 +147,7 @@ class Place:
             "dataset.path": self.graph,
             "results": self.results,
             "cache": self.folder / "cache",
-            "gpus": 2,
+            "workers": 2,
             "epochs": 6,
             "model.hidden": 4,
             "kernel": "numba",
@@ -155,6 +155,8 @@ class Place:
             "checkpoint_every": 2,
         }
         given = {o.lstrip("+~").split("=")[0] for o in overrides}
+        if "gpus" in given:
+            fixed.pop("workers")
         flags = [o for o in overrides if o.startswith("-")]
         rest = [o for o in overrides if not o.startswith("-")]
         if "dataset" in given:

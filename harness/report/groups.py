@@ -22,7 +22,7 @@ from harness.trace.reader import Trace, find_runs
 from harness.trace.summary import summarise
 
 # What has a column of its own, or is the name itself; all other keys go into the name where they differ.
-COLUMN_KEYS = {"seed", "gpus", "epochs", "label", "system._target_"}
+COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Group:
 
     @property
     def workers(self) -> int:
-        return int(self.first.keys.get("gpus", self.first.summary["workers"]))
+        return int(self.first.keys.get("workers", self.first.summary["workers"]))
 
     @property
     def partition(self) -> str:

@@ -36,7 +36,7 @@ def run_job(composed: DictConfig) -> Path:
         with prepare.claimed(run):
             run_dir = prepare.prepare(run)
             if run.settings.launch == "prepare":
-                command = f"torchrun --nproc-per-node {run.settings.gpus} -m harness.worker {run_dir}"
+                command = f"torchrun --nproc-per-node {run.settings.workers} -m harness.worker {run_dir}"
                 console.print(command, highlight=False, soft_wrap=True)
                 return run_dir
             launch.launch(run, run_dir)

@@ -48,7 +48,7 @@ def prepare(run: Run) -> Path:
     stats = files.read_json(folder / "stats.json")
     facts = RunFacts(
         model=run.model.name,
-        num_workers=run.settings.gpus,
+        num_workers=run.settings.workers,
         symmetric=stats["symmetric"],
         multilabel=stats["multilabel"],
     )
@@ -214,7 +214,7 @@ def _shards(run: Run) -> tuple[Path, dict]:
         graph,
         lambda: sources.load(run.dataset, data_dir, seed),
         run.partition,
-        run.settings.gpus,
+        run.settings.workers,
         seed,
     )
     return folder, graph

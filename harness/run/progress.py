@@ -21,7 +21,7 @@ class Progress:
     def __init__(self, run: Run, enabled: bool):
         wanted = str(run.settings.progress).lower()
         shown = enabled and (wanted == "true" or (wanted == "auto" and sys.stderr.isatty()))
-        self.workers, self.megabytes, self.accuracy = run.settings.gpus, 0.0, ""
+        self.workers, self.megabytes, self.accuracy = run.settings.workers, 0.0, ""
         self.bar = None
         if shown:
             self.bar = RichProgress(

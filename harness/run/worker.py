@@ -48,10 +48,10 @@ def main(run_dir: str, meeting: str | None = None) -> None:
     """
     run = held(configs.load(Path(run_dir)), Path(run_dir))
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    if size != run.settings.gpus:
+    if size != run.settings.workers:
         raise InputError(
-            f"gpus={run.settings.gpus} in {run_dir}/config.yaml but {size} workers were started; start as"
-            " many as gpus says"
+            f"workers={run.settings.workers} in {run_dir}/config.yaml but {size} workers were started;"
+            " start as many as workers says"
         )
     if rank == 0 and meeting is None:  # prepared by another process, perhaps elsewhere and some time ago
         here = {**environment(), "code": run.code}
