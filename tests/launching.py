@@ -142,6 +142,8 @@ class Place:
         )
 
     def arguments(self, *overrides: str) -> list[str]:
+        if overrides[:1] == ("runs",):
+            return list(overrides)
         fixed = {
             "dataset": "npz",
             "dataset.path": self.graph,

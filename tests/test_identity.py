@@ -76,6 +76,7 @@ def run_of(*overrides: str) -> config.Run:
         "progress=true",
         "launch=prepare",
         "fresh=true",
+        "keep_checkpoint=true",
         "run_dir=/elsewhere",
         "checkpoint_every=7",
     ],

@@ -41,6 +41,7 @@ COMMANDS = {
     ),
     "report": Command("harness.report.__main__", "tables of finished runs"),
     "plot": Command("harness.report.__main__", "pictures of finished runs", before=("plot",)),
+    "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
     "figures": Command("harness.figures.__main__", "the figures of the papers; starts the runs they lack"),
     "study": Command("harness.study.__main__", "every system on real graphs, as one page of tables"),
     "bench": Command("harness.bench.__main__", "speed of the harness, beside its peers' where there are any"),

@@ -60,6 +60,7 @@ class RunConfig:
     cache      folder of cached graphs and shards
     run_dir    this run's folder; null: named by content under `results`
     checkpoint_every   epochs between checkpoints; 0: none
+    keep_checkpoint   true: keep the state after the last epoch, which `halobench runs extend` goes on from
     fresh      true: start anew where the same run has finished or stopped before; its folder is kept beside
     stale      a finished run that other code computed: "show" it and say so, or "rerun" it; its folder is
                kept beside
@@ -81,6 +82,7 @@ class RunConfig:
     cache: str = "results/cache"
     run_dir: str | None = None
     checkpoint_every: int = 20
+    keep_checkpoint: bool = False
     fresh: bool = False
     stale: str = "show"
     diverged: str = "stop"
@@ -158,6 +160,11 @@ class Run:
     def code(self) -> str:
         """A hash of the code that this program would compute the run with."""
         return code_of("harness.run.worker", type(self.system).__module__)
+
+    @property
+    def follows_epochs(self) -> bool:
+        """Whether what an epoch does depends on how many the whole run has."""
+        return self.system.follows_epochs()
 
     @property
     def fingerprint(self) -> str:

@@ -170,6 +170,8 @@ def train(
                 started = time.monotonic()
                 checkpoints.save(trainer, done)
                 saving = time.monotonic() - started
+        if run.settings.keep_checkpoint and not diverged:
+            checkpoints.save(trainer, met)
         trainer.system.close()
         comm.drain()
     comm.barrier()
@@ -180,7 +182,8 @@ def train(
 
         writer.finalise(run_dir)
         files.write_json_atomic(run_dir / "summary.json", summary.summarise(run_dir))
-        checkpoints.clear()
+        if not run.settings.keep_checkpoint or diverged:
+            checkpoints.clear()
 
 
 def check_device(name: str) -> None:
