@@ -155,6 +155,7 @@ class Place:
             "kernel": "numba",
             "threads": 1,
             "checkpoint_every": 2,
+            "progress": "false",
         }
         given = {o.lstrip("+~").split("=")[0] for o in overrides}
         if "gpus" in given:

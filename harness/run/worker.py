@@ -130,6 +130,8 @@ def train(
     last = run.settings.epochs - 1
     every, saved_every = run.evaluate.every, run.settings.checkpoint_every
     with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
+        if met:
+            progress.resumed(met)
         saving, waiting, diverged = 0.0, [], False
         while met <= last:
             local_loss = trainer.train_epoch(trainer.next_epoch)
