@@ -19,11 +19,11 @@ def paired(a: Group, b: Group, value: Callable[[dict[str, Any]], float | None]) 
 
 
 def reference_of(group: Group, groups: list[Group]) -> Group | None:
-    """Exact training under the group's own setting; None where it is not there."""
-    return next(
-        (g for g in groups if g.first.role == "reference" and g.finished and setting(g) == setting(group)),
-        None,
-    )
+    """Exact training under the group's own setting, with raw features fetched as often as the group does
+    where that is there; None where there is none."""
+    exact = [g for g in groups if g.first.role == "reference" and g.finished and setting(g) == setting(group)]
+    fetched = group.first.keys.get("system.features")
+    return min(exact, key=lambda g: g.first.keys.get("system.features") != fetched, default=None)
 
 
 def cannot_tell(groups: list[Group], score: Column) -> list[str]:
