@@ -108,6 +108,11 @@ def run(arguments: Sequence[str]) -> int:
     warnings.simplefilter("once", UserWarning)
     try:
         with stoppable():
+            if overrides.parse(words).help:
+                from harness.run import keys  # brings in the report, which no start has to wait for
+
+                print(keys.text(words, CONF))
+                return 0
             swept = overrides.check(words, CONF)
             parts = overrides.parts(words, CONF) if swept else [words]
             jobs = Jobs(words if swept else [], parts)

@@ -102,6 +102,18 @@ def parts(arguments: list[str], conf: str) -> list[list[str]]:
     return made
 
 
+def composed(arguments: list[str], conf: str) -> tuple[DictConfig, dict[str, list[str]]]:
+    """The config that the arguments make, those that list several values left out, and the options of each
+    group there is. InputError where they make none."""
+    args = parse(arguments)
+    parsed = [_parse(word) for word in args.overrides]
+    words = [o.input_line for o in parsed if not o.is_sweep_override() and o.key_or_group != SEARCHPATH]
+    check([word for word in arguments if word not in ("-h", "--help")], conf)
+    known = _Known(conf, _searched(args, parsed))
+    made = known.compose(words)
+    return made, {str(key): known.options(str(key)) for key in made if known.is_group(str(key))}
+
+
 def swept(arguments: list[str]) -> dict[str, list[str]] | None:
     """The keys that the arguments give several values, and these as written; None where another than Hydra's
     own sweeper, or a pattern, decides which values there are."""
