@@ -1,3 +1,3 @@
 """HaloBench: distributed full-graph GNN training systems under one graph, one model, one clock."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,15 +1,8 @@
-"""`python -m harness system=NAME dataset=NAME gpus=N ...`: compose, check, prepare, train, show the
-result.
-"""
+"""`python -m harness`, which is the installed command `halobench`: see `harness.cli`."""
 
 import sys
 
-from harness.run.command import run
-
-
-def main() -> int:
-    return run(sys.argv[1:])
-
+from harness.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

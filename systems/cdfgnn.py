@@ -60,7 +60,8 @@ class Cdfgnn(ReplicaSystem):
     """The knobs.
 
     cache     keep rows and send only those that changed by more than eps; false: send all
-    quantise  messages to `bits` bits
+    quantise  true: messages have `bits` bits per value; false: float32
+    bits      of a value that is quantised
     scatter   what a master sends back: the quantised sum ("value"), the quantised difference ("diff"), the
               sum ("fp32")
     rule      "prose" or "literal"

@@ -105,6 +105,9 @@ class Pscgcn(System):
         why = "features=once fetches and keeps all boundary features; system.features=refetch caches a share"
         return without_effect(self, ("cache", "policy"), why)
 
+    def follows_epochs(self):
+        return self.refresh is None
+
     def setup(self, context):
         super().setup(context)
         self.full, self.model = self.adjacency, context.model

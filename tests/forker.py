@@ -11,6 +11,7 @@ import signal
 import sys
 import traceback
 
+from harness import cli
 from harness.report import table  # noqa: F401
 from harness.run import command, preload  # noqa: F401
 
@@ -25,7 +26,7 @@ def child(arguments: list[str], out: str, err: str) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     code = 1
     try:
-        code = command.run(arguments)
+        code = cli.main(arguments)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:

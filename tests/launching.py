@@ -142,19 +142,24 @@ class Place:
         )
 
     def arguments(self, *overrides: str) -> list[str]:
+        if overrides[:1] == ("runs",):
+            return list(overrides)
         fixed = {
             "dataset": "npz",
             "dataset.path": self.graph,
             "results": self.results,
             "cache": self.folder / "cache",
-            "gpus": 2,
+            "workers": 2,
             "epochs": 6,
             "model.hidden": 4,
             "kernel": "numba",
             "threads": 1,
             "checkpoint_every": 2,
+            "progress": "false",
         }
         given = {o.lstrip("+~").split("=")[0] for o in overrides}
+        if "gpus" in given:
+            fixed.pop("workers")
         flags = [o for o in overrides if o.startswith("-")]
         rest = [o for o in overrides if not o.startswith("-")]
         if "dataset" in given:

@@ -176,7 +176,7 @@ def test_the_seed_that_counts_is_the_partitions_own_where_it_has_one(tmp_path):
 
 
 def test_too_many_workers_is_refused_and_caches_no_shards(tmp_path):
-    with pytest.raises(InputError, match="gpus=61 is more workers than random has vertices"):
+    with pytest.raises(InputError, match="workers=61 is more workers than random has vertices"):
         shards_for(Cache(tmp_path), SPEC, lambda: random_graph(60, 5), PartitionConfig(), 61, 0)
     assert not any(path.is_dir() for path in (tmp_path / "shards").iterdir())
 

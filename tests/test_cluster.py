@@ -40,7 +40,7 @@ def test_a_preset_is_a_cluster_of_its_papers_size(name):
     if cluster.devices:
         gpus = len(cluster.devices)
         assert composed(f"cluster={name}", f"gpus={gpus}").settings.gpus == gpus
-        with pytest.raises(InputError, match=f"gpus={gpus + 1} is more than cluster={name} has devices"):
+        with pytest.raises(InputError, match=f"workers={gpus + 1} is more than cluster={name} has devices"):
             composed(f"cluster={name}", f"gpus={gpus + 1}")
 
 

@@ -6,19 +6,23 @@ import hashlib
 import json
 import signal
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hypothesis import given
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from harness.check import InputError
 from harness.core.system import Ready, System
 from harness.report import groups
-from harness.run import config, prepare
+from harness.run import config, overrides, prepare
 from harness.run.command import CONF
 from harness.run.worker import held
 from harness.trace import files, resolved, summary
+from harness.trace.identity import identity
 from harness.trace.reader import Trace
 from tests import traces
 
@@ -49,6 +53,14 @@ class Newer(System):
         return Ready(h[:0])
 
 
+ALIASES = (("workers", "gpus"), ("gpus", "workers"))
+
+
+@cache
+def run_of_defaults() -> dict[str, Any]:
+    return run_of().composed
+
+
 def run_of(*overrides: str) -> config.Run:
     with initialize_config_dir(CONF, version_base="1.3"):
         return config.check(compose("config", overrides=["dataset=twin/flickr", *overrides]))
@@ -64,6 +76,7 @@ def run_of(*overrides: str) -> config.Run:
         "progress=true",
         "launch=prepare",
         "fresh=true",
+        "keep_checkpoint=true",
         "run_dir=/elsewhere",
         "checkpoint_every=7",
     ],
@@ -107,7 +120,8 @@ def test_where_workers_meet_at_checkpoints_these_belong_to_the_run():
 )
 def test_a_folder_of_version_0_1_is_found_under_its_old_name(tmp_path, overrides, lacked, then):
     run = run_of(*overrides, f"results={tmp_path}", "gpus=2")
-    old = {key: value for key, value in run.composed.items() if key not in ("stale", "diverged")}
+    old = {key: value for key, value in run.composed.items() if key not in ("stale", "diverged", "workers")}
+    old["gpus"] = 2
     old["system"] = {key: value for key, value in {**old["system"], **then}.items() if key not in lacked}
     known = {key: value for key, value in old.items() if key not in PLACE_AT_0_1}
     hashed = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()[:8]
@@ -129,6 +143,45 @@ def test_a_folder_of_version_0_1_is_found_under_its_old_name(tmp_path, overrides
     for other in ("model.hidden=8", "transport=memory"):
         assert run_of(*overrides, other, f"results={tmp_path}", "gpus=2").directory != folder
     assert prepare.anew(run_of(*overrides, f"results={tmp_path}", "gpus=2", "stale=rerun"))
+
+
+@given(workers=st.integers(1, 64), seed=st.integers(0, 9))
+def test_workers_and_gpus_are_one_key(workers, seed):
+    """A run is the same by either name, and its folder keeps the name it had under `gpus`."""
+    composed = {**run_of_defaults(), "seed": seed}
+    new, old = ({**composed, key: workers, other: None} for key, other in ALIASES)
+    one, other = config.check(new), config.check(old)
+    assert one.composed == other.composed and one.settings.workers == one.settings.gpus == workers
+    assert "gpus" not in one.composed and one.directory == other.directory
+    left = {key: value for key, value in one.composed.items() if key != "workers"}
+    hashed = identity({**left, "workers": workers}, False)
+    hashed["gpus"] = hashed.pop("workers")
+    whole = json.dumps(hashed, sort_keys=True, default=str).encode()
+    assert one.fingerprint == hashlib.sha256(whole).hexdigest()
+    assert config.completed(old) == config.completed(new) == config.completed(one.composed)
+    with pytest.raises(InputError, match=f"workers={workers} and gpus={workers} are two names of one key"):
+        config.check({**composed, "workers": workers, "gpus": workers})
+
+
+def test_the_command_of_before_composes():
+    words = ["system=sancus", "dataset=reddit", "gpus=8"]
+    assert overrides.check(words, CONF) is False
+    with initialize_config_dir(CONF, version_base="1.3"):
+        run = config.check(compose("config", overrides=words))
+    assert (run.settings.workers, run.system_name, run.graph_name) == (8, "sancus", "reddit")
+
+
+@pytest.mark.parametrize("key", ["workers", "gpus"])
+def test_a_run_stored_by_either_name_is_found_and_read(tmp_path, key):
+    run = run_of(f"results={tmp_path}", "workers=3")
+    old = {**{k: v for k, v in run.composed.items() if k != "workers"}, key: 3}
+    traces.finished(run.directory, {**old, "epochs": 4})
+    (run.directory / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(old)))
+    again = run_of(f"results={tmp_path}", "gpus=3")
+    assert again.directory == run.directory and prepare.is_finished(again)
+    assert Trace(run.directory).config["workers"] == config.load(run.directory).settings.workers == 3
+    (group,), _ = groups.load([run.directory])
+    assert group.workers == 3
 
 
 @pytest.mark.parametrize("block", ["model", "evaluate", "partition"])

@@ -98,8 +98,8 @@ def test_an_empty_part_takes_half_of_the_largest():
     "method, parts, sentence",
     [
         ("metsi", 2, 'partition.method="metsi" is not known; did you mean "metis"?'),
-        ("random", 0, "gpus=0 is too small: give 1 or more"),
-        ("metis", 11, "gpus=11 is more workers than random has vertices (10); give 10 or fewer"),
+        ("random", 0, "workers=0 is too small: give 1 or more"),
+        ("metis", 11, "workers=11 is more workers than random has vertices (10); give 10 or fewer"),
     ],
 )
 def test_refusals(method, parts, sentence):

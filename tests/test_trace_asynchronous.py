@@ -172,8 +172,11 @@ def test_an_update_that_two_rounds_claim_is_refused(tmp_path):
 
 
 def test_what_is_shown_while_a_run_goes_on_counts_the_rounds_bytes():
-    settings = SimpleNamespace(progress="false", gpus=2)
-    shown = Progress(SimpleNamespace(settings=settings), enabled=True)
+    settings = SimpleNamespace(progress="false", workers=2, epochs=3)
+    run = SimpleNamespace(
+        settings=settings, system_name="s", graph_name="g", evaluate=SimpleNamespace(every=1)
+    )
+    shown = Progress(run, enabled=True)
     shown.sent(traces.round_of(number, 0, number) for number in range(3))
     shown.epoch(Epoch(0), 1.0, None)
     assert shown.megabytes == pytest.approx(120 / 1e6)

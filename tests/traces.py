@@ -11,6 +11,7 @@ import yaml
 
 from harness.comm.recorder import Epoch, Span
 from harness.trace import files, resolved, summary, writer
+from harness.trace.identity import canonical
 
 ENVIRONMENT = {
     "schema": 1,
@@ -192,7 +193,7 @@ def finished(
     """A whole run folder, as a worker leaves it."""
     composed = composed or config()
     prepare(folder, composed, cores, stats=stats, **(ran_on or {}))
-    stream(folder, range(composed["epochs"]), workers=composed["gpus"], **measured)
+    stream(folder, range(composed["epochs"]), workers=canonical(composed)["workers"], **measured)
     writer.finalise(folder)
     files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
     return folder
@@ -287,7 +288,8 @@ def apart(
     workers in `late` made one more round, whose update came too late. An attempt that goes on after the
     updates `begin` writes only what came after them, and the epochs of the run that were not full then."""
     composed = composed or config()
-    workers, rounds = composed["gpus"], [0] * composed["gpus"]
+    workers = canonical(composed)["workers"]
+    rounds = [0] * workers
     prepare(folder, composed)
     own = [writer.TraceWriter(folder, k, attempt, list(begin).count(k)) for k in range(workers)]
     run = writer.TraceWriter(folder, -1, attempt, len(begin) // workers)

@@ -8,6 +8,7 @@ import math
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -86,8 +87,8 @@ def curve_lines() -> list[Line]:
     ]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m harness.bench", description=__doc__)
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="halobench bench", description=__doc__)
     parser.add_argument(
         "--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}"
     )
@@ -102,7 +103,7 @@ def main() -> int:
     parser.add_argument(
         "--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)"
     )
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     if asked.rounds < 1:
         parser.error(f"--rounds {asked.rounds} is too small: give 1 or more")
     console = Console(width=max(150, Console().width))

@@ -111,8 +111,8 @@ class Cluster:
         """InputError where a run has more workers than the cluster has devices."""
         if self.devices and workers > len(self.devices):
             raise InputError(
-                f"gpus={workers} is more than cluster={self.name} has devices ({len(self.devices)}); "
-                f"give gpus={len(self.devices)} or fewer, or cluster=measured"
+                f"workers={workers} is more than cluster={self.name} has devices ({len(self.devices)}); "
+                f"give workers={len(self.devices)} or fewer, or cluster=measured"
             )
 
     def with_devices(self, devices: Sequence[Device]) -> Cluster:

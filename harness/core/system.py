@@ -128,6 +128,10 @@ class System:
         """Optimiser steps per epoch, each with a forward and a backward pass."""
         return 1
 
+    def follows_epochs(self) -> bool:
+        """Whether what an epoch does depends on how many the whole run has: such a run cannot be extended."""
+        return False
+
     @property
     def name(self) -> str:
         """What messages call it: its module and class, as in `_target_`."""

@@ -30,7 +30,7 @@ COSTLY = ("halo_ratio", "replication", "gcn", "no_graph")
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m harness.fidelity", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="halobench fidelity", description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="twins; all of them by default")
     parser.add_argument(
         "--scale", type=float, help="of every twin; by default what leaves about 6 million edges"

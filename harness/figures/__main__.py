@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0; 1 where a run failed, its figure left out; 2 with one sentence where what was given cannot
     be used.
     """
-    parser = argparse.ArgumentParser(prog="python -m harness.figures", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="halobench figures", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all; see --list)")
     parser.add_argument("--list", action="store_true", help="name every figure and what it shows")
     parser.add_argument(

@@ -24,10 +24,10 @@ def assign(graph: Graph, method: str, parts: int, seed: int) -> np.ndarray:
     choice("partition.method", method, METHODS)
     n = graph.num_vertices
     if parts < 1:
-        raise InputError(f"gpus={parts} is too small: give 1 or more")
+        raise InputError(f"workers={parts} is too small: give 1 or more")
     if parts > n:
         raise InputError(
-            f"gpus={parts} is more workers than {graph.name} has vertices ({n}); give {n} or fewer"
+            f"workers={parts} is more workers than {graph.name} has vertices ({n}); give {n} or fewer"
         )
     if method == "block" or parts == 1:
         return balanced(n, parts)

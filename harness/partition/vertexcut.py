@@ -76,14 +76,14 @@ def assign_edges(
     within("partition.gamma", gamma, 0, 1)
     more_than("partition.tau", tau, 0)
     if parts < 1:
-        raise InputError(f"gpus={parts} is too small: give 1 or more")
+        raise InputError(f"workers={parts} is too small: give 1 or more")
     if parts > graph.num_vertices:
         raise InputError(
-            f"gpus={parts} is more workers than {graph.name} has vertices ({graph.num_vertices}); "
+            f"workers={parts} is more workers than {graph.name} has vertices ({graph.num_vertices}); "
             f"give {graph.num_vertices} or fewer"
         )
     if hosts < 1 or parts % hosts:
-        raise InputError(f"hosts={hosts} does not divide gpus={parts}; give a divisor of it")
+        raise InputError(f"hosts={hosts} does not divide workers={parts}; give a divisor of it")
     low, high = undirected_edges(graph)
     match method:
         case "ebv":

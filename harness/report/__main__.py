@@ -1,7 +1,7 @@
 """The commands of the report; they read traces and run nothing.
 
-python -m harness.report table RUN... [--csv FILE | --markdown]
-python -m harness.report plot RUN... [--out DIR]
+halobench report RUN... [--csv FILE | --markdown]      (or python -m harness.report table ...)
+halobench plot RUN... [--x KEY] [--pareto] [--out DIR]  (or python -m harness.report plot ...)
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from harness.report import groups, table
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0, or 2 with one sentence where what was given cannot be used."""
     parser = argparse.ArgumentParser(
-        prog="python -m harness.report", description="Tables and pictures of finished runs."
+        prog="halobench report", description="Tables and pictures of finished runs."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    tables = commands.add_parser("table", help="runs side by side: mean and 95 % interval over seeds")
+    tables = commands.add_parser("table", help="runs side by side: mean and 95 %% interval over seeds")
     plots = commands.add_parser(
         "plot", help="accuracy over time, bytes and epochs; where an epoch's time goes"
     )
@@ -35,9 +35,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables.add_argument("--csv", metavar="FILE", help="write the figures to FILE instead, in full precision")
     tables.add_argument("--markdown", action="store_true", help="print markdown")
     plots.add_argument(
-        "--out", metavar="DIR", default="figures", help="where the PNG files go (default: figures)"
+        "--out", metavar="DIR", default="figures", help="where the pictures go (default: figures)"
     )
-    given = parser.parse_args(arguments)
+    plots.add_argument(
+        "--x", metavar="KEY", help="score, bytes and time against this key, as system.bound, in their stead"
+    )
+    plots.add_argument(
+        "--pareto", action="store_true", help="score against bytes and time of an epoch, in their stead"
+    )
+    plots.add_argument("--format", choices=("png", "pdf", "svg"), default="png", help="default: png")
+    plots.add_argument(
+        "--no-title", action="store_true", help="for a paper, whose captions say what is shown"
+    )
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words and words[0] not in commands.choices and words[0] not in ("-h", "--help"):
+        words.insert(0, "table")
+    given = parser.parse_args(words)
     try:
         show(given)
         sys.stdout.flush()
@@ -59,13 +72,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def show(given: argparse.Namespace) -> None:
     console = Console()
-    compared, empty = groups.load(given.runs)
+    compared, empty = groups.load(given.runs, getattr(given, "x", None))
     for path in empty:
         print(f"left out {path}: it has not finished an epoch", file=sys.stderr)
     if given.command == "plot":
-        from harness.report import plot  # matplotlib takes a second to import
+        from harness.report import against, plot  # matplotlib takes a second to import
 
-        for path in plot.draw(compared, Path(given.out)):
+        def of(section):
+            made = {f"over-{given.x}": against.over_knob(given.x, section)} if given.x else {}
+            return {**made, **({"pareto": against.pareto(section)} if given.pareto else {})}
+
+        if given.x:
+            against.check_key(given.x, compared)
+        chosen = of if given.x or given.pareto else None
+        titled = not given.no_title
+        for path in plot.draw(compared, Path(given.out), chosen, format=given.format, titled=titled):
             print(path)
     elif given.csv:
         table.write_csv(compared, given.csv)

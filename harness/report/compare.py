@@ -21,7 +21,8 @@ def paired(a: Group, b: Group, value: Callable[[dict[str, Any]], float | None]) 
 
 
 def reference_of(group: Group, groups: list[Group], elsewhere: bool = False) -> Group | None:
-    """Exact training under the group's own setting; None where it is not there.
+    """Exact training under the group's own setting, with raw features fetched as often as the group does
+    where that is there; None where there is none.
 
     elsewhere   take it on another partition or cluster where it is not there on the group's own: exact
                 training is the same on all, and a system over a vertex-cut shares its partition with no other
@@ -30,7 +31,8 @@ def reference_of(group: Group, groups: list[Group], elsewhere: bool = False) -> 
     found = [g for g in exact if setting(g) == setting(group)]
     if elsewhere and not found:
         found = [g for g in exact if setting(g, PLACES) == setting(group, PLACES)]
-    return found[0] if found else None
+    fetched = group.first.keys.get("system.features")
+    return min(found, key=lambda g: g.first.keys.get("system.features") != fetched, default=None)
 
 
 def cannot_tell(groups: list[Group], score: Column) -> list[str]:

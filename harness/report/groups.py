@@ -22,7 +22,7 @@ from harness.trace.reader import Trace, find_runs
 from harness.trace.summary import summarise
 
 # What has a column of its own, or is the name itself; all other keys go into the name where they differ.
-COLUMN_KEYS = {"seed", "gpus", "epochs", "label", "system._target_"}
+COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Group:
 
     @property
     def workers(self) -> int:
-        return int(self.first.keys.get("gpus", self.first.summary["workers"]))
+        return int(self.first.keys.get("workers", self.first.summary["workers"]))
 
     @property
     def partition(self) -> str:
@@ -195,9 +195,12 @@ class Group:
         return estimate(each.mean for each in self.by_seed(value).values())
 
 
-def load(paths: Iterable[str | Path]) -> tuple[list[Group], list[Path]]:
+def load(paths: Iterable[str | Path], x: str | None = None) -> tuple[list[Group], list[Path]]:
     """The runs at or below `paths`, grouped and named, in order of dataset, workers and label; and the
-    folders of runs that have not finished an epoch. InputError where nothing is left to compare."""
+    folders of runs that have not finished an epoch. InputError where nothing is left to compare.
+
+    x   a key that stands on the axis of a picture, and so in no name
+    """
     together: dict[str, list[Run]] = defaultdict(list)
     empty = []
     for path in find_runs(paths):
@@ -209,11 +212,11 @@ def load(paths: Iterable[str | Path]) -> tuple[list[Group], list[Path]]:
     if not together:
         raise InputError(f"no run has finished an epoch in {', '.join(map(str, empty))}; let one run longer")
     groups = [Group(sorted(runs, key=lambda run: str(run.seed))) for runs in together.values()]
-    _name(groups)
+    _name(groups, x)
     return sorted(groups, key=lambda g: (g.dataset, g.workers, g.label, g.partition, not g.finished)), empty
 
 
-def _name(groups: list[Group]) -> None:
+def _name(groups: list[Group], x: str | None) -> None:
     """Give every group its dataset and label: two groups on one graph that differ in the config, or in what
     they ran on, differ in what the table says."""
     by_graph: dict[str, list[Group]] = defaultdict(list)
@@ -221,16 +224,19 @@ def _name(groups: list[Group]) -> None:
         by_graph[group.first.summary["dataset"]].append(group)
     for graph, members in by_graph.items():
         common = _differing(
-            members, lambda key: not key.startswith(("system.", "dataset.", "partition.", "cluster."))
+            members,
+            lambda key: key != x and not key.startswith(("system.", "dataset.", "partition.", "cluster.")),
         )
         telling = set(_differing(members, lambda key: key.startswith("dataset.")))
         for group in members:
             alike = [g for g in members if g.first.name == group.first.name]
             # A cluster's figures go by its name, and concern the systems that read them.
-            own = _differing(alike, lambda key: key.startswith("system.") or key == "cluster.name")
+            own = _differing(
+                alike, lambda key: key != x and (key.startswith("system.") or key == "cluster.name")
+            )
             keys = group.first.keys
             knobs = [knob("cluster" if key == "cluster.name" else key.removeprefix("system."), keys[key])
-                     for key in own + common if key in keys]  # fmt: skip
+                     for key in own + common if key in keys and key != x]  # fmt: skip
             group.label = " ".join([group.first.name, *knobs, *_ran_on(group, members)])
             if group.first.steps > 1:
                 group.label += f" ({group.first.steps} steps per epoch)"
@@ -239,7 +245,7 @@ def _name(groups: list[Group]) -> None:
                 for key, usual in (("dataset.scale", 1.0), ("dataset.split", "own"))
                 if keys.get(key, usual) != usual
             }
-            unsaid = {"dataset.name", "dataset.source"} | (
+            unsaid = {"dataset.name", "dataset.source", x} | (
                 set() if graph.startswith("twin/") else {"dataset.scale"}
             )
             said = sorted((telling | unusual) - unsaid)
@@ -247,8 +253,10 @@ def _name(groups: list[Group]) -> None:
                 [graph, *(knob(k.removeprefix("dataset."), keys[k]) for k in said if k in keys)]
             )
     # What is left to tell apart was run by versions of this program that do not have the same keys.
-    shown = Counter(_shown(group) for group in groups)
-    for group in [group for group in groups if shown[_shown(group)] > 1]:
+    shown = Counter((*_shown(group), repr(group.first.keys.get(x))) for group in groups)
+    for group in groups:
+        if shown[(*_shown(group), repr(group.first.keys.get(x)))] == 1:
+            continue
         group.label += f" (code {group.first.code})"
 
 

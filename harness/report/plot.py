@@ -1,13 +1,11 @@
-"""Pictures of runs side by side: accuracy over time, over bytes and over epochs, and where an epoch's time
-goes.
-"""
+"""Pictures of runs side by side: score over time, bytes and epochs, and where an epoch's time goes."""
 
 from __future__ import annotations
 
 import math
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,13 +103,28 @@ def band(group: Group, score: str) -> pd.DataFrame:
     return mean[by_epoch.size() == len(group.runs)].reset_index()
 
 
-def draw(groups: list[Group], folder: Path | str) -> list[Path]:
-    """Every picture of `groups` as PNG into `folder`; returns the files. One dataset, clock and machine per
-    picture.
+FORMATS = ("png", "pdf", "svg")
+
+
+def draw(
+    groups: list[Group],
+    folder: Path | str,
+    of: Callable[[Section], dict[str, Figure]] | None = None,
+    *,
+    format: str = "png",
+    titled: bool = True,
+) -> list[Path]:
+    """The pictures of `groups` into `folder`; returns the files. One dataset, clock and machine per picture.
+    Names of files have no space, and no dot but before the ending: LaTeX takes them.
+
+    of      pictures of a section by the end of the file's name; None: `pictures`
+    format  one of FORMATS
+    titled  whether what is shown, and of what, stands above a picture
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     strokes = strokes_of(group.label for group in groups)
+    of = of or (lambda section: pictures(section, strokes))
     made = []
     parts = sections(groups)
     with matplotlib.rc_context(STYLE):
@@ -120,9 +133,10 @@ def draw(groups: list[Group], folder: Path | str) -> list[Path]:
             apart = [f"-{section.clock}" if len({part.clock for part in alike}) > 1 else ""]
             machines = list(dict.fromkeys(part.machine for part in alike))
             apart.append(f"-machine{machines.index(section.machine) + 1}" if len(machines) > 1 else "")
-            stem = re.sub(r"[^\w.=-]+", "-", section.dataset) + "".join(apart)
-            for ending, figure in pictures(section, strokes).items():
-                made.append(save(figure, folder / f"{stem}-{ending}.png"))
+            stem = section.dataset + "".join(apart)
+            for ending, figure in of(section).items():
+                name = re.sub(r"[^\w-]+", "-", f"{stem}-{ending}")
+                made.append(save(figure, folder / f"{name}.{format}", titled))
     return made
 
 
@@ -183,9 +197,7 @@ NAME_WIDTH = 34  # characters of a line beside a picture
 
 
 def _beside_names(names: list[str]) -> tuple[Figure, Axes]:
-    """A figure whose axes have the same size whatever stands to the right of them, and grow in height with
-    many names.
-    """
+    """A figure whose axes have the same size whatever stands to the right, and grow with many names."""
     lines = sum(len(_wrapped(f"{name}  100.0 %").splitlines()) for name in names)
     widest = max(
         (len(line) for name in names for line in _wrapped(f"{name}  100.0 %").splitlines()), default=0
@@ -261,6 +273,9 @@ def breakdown(section: Section, names: list[str]) -> Figure:
     return figure
 
 
+TITLE = "title"  # what the texts above a picture are marked with
+
+
 def title(
     figure: Figure, what: str, dataset: str, groups: list[Group], repeated: str, told: str = ""
 ) -> None:
@@ -276,10 +291,9 @@ def title(
     inch = 1 / figure.get_size_inches()[1]
     if figure.get_layout_engine() is not None:
         figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.52 * inch))
-    figure.text(0.012, 1 - 0.08 * inch, what, va="top", fontsize=12, fontweight="bold")
-    figure.text(
-        0.012, 1 - 0.31 * inch, ", ".join(filter(None, details)), va="top", fontsize=9.5, color="#444444"
-    )
+    figure.text(0.012, 1 - 0.08 * inch, what, va="top", fontsize=12, fontweight="bold", gid=TITLE)
+    below = {"va": "top", "fontsize": 9.5, "color": "#444444", "gid": TITLE}
+    figure.text(0.012, 1 - 0.31 * inch, ", ".join(filter(None, details)), **below)
 
 
 def _rounded(e: Estimate) -> str:
@@ -366,6 +380,18 @@ def _label_ends(figure: Figure, ax: Axes, ends: list[tuple[float, float, str, di
         )
 
 
-def save(figure: Figure, path: Path) -> Path:
-    figure.savefig(path, dpi=150, metadata={"Software": None})
+def save(figure: Figure, path: Path, titled: bool = True) -> Path:
+    """The figure as a file of the format that its ending says, the same bytes whenever it is made."""
+    when = {".png": {"Software": None}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}[path.suffix]
+    box = None
+    if not titled:
+        for text in [text for text in figure.texts if text.get_gid() == TITLE]:
+            text.remove()
+        # The room above goes to the axes, or away where these have a place of their own.
+        if figure.get_layout_engine() is not None:
+            figure.get_layout_engine().set(rect=(0, 0, 1, 1))
+        else:
+            box = "tight"
+    with matplotlib.rc_context({"svg.hashsalt": path.stem, "pdf.fonttype": 42}):
+        figure.savefig(path, dpi=150, metadata=when, bbox_inches=box)
     return path

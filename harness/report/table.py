@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -26,6 +27,7 @@ CLOCKS = {
         " machine)"
     ),
 }
+BEST = " *"  # after the best value of a column
 KEYS = ("system", "workers", "partition", "epochs", "seeds")
 
 
@@ -90,6 +92,12 @@ class Section:
             ),
             "MB (10^6 bytes) are summed over workers.",
         ]
+        if any(any(self.best(column)) for block in self.blocks for column in block):
+            said.append(
+                f"{BEST.strip()} marks the best of a column, the control and unfinished runs left out."
+            )
+        if any(map(self.bytes_ratio, self.groups)):
+            said.append("MB / exact is MB per epoch over that of exact training under the same setting.")
         if any(run.summary["rounds"] for group in self.groups for run in group.runs):
             said.append(
                 "An epoch of an asynchronous run is as many updates as there are workers: its times are a"
@@ -130,6 +138,27 @@ class Section:
             )
         return said
 
+    def bytes_ratio(self, group: Group) -> str:
+        """MB per epoch over that of exact training under the same setting; empty where it is not there."""
+        exact = reference_of(group, self.groups)
+        if exact is None:
+            return ""
+        ours, theirs = (each.estimate(columns.ALL["mb_epoch"].value).mean for each in (group, exact))
+        return f"{ours / theirs:.3f}" if theirs else ""
+
+    def best(self, column: Column) -> list[bool]:
+        """Which groups have the best value of a column: the highest score, the fewest seconds or bytes. The
+        control does without remote rows and is no competitor; nor is a run that has not finished."""
+        sign = 1 if column.key in columns.SCORED else -1
+        values = [
+            sign * estimate_of(g, column).mean
+            if column is not columns.MAJORITY and g.finished and not g.diverged and g.first.role != "control"
+            else math.nan
+            for g in self.groups
+        ]
+        known = [value for value in values if not math.isnan(value)]
+        return [len(set(known)) > 1 and value == max(known) for value in values]
+
     def cells(self) -> tuple[list[str], list[list[str]], list[list[int]]]:
         """Headings, rows as text, and the places of each block's columns. Values by seed, and their
         difference to exact training, stand after the leading score where a row has several seeds."""
@@ -139,8 +168,12 @@ class Section:
             first = len(headings)
             for at, column in enumerate(block):
                 headings.append(column.heading)
-                for group, row in zip(self.groups, rows):
-                    row.append(format(estimate_of(group, column), column.digits))
+                for group, row, best in zip(self.groups, rows, self.best(column)):
+                    row.append(format(estimate_of(group, column), column.digits) + (BEST if best else ""))
+                if column.key == "mb_epoch" and any(map(self.bytes_ratio, self.groups)):
+                    headings.append("MB / exact")
+                    for group, row in zip(self.groups, rows):
+                        row.append(self.bytes_ratio(group))
                 if several and number == 0 and at == 1:
                     headings += ["by seed", "less exact"]
                     for group, row in zip(self.groups, rows):

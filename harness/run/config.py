@@ -28,7 +28,7 @@ from harness.core.kernels import KERNELS
 from harness.core.system import System
 from harness.graph.config import DatasetConfig
 from harness.partition.config import PartitionConfig
-from harness.trace.identity import fingerprint, identity
+from harness.trace.identity import WORKERS, canonical, fingerprint, identity
 
 BLOCKS = {
     "dataset": DatasetConfig,
@@ -42,27 +42,34 @@ BLOCKS = {
 
 @dataclass
 class RunConfig:
-    """Top-level keys.
+    """Top-level keys: a line for each, which `--help` shows. `workers` is the canonical key; `gpus`, its name
+    up to version 0.1, stands for it wherever a config is read (`harness.trace.identity.canonical`).
 
-    gpus      workers: one a GPU, GPUs shared where there are fewer; on the CPU the name stays and means
-              workers
-    epochs, seed, label (what tables call the run; null: the system's name)
-    device    "auto", "cpu" or "cuda"; threads: CPU threads a worker (null: cores / workers, at least 1)
-    kernel    sparse kernel: "auto", "dgl", "numba" or "torch"
-    transport "memory", which the workers of one Linux host share, or "sockets" (gloo); "auto": memory where
-    it can be. Workers with a GPU
-              each use NCCL
-    data_dir  raw data sets; results: where run folders go; cache: graphs and shards
-    run_dir   this run's folder (null: named by content under `results`)
-    checkpoint_every   epochs between checkpoints, 0 for none
-    fresh     start anew where the same run has finished or stopped before (its folder is kept beside)
-    stale     "show" a run that other code computed, and say so, or "rerun" it (its folder is kept beside)
-    diverged  "stop" a run whose loss is no longer a finite number, or "go_on"
-    launch    "local", or "prepare" to write the run folder and print the torchrun command
-    progress  "auto" (on a terminal), true or false
+    workers    number of workers. Each takes a GPU of its own where there are enough, otherwise they share; on
+               the CPU each is a process. `gpus` is another name for it
+    epochs     number of training epochs
+    seed       of weights, dropout, random partitions and random splits
+    label      what tables call the run; null: the system's name
+    device     "auto" (CUDA where there is a device), "cpu" or "cuda"
+    threads    CPU threads per worker; null: cores / workers, at least 1
+    kernel     sparse kernel: "auto" (numba on the CPU, torch on CUDA), "dgl", "numba" or "torch"
+    transport  between workers without a GPU each: "memory" (shared by the workers of one Linux host),
+               "sockets" (gloo) or "auto" (memory where it can be). Workers with a GPU each use NCCL
+    data_dir   folder of raw data sets, laid out as torch_geometric and ogb do
+    results    folder that run folders go to
+    cache      folder of cached graphs and shards
+    run_dir    this run's folder; null: named by content under `results`
+    checkpoint_every   epochs between checkpoints; 0: none
+    keep_checkpoint   true: keep the state after the last epoch, which `halobench runs extend` goes on from
+    fresh      true: start anew where the same run has finished or stopped before; its folder is kept beside
+    stale      a finished run that other code computed: "show" it and say so, or "rerun" it; its folder is
+               kept beside
+    diverged   a run whose loss is no longer a finite number: "stop" it, or "go_on"
+    launch     "local", or "prepare" to write the run folder and print the torchrun command
+    progress   "auto" (a bar on a terminal, lines elsewhere), "true" (a bar) or "false" (nothing)
     """
 
-    gpus: int = 1
+    workers: int = 1
     epochs: int = 200
     seed: int = 1
     label: str | None = None
@@ -75,6 +82,7 @@ class RunConfig:
     cache: str = "results/cache"
     run_dir: str | None = None
     checkpoint_every: int = 20
+    keep_checkpoint: bool = False
     fresh: bool = False
     stale: str = "show"
     diverged: str = "stop"
@@ -82,7 +90,7 @@ class RunConfig:
     progress: str = "auto"
 
     def __post_init__(self) -> None:
-        at_least("gpus", self.gpus, 1)
+        at_least("workers", self.workers, 1)
         at_least("epochs", self.epochs, 1)
         at_least("seed", self.seed, 0)
         choice("device", self.device, ("auto", "cpu", "cuda"))
@@ -95,6 +103,11 @@ class RunConfig:
         choice("diverged", self.diverged, ("stop", "go_on"))
         choice("launch", self.launch, ("local", "prepare"))
         choice("progress", str(self.progress).lower(), ("auto", "true", "false"))
+
+    @property
+    def gpus(self) -> int:
+        """`workers` by the name it had before."""
+        return self.workers
 
 
 @dataclass
@@ -122,7 +135,7 @@ class Run:
         if self.settings.run_dir:
             return Path(self.settings.run_dir)
         folder = Path(self.settings.results) / file_name(self.graph_name)
-        begin = file_name(f"{self.system_name}-{self.settings.gpus}w-seed{self.settings.seed}-")
+        begin = file_name(f"{self.system_name}-{self.settings.workers}w-seed{self.settings.seed}-")
         named = folder / f"{begin}{self.fingerprint[:8]}"
         if named.exists():
             return named
@@ -154,6 +167,11 @@ class Run:
         return code_of("harness.run.worker", type(self.system).__module__)
 
     @property
+    def follows_epochs(self) -> bool:
+        """Whether what an epoch does depends on how many the whole run has."""
+        return self.system.follows_epochs()
+
+    @property
     def fingerprint(self) -> str:
         return fingerprint(self.composed, self.system.asynchronous)
 
@@ -166,7 +184,7 @@ def _made_for(path: Path, _changed: int) -> dict[str, Any]:
 
 def completed(composed: dict[str, Any]) -> dict[str, Any]:
     """What is run, with the keys that the config's version did not know at the values that do what it did."""
-    config, asynchronous = dict(composed), True
+    config, asynchronous = canonical(composed), True
     with contextlib.suppress(InputError):  # of a system that is not here, keys are compared as they stand
         cls = system_class(config["system"])
         config["system"] = {**_defaults(cls), **cls.since, **config["system"]}
@@ -200,6 +218,8 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
             raise InputError(f"{error.full_key} cannot be resolved: {str(error).splitlines()[0]}") from None
         if missing:
             raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
+    # A config that is checked always says how many workers.
+    config = {WORKERS: RunConfig.workers, **canonical(config)}
     blocks = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
     top = {k: v for k, v in config.items() if k not in BLOCKS and k != "system"}
     known = [*RunConfig.__dataclass_fields__, *BLOCKS, "system"]
@@ -210,7 +230,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
         settings = typed(RunConfig, {**top, "progress": str(top.get("progress", "auto"))}, "config")
     except InputError as error:
         raise InputError(str(error).removeprefix("config.")) from None
-    blocks["cluster"].check_workers(settings.gpus)
+    blocks["cluster"].check_workers(settings.workers)
     return Run(settings=settings, system=make_system(_block(config, "system")), composed=config, **blocks)
 
 
@@ -293,7 +313,7 @@ def stored(run_dir: Path) -> dict[str, Any]:
             raise InputError(
                 f"{path} is damaged ({name} is no block of keys); give fresh=true to start the run anew"
             )
-    return config
+    return canonical(config)
 
 
 def shard_folder(run_dir: Path) -> Path:

@@ -39,7 +39,7 @@ def launch(run: Run, run_dir: Path) -> None:
     traced so far stays readable.
     """
     worker.check_device(run.settings.device)
-    size = run.settings.gpus
+    size = run.settings.workers
     with tempfile.TemporaryDirectory(prefix="halobench-") as scratch:
         meeting = os.path.join(scratch, "meeting")
         environment = {

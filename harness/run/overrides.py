@@ -4,13 +4,14 @@ and let a sweep over a group set keys of its options.
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, ValueType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -20,13 +21,18 @@ from harness.check import InputError, did_you_mean
 SEARCHPATH = "hydra.searchpath"
 
 
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The words as Hydra's own parser reads them, options and overrides in any order."""
+    return get_args_parser().parse_intermixed_args(arguments)
+
+
 def check(arguments: list[str], conf: str) -> bool:
     """Whether the arguments ask for a sweep. InputError at the first override that cannot be read, or whose
     group option or key does not exist.
 
     Keys behind a `+` are left to `harness.run.config.check`, which knows every block's schema.
     """
-    args = get_args_parser().parse_args(arguments)
+    args = parse(arguments)
     if (
         args.help
         or args.hydra_help
@@ -41,8 +47,7 @@ def check(arguments: list[str], conf: str) -> bool:
     for override in ours:
         if override.is_sweep_override() and not args.multirun:
             raise InputError(f"{override.input_line} lists several values: add -m to run them all")
-    searched = [f"file://{Path(args.config_dir).resolve()}"] if args.config_dir else []
-    searched += [str(place) for o in parsed if o.key_or_group == SEARCHPATH for place in o.value()]
+    searched = _searched(args, parsed)
     for place in searched:
         if place.startswith("file://") and not Path(place.removeprefix("file://")).is_dir():
             raise InputError(f'{SEARCHPATH}="{place}" is not a folder: give file://FOLDER')
@@ -60,6 +65,76 @@ def check(arguments: list[str], conf: str) -> bool:
     return args.multirun
 
 
+def _searched(args: argparse.Namespace, parsed: list[Override]) -> list[str]:
+    """What the arguments add to the config's path."""
+    own = [f"file://{Path(args.config_dir).resolve()}"] if args.config_dir else []
+    return own + [str(place) for o in parsed if o.key_or_group == SEARCHPATH for place in o.value()]
+
+
+def parts(arguments: list[str], conf: str) -> list[list[str]]:
+    """The sweeps, one after another, that the arguments ask for: themselves alone, but where some options of
+    a swept group lack a key that is given inside it. In `system=vanilla,sancus system.bound=1,2` vanilla has
+    no bound: it is a sweep of its own, without that key, and so runs once.
+    """
+    args = parse(arguments)
+    if not args.multirun:
+        return [arguments]
+    parsed = {word: _parse(word) for word in args.overrides}
+    known = _Known(conf, _searched(args, list(parsed.values())))
+    made = [arguments]
+    for word, group in parsed.items():
+        name = group.key_or_group
+        if not (group.is_sweep_override() and known.is_group(name)):
+            continue
+        inside = {w: o.key_or_group for w, o in parsed.items() if _is_key_of(o, name)}
+        # Options that lack the same keys stay together, in the order in which they are given.
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for value in _values(group) if inside else []:
+            composed = known.compose([f"{name}={value}"])
+            lacking = tuple(w for w, key in inside.items() if _lacks(key, composed))
+            alike.setdefault(lacking, []).append(value)
+        if any(alike):
+            made = [
+                [f"{name}={','.join(values)}" if w == word else w for w in words if w not in lacking]
+                for words in made
+                for lacking, values in alike.items()
+            ]
+    return made
+
+
+def composed(arguments: list[str], conf: str) -> tuple[DictConfig, dict[str, list[str]]]:
+    """The config that the arguments make, those that list several values left out, and the options of each
+    group there is. InputError where they make none."""
+    args = parse(arguments)
+    parsed = [_parse(word) for word in args.overrides]
+    words = [o.input_line for o in parsed if not o.is_sweep_override() and o.key_or_group != SEARCHPATH]
+    check([word for word in arguments if word not in ("-h", "--help")], conf)
+    known = _Known(conf, _searched(args, parsed))
+    made = known.compose(words)
+    return made, {str(key): known.options(str(key)) for key in made if known.is_group(str(key))}
+
+
+def swept(arguments: list[str]) -> dict[str, list[str]] | None:
+    """The keys that the arguments give several values, and these as written; None where another than Hydra's
+    own sweeper, or a pattern, decides which values there are."""
+    found = {}
+    for override in map(_parse, parse(arguments).overrides):
+        key = override.get_key_element()
+        if key == "hydra/sweeper" or key.startswith("hydra.sweeper"):
+            return None
+        if override.is_sweep_override():
+            if override.value_type == ValueType.GLOB_CHOICE_SWEEP:
+                return None
+            found[key] = [str(value) for value in override.sweep_string_iterator()]
+    return found
+
+
+def _is_key_of(override: Override, group: str) -> bool:
+    """Whether an override sets a key inside a group that has to be there."""
+    added = override.is_add() or override.is_force_add() or override.is_delete()
+    return not added and override.key_or_group.startswith(f"{group}.")
+
+
 def for_hydra(arguments: list[str], conf: str) -> list[str]:
     """The arguments as Hydra's own sweeper needs them.
 
@@ -67,7 +142,7 @@ def for_hydra(arguments: list[str], conf: str) -> list[str]:
     system.interval=5` it would look for the interval in the default system. A key of a swept group is
     therefore given as a sweep over one value.
     """
-    args = get_args_parser().parse_args(arguments)
+    args = parse(arguments)
     if not args.multirun:
         return arguments
     parsed, known = {word: _parse(word) for word in args.overrides}, _Known(conf, [])
@@ -141,13 +216,27 @@ def _explain(overrides: list[Override], known: _Known) -> None:
                 )
     keys = [o for o in overrides if o not in groups and not o.is_add() and not o.is_force_add()]
     first = {o.key_or_group: _values(o)[0] for o in groups}
-    # Each option once, beside the first of every other group: a key that one of a sweep's systems lacks is
-    # found before any runs.
+    # Each option once, beside the first of every other group.
     options = [{**first, o.key_or_group: value} for o in groups for value in _values(o)[1:]]
-    for chosen in [first, *options] if keys else []:
-        composed = known.compose([f"{group}={value}" for group, value in chosen.items()])
-        for override in keys:
-            _check_key(override.key_or_group, composed)
+    made = [
+        (chosen, known.compose([f"{group}={value}" for group, value in chosen.items()]))
+        for chosen in ([first, *options] if keys else [])
+    ]
+    for override in keys:
+        key = override.key_or_group
+        # A key inside a swept group has to be there with one of its options; any other with all of them.
+        of = next((g for g in groups if g.is_sweep_override() and _is_key_of(override, g.key_or_group)), None)
+        if of is None or len(_values(of)) == 1:
+            for _, composed in made:
+                _check_key(key, composed)
+            continue
+        there = {chosen[of.key_or_group]: composed for chosen, composed in made}
+        if all(_lacks(key, composed) for composed in there.values()):
+            *above, last = key.split(".")
+            nodes = [OmegaConf.select(composed, ".".join(above)) for composed in there.values()]
+            named = {str(name) for node in nodes if isinstance(node, DictConfig) for name in node}
+            named.discard("_target_")
+            raise InputError(f"{key} is a key of none of {', '.join(there)}{did_you_mean(last, named)}")
 
 
 def _values(override: Override) -> list[str]:
@@ -155,6 +244,14 @@ def _values(override: Override) -> list[str]:
     if override.is_sweep_override() and hasattr(value, "list"):
         return [str(v) for v in value.list]
     return [str(value)]
+
+
+def _lacks(key: str, composed: DictConfig) -> bool:
+    try:
+        _check_key(key, composed)
+    except InputError:
+        return True
+    return False
 
 
 def _check_key(key: str, composed: DictConfig) -> None:

@@ -48,7 +48,7 @@ def prepare(run: Run) -> Path:
     stats = files.read_json(folder / "stats.json")
     facts = RunFacts(
         model=run.model.name,
-        num_workers=run.settings.gpus,
+        num_workers=run.settings.workers,
         symmetric=stats["symmetric"],
         multilabel=stats["multilabel"],
     )
@@ -122,10 +122,10 @@ def claimed(run: Run) -> Iterator[None]:
     Raises InputError where another process has it, or it cannot be written.
     """
     if anew(run) and run.directory.exists():
-        with _locked(run.directory):
+        with locked(run.directory):
             kept = set_aside(run.directory)
         print(f"kept the earlier run as {kept}")
-    with _locked(run.directory):
+    with locked(run.directory):
         yield
 
 
@@ -162,7 +162,8 @@ def _is_ours(run_dir: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _locked(run_dir: Path) -> Iterator[None]:
+def locked(run_dir: Path) -> Iterator[None]:
+    """Keep a run folder for this process. InputError where another has it, or it cannot be written."""
     lock = FileLock(run_dir / LOCK)
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -214,7 +215,7 @@ def _shards(run: Run) -> tuple[Path, dict]:
         graph,
         lambda: sources.load(run.dataset, data_dir, seed),
         run.partition,
-        run.settings.gpus,
+        run.settings.workers,
         seed,
     )
     return folder, graph

@@ -1,4 +1,4 @@
-"""What a person sees while a run is going on; nothing where nobody is looking."""
+"""What a person sees while a run is going on: a bar on a terminal, a line per interval elsewhere."""
 
 from __future__ import annotations
 
@@ -14,15 +14,25 @@ from harness.comm.recorder import Epoch
 from harness.core.scores import Scores
 from harness.run.config import Run
 
+LINES = 20  # about how many lines are printed of a run where there is no terminal
+
 
 class Progress:
-    """A bar with epoch, loss, accuracy, bytes so far and time left. Worker 0 draws it."""
+    """A bar with epoch, loss, accuracy, bytes so far and time left; without a terminal, lines. Worker 0 draws
+    it.
+    """
 
     def __init__(self, run: Run, enabled: bool):
         wanted = str(run.settings.progress).lower()
         shown = enabled and (wanted == "true" or (wanted == "auto" and sys.stderr.isatty()))
-        self.workers, self.megabytes, self.accuracy = run.settings.gpus, 0.0, ""
+        self.workers, self.megabytes, self.accuracy = run.settings.workers, 0.0, ""
         self.bar = None
+        self.epochs = run.settings.epochs
+        self.title = f"{run.system_name} on {run.graph_name} x{self.workers}"
+        # Lines where nobody has a terminal: at evaluations, every so many of them that there are about LINES.
+        every = max(1, run.evaluate.every)
+        self.every = every * math.ceil(self.epochs / every / LINES)
+        self.lines = enabled and wanted == "auto" and not shown
         if shown:
             self.bar = RichProgress(
                 TextColumn("{task.description}"),
@@ -37,8 +47,8 @@ class Progress:
                 refresh_per_second=4,
             )
             self.task = self.bar.add_task(
-                f"{run.system_name} on {run.graph_name} x{self.workers}",
-                total=run.settings.epochs,
+                self.title,
+                total=self.epochs,
                 loss=float("nan"),
                 accuracy="",
                 megabytes=0.0,
@@ -49,6 +59,17 @@ class Progress:
             self.bar.start()
         return self
 
+    def resumed(self, epoch: int) -> None:
+        """Say that the run goes on after its first `epoch` epochs."""
+        if self.bar is not None:
+            self.bar.update(self.task, completed=epoch)
+            self.bar.console.print(f"resumed from epoch {epoch}", highlight=False)
+        elif self.lines:
+            self._say(f"resumed from epoch {epoch}")
+
+    def _say(self, text: str) -> None:
+        print(f"{self.title}: {text}", file=sys.stderr, flush=True)
+
     def sent(self, rounds: Iterable[Epoch]) -> None:
         """Count what was sent in rounds that are not the run's epochs."""
         self.megabytes += sum(size for epoch in rounds for _, size in epoch.sent.values()) / 1e6
@@ -57,6 +78,12 @@ class Progress:
         self.sent([epoch])
         if scores is not None and not math.isnan(scores.accuracy[1]):
             self.accuracy = f"val {scores.accuracy[1]:.4f}"
+        if self.lines and (epoch.epoch % self.every == 0 or epoch.epoch + 1 == self.epochs):
+            told = "" if loss is None else f", loss {loss:.4f}"
+            told += f", {self.accuracy}" if self.accuracy else ""
+            self._say(
+                f"epoch {epoch.epoch + 1}/{self.epochs}{told}, {self.megabytes:.1f} MB sent by worker 0"
+            )
         if self.bar is not None:
             self.bar.update(
                 self.task,

@@ -18,6 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from harness.check import InputError
 from harness.graph import real
 from harness.run import config as configs
+from harness.run import overrides
 
 CONF = str(Path(__file__).resolve().parents[2] / "conf")
 
@@ -49,14 +50,18 @@ def is_here(graph: str, data_dir: Path) -> bool:
 
 
 def expand(sweep: str) -> list[list[str]]:
-    """The runs of a sweep as Hydra's own sweeper would make them: one list of overrides each."""
-    choices = []
-    for override in OverridesParser.create().parse_overrides(sweep.split()):
-        values = [override.input_line]
-        if override.is_sweep_override():
-            values = [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
-        choices.append(values)
-    return [list(run) for run in itertools.product(*choices)]
+    """The runs of a sweep as the command would make them: one list of overrides each."""
+    runs: list[list[str]] = []
+    for words in overrides.parts(["-m", *sweep.split()], CONF):
+        choices = []
+        for override in OverridesParser.create().parse_overrides(overrides.parse(words).overrides):
+            values = [override.input_line]
+            if override.is_sweep_override():
+                key = override.get_key_element()
+                values = [f"{key}={value}" for value in override.sweep_string_iterator()]
+            choices.append(values)
+        runs += [list(run) for run in itertools.product(*choices)]
+    return runs
 
 
 def folders(sweep: str, places: Places) -> list[Path]:

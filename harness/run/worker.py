@@ -48,10 +48,10 @@ def main(run_dir: str, meeting: str | None = None) -> None:
     """
     run = held(configs.load(Path(run_dir)), Path(run_dir))
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    if size != run.settings.gpus:
+    if size != run.settings.workers:
         raise InputError(
-            f"gpus={run.settings.gpus} in {run_dir}/config.yaml but {size} workers were started; start as"
-            " many as gpus says"
+            f"workers={run.settings.workers} in {run_dir}/config.yaml but {size} workers were started;"
+            " start as many as workers says"
         )
     if rank == 0 and meeting is None:  # prepared by another process, perhaps elsewhere and some time ago
         here = {**environment(), "code": run.code}
@@ -130,6 +130,8 @@ def train(
     last = run.settings.epochs - 1
     every, saved_every = run.evaluate.every, run.settings.checkpoint_every
     with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
+        if met:
+            progress.resumed(met)
         saving, waiting, diverged = 0.0, [], False
         while met <= last:
             local_loss = trainer.train_epoch(trainer.next_epoch)
@@ -170,6 +172,8 @@ def train(
                 started = time.monotonic()
                 checkpoints.save(trainer, done)
                 saving = time.monotonic() - started
+        if run.settings.keep_checkpoint and not diverged:
+            checkpoints.save(trainer, met)
         trainer.system.close()
         comm.drain()
     comm.barrier()
@@ -180,7 +184,8 @@ def train(
 
         writer.finalise(run_dir)
         files.write_json_atomic(run_dir / "summary.json", summary.summarise(run_dir))
-        checkpoints.clear()
+        if not run.settings.keep_checkpoint or diverged:
+            checkpoints.clear()
 
 
 def check_device(name: str) -> None:

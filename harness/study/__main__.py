@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0; 1 where a sweep failed, its runs left out; 2 with one sentence where what was given cannot
     be used.
     """
-    parser = argparse.ArgumentParser(prog="python -m harness.study", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="halobench study", description=__doc__.splitlines()[0])
     known = list(dict.fromkeys([*SYSTEMS, *AT_PAPERS]))
     parser.add_argument(
         "--graphs", nargs="+", default=list(GRAPHS), metavar="GRAPH", help=f"of {', '.join(GRAPHS)}"

@@ -19,6 +19,7 @@ import yaml
 
 from harness.check import InputError
 from harness.trace import resolved
+from harness.trace.identity import canonical
 from harness.trace.schema import ADDED, RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
 
 AGAIN = "run it again with fresh=true"
@@ -64,7 +65,7 @@ class Trace:
             raise InputError(
                 f"{path} is not the config of a run: it lacks the blocks system and dataset; {AGAIN}"
             )
-        return config
+        return canonical(config)
 
     @cached_property
     def environment(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Rounds:
     def read(cls, trace: Trace) -> Rounds:
         epochs = trace.epochs
         rows = epochs[epochs["worker"] != RUN]
-        workers = int(trace.config["gpus"])  # also where one has written nothing yet
+        workers = int(trace.config["workers"])  # also where one has written nothing yet
         if len(rows) == len(epochs):
             return cls(epochs.assign(of_run=epochs["epoch"]), workers, False)
         metrics = trace.metrics

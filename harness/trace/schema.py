@@ -140,6 +140,8 @@ METRICS = _schema(
     _column("name", pa.string(), "", "the system's own name for the figure"),
     _column("value", pa.float64(), "", "the figure"),
 )
+# Columns of `epochs` that are null in an epoch without an evaluation.
+SCORES = ("train_acc", "val_acc", "test_acc", "val_auc", "test_auc", "val_balanced", "test_balanced")
 # Columns that files of this schema version written before 0.2 lack.
 ADDED = frozenset({"val_auc", "test_auc", "val_balanced", "test_balanced"})
 # metric: vertices whose logits in the evaluation were no finite numbers; absent where 0

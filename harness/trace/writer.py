@@ -156,7 +156,7 @@ def finalise(run_dir: Path) -> None:
     run_dir = Path(run_dir)
     stream, merged = run_dir / "stream", run_dir / "stream.merged"
     trace, tables = reader.Trace(run_dir), reader.Tables(run_dir)
-    _check_complete(tables, int(trace.config["gpus"]))
+    _check_complete(tables, int(trace.config["workers"]))
     metadata = {
         VERSION_KEY: str(SCHEMA_VERSION),
         b"halobench_config": json.dumps(trace.config, default=str),

@@ -1,0 +1,97 @@
+"""The command `halobench`, which is `python -m harness` too: its subcommands, and the one it is without any.
+
+A subcommand is a line of COMMANDS; its module is imported when it is called, so that none waits for
+another's imports. Words without a subcommand (`system=vanilla workers=2`) are those of `run`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import harness
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand.
+
+    module, function   what takes its words and returns the exit code
+    says               what it does, as `halobench --help` lists it
+    before, after      words that stand around those that are given
+    """
+
+    module: str
+    says: str
+    function: str = "main"
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+COMMANDS = {
+    "run": Command("harness.run.command", "train: one run, or with -m a sweep; KEY=VALUE words", "run"),
+    "prepare": Command(
+        "harness.run.command",
+        "make the shards and the run folder, and print the torchrun command that trains it",
+        "run",
+        after=("launch=prepare",),
+    ),
+    "report": Command("harness.report.__main__", "tables of finished runs"),
+    "plot": Command("harness.report.__main__", "pictures of finished runs", before=("plot",)),
+    "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
+    "figures": Command("harness.figures.__main__", "the figures of the papers; starts the runs they lack"),
+    "study": Command("harness.study.__main__", "every system on real graphs, as one page of tables"),
+    "bench": Command("harness.bench.__main__", "speed of the harness, beside its peers' where there are any"),
+    "fidelity": Command("harness.fidelity.__main__", "how near the synthetic twins are to their graphs"),
+}
+# Options of the shell's completion, which Hydra answers.
+COMPLETION = ("-sc", "--shell-completion")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command with these words (None: this process's); returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if "--version" in words:
+        print(f"halobench {harness.__version__}")
+        return 0
+    if words and words[0] in COMPLETION:
+        return _complete(words)
+    name = words.pop(0) if words and words[0] in COMMANDS else None
+    if name is None and words and words[0] in ("-h", "--help"):
+        print(_listed())
+    command = COMMANDS[name or "run"]
+    entry = getattr(importlib.import_module(command.module), command.function)
+    return entry([*command.before, *words, *command.after])
+
+
+def _listed() -> str:
+    rows = [f"  {name:<10} {command.says}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: halobench [COMMAND] ...        (or python -m harness [COMMAND] ...)",
+            "",
+            "commands (halobench COMMAND --help says more; without a command it is run):",
+            *rows,
+            "",
+            "options: --version, --help",
+            "",
+        ]
+    )
+
+
+def _complete(words: list[str]) -> int:
+    """Answer the shell: names of subcommands for the first word, and Hydra's keys and options beside and
+    after `run` and `prepare`, which is all it knows of."""
+    line = os.environ.get("COMP_LINE", "").split(" ")
+    begun = line[1] if len(line) > 1 else ""
+    names = [name for name in COMMANDS if len(line) == 2 and name.startswith(begun)]
+    if names:
+        print(" ".join(names))
+    if len(line) > 2 and begun in COMMANDS:
+        if COMMANDS[begun].function != "run":
+            return 0
+        os.environ["COMP_LINE"] = " ".join([line[0], *line[2:]])
+    return getattr(importlib.import_module(COMMANDS["run"].module), COMMANDS["run"].function)(words)

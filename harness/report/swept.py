@@ -1,0 +1,40 @@
+"""The table after a sweep: a row per combination of swept keys, these as columns, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from harness.report import columns, groups
+from harness.report.table import estimate_of, leading
+
+SEED = "seed"  # runs that differ in it alone are one row, a mean over them
+
+
+def swept_table(keys: Sequence[str], runs: Sequence[tuple[dict[str, str], Path]]) -> Table:
+    """Rows in the order in which the runs were made.
+
+    keys   those that were swept, as given on the command line
+    runs   of each its values of them, where it has them, and its folder, in which an epoch has finished
+    """
+    compared, _ = groups.load(dict.fromkeys(path for _, path in runs))
+    of_run = {run.path: group for group in compared for run in group.runs}
+    shown = {id(of_run[path]): (of_run[path], values) for values, path in runs}
+    score = columns.LEADING[leading(compared)][0]
+    multilabel = compared[0].first.summary["multilabel"]
+    clock = "cpu" if any(group.clock == "cpu" for group in compared) else "wall"
+    measured = [score, columns.TIMES[clock][0], columns.ALL["mb_epoch"]]
+    named = [key for key in keys if key != SEED]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for key in [*named, *(["seeds"] if SEED in keys else [])]:
+        table.add_column(key.removeprefix("system."))
+    for column in measured:
+        table.add_column(columns.named(column, multilabel).heading, justify="right", no_wrap=True)
+    for group, values in shown.values():
+        cells = [values.get(key, "") for key in named]
+        cells += [str(len(group.seeds))] if SEED in keys else []
+        table.add_row(*cells, *(format(estimate_of(group, each), each.digits) for each in measured))
+    return table

@@ -1,0 +1,106 @@
+"""A run goes on to more epochs: the longer run's folder is laid out as if that run had been stopped where
+this one ended, and the one launch path goes on with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from omegaconf import OmegaConf
+
+from harness.check import InputError
+from harness.run import config as configs
+from harness.run import prepare
+from harness.run.config import Run
+from harness.trace import files, resolved
+from harness.trace.reader import Tables, Trace
+from harness.trace.schema import SCORES, TABLES
+
+
+def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
+    """The run in `run_dir`, asked for `epochs` epochs in all and ready to go on, bit for bit as if it had
+    been asked for so many from the start. Its folder is another, beside; this one stays as it is.
+
+    changes   keys that say where it is kept and how it is shown (`harness.trace.identity.PLACE_KEYS`)
+
+    Raises InputError where the run cannot go on so: too few epochs, no checkpoint, a system that is
+    asynchronous or follows the number of epochs, or a run that diverged.
+    """
+    run = configs.load(run_dir)
+    place: dict[str, Any] = {"results": str(run_dir.parent.parent), "run_dir": None, "fresh": False}
+    if run.settings.run_dir:
+        place["run_dir"] = str(run_dir.with_name(f"{run_dir.name}-{epochs}epochs"))
+    made = configs.check({**run.composed, "launch": "local", **place, **changes, "epochs": epochs})
+    if epochs <= run.settings.epochs:
+        raise InputError(
+            f"epochs={epochs} is not more than {run_dir} has ({run.settings.epochs}): give more, in all"
+        )
+    if made.directory.exists():
+        return made  # finished, or under way from this or another start
+    trace, at = Trace(run_dir), run_dir / "checkpoints" / "latest"
+    if run.system.asynchronous:
+        raise _cannot(run_dir, "its system is asynchronous, so no two runs have the same updates")
+    if made.follows_epochs:
+        raise _cannot(
+            run_dir, "what its system does in an epoch follows the number of epochs of the whole run"
+        )
+    if trace.finished and trace.summary and trace.summary["diverged"] is not None:
+        raise _cannot(run_dir, f"it diverged in epoch {trace.summary['diverged']}")
+    if not at.exists():
+        raise _cannot(
+            run_dir,
+            "it kept no checkpoint of its last epoch; runs to be extended are started with"
+            " keep_checkpoint=true",
+        )
+    with prepare.locked(run_dir):
+        _lay_out(made, run_dir, int(at.read_text()), trace.finished)
+    return made
+
+
+def _cannot(run_dir: Path, why: str) -> InputError:
+    return InputError(f"{run_dir} cannot go on bit for bit: {why}")
+
+
+def _lay_out(made: Run, run_dir: Path, first: int, finished: bool) -> None:
+    """Fill the longer run's folder with the first `first` epochs of `run_dir` and its checkpoint; there whole
+    or not at all."""
+    folder = made.directory
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".extending-") as scratch:
+        part = Path(scratch) / folder.name
+        shutil.copytree(run_dir / "checkpoints", part / "checkpoints")
+        for name in ("shards.json", "environment.json", "devices.json", resolved.FILE):
+            if (run_dir / name).exists():
+                shutil.copy(run_dir / name, part / name)
+        files.write_text_atomic(part / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(made.composed)))
+        every, last = made.evaluate.every, made.settings.epochs
+        # The last epoch of a run is always evaluated; that of the shorter one is an epoch like any other now.
+        unasked = first - 1 if finished and not (every and (first - 1) % every == 0) else last
+        _write_streams(run_dir, part / "stream", first, unasked)
+        os.replace(part, folder)
+
+
+def _write_streams(run_dir: Path, folder: Path, first: int, unasked: int) -> None:
+    """The tables of `run_dir` up to epoch `first`, exclusive, as streams of one attempt; scores of the epoch
+    `unasked` are left out."""
+    folder.mkdir()
+    tables = Tables(run_dir)
+    for name, schema in TABLES.items():
+        rows = tables.table(name)
+        rows = rows.filter(pc.less(rows["epoch"], first))
+        if name == "epochs":
+            kept = pc.not_equal(rows["epoch"], unasked)
+            for column in SCORES:
+                at = rows.schema.get_field_index(column)
+                scores = pc.if_else(kept, rows[column], pa.scalar(None, rows[column].type))
+                rows = rows.set_column(at, rows.schema.field(column), scores)
+        for worker in pc.unique(rows["worker"]).to_pylist():
+            path = folder / f"{name}-worker{worker}-attempt0.arrow"
+            with pa.ipc.new_stream(path, schema) as stream:
+                stream.write_table(rows.filter(pc.equal(rows["worker"], worker)).cast(schema))

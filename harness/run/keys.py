@@ -1,0 +1,89 @@
+"""The keys of a run as `halobench run --help` shows them: each with its value, and what the docstring of its
+dataclass says of it, which is the one place where it is described.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from dataclasses import fields
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from harness.report.groups import knob
+from harness.run import config as configs
+from harness.run import overrides
+
+WIDTH, INDENT = 110, 26
+USAGE = """usage: halobench run [-m] [KEY=VALUE ...]
+
+Trains one run; with -m every combination of the values in KEY=VALUE,VALUE,... Below is each key with the
+value that it has in this command: `halobench run system=NAME --help` shows those of another system.
+
+example: halobench run -m system={systems} dataset={dataset} workers=4 seed=1,2
+"""
+
+
+def described(cls: type) -> dict[str, str]:
+    """What a class's docstring says of each key, in one line; empty where it says nothing.
+
+    An entry begins at the margin with its key, or several with commas between, and ends before the next one
+    or an empty line. A key without an entry is described by the first entry in which a part begins with it.
+    """
+    keys = [field.name for field in fields(cls)]
+    entries: list[tuple[list[str], list[str]]] = []
+    open_entry = False
+    for line in inspect.cleandoc(cls.__doc__ or "").splitlines():
+        found = re.match(r"(\w+(?:, \w+)*)(?:: *| +)(.*)", line)
+        names = found[1].split(", ") if found else []
+        if found and set(names) <= set(keys):
+            entries.append((names, [found[2]]))
+            open_entry = True
+        elif not line.strip():
+            open_entry = False
+        elif open_entry:
+            entries[-1][1].append(line.strip())
+    told = [(names, " ".join(lines)) for names, lines in entries]
+    made = {}
+    for key in keys:
+        own = [text for names, text in told if key in names]
+        beside = [text for _, text in told if re.search(rf"[;,.] {key}\b", text)]
+        made[key] = next(iter(own or beside), "")
+    return made
+
+
+def text(words: list[str], conf: str) -> str:
+    """The help of `run` with these words. InputError where they name what does not exist."""
+    composed, options = overrides.composed(words, conf)
+    for key in OmegaConf.missing_keys(composed):
+        OmegaConf.update(composed, key, "VALUE")
+    run = configs.check(composed)
+    blocks = {name: value for name, value in run.composed.items() if isinstance(value, dict)}
+    plain = {name: value for name, value in run.composed.items() if name not in blocks}
+    dataset = run.graph_name
+    parts = [USAGE.rstrip().format(systems=",".join(options.get("system", [])[-2:]), dataset=dataset)]
+    parts.append("\n".join(_lines("", type(run.settings), plain)))
+    for name, block in blocks.items():
+        choices = f"{name}=NAME, of {', '.join(sorted(options[name]))}" if name in options else name
+        head = textwrap.fill(choices, WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+        keys = {key: value for key, value in block.items() if key != "_target_"}
+        parts.append("\n".join([head, *_lines(f"{name}.", type(getattr(run, name)), keys)]))
+    return "\n\n".join(parts)
+
+
+def _lines(prefix: str, cls: type, keys: dict[str, Any]) -> list[str]:
+    said = described(cls)
+    lines = []
+    for key, value in keys.items():
+        shown = f"{prefix}{key}" if isinstance(value, dict | list) else knob(f"{prefix}{key}", value)
+        begin = f"  {shown:<{INDENT - 2}}"
+        told = textwrap.wrap(said.get(key, ""), WIDTH - INDENT, break_on_hyphens=False)
+        # A key too long for its column stands on a line of its own.
+        if told and begin[INDENT - 2 :].isspace():
+            lines.append(f"{begin}{told.pop(0)}")
+        else:
+            lines.append(begin.rstrip())
+        lines += [" " * INDENT + line for line in told]
+    return lines

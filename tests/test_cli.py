@@ -1,0 +1,68 @@
+"""`halobench`: subcommands, their help, the version, and options anywhere on the line."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+import harness
+from harness import cli
+from harness.run import overrides
+from harness.run.command import CONF
+from harness.trace.reader import Trace
+from tests import traces
+from tests.launching import ROOT
+
+
+@pytest.mark.parametrize("name", [*cli.COMMANDS, None])
+def test_every_command_explains_itself(name, capsys):
+    code = 0
+    try:
+        code = cli.main([name, "--help"] if name else ["--help"])
+    except SystemExit as end:
+        code = end.code
+    said = capsys.readouterr()
+    assert code in (0, None) and not said.err
+    # The words that a command takes: options, or keys.
+    assert "--" in said.out or "epochs" in said.out
+    if name is None:
+        assert all(f"  {command} " in said.out for command in cli.COMMANDS)
+
+
+def test_the_version_is_the_projects_own(capsys):
+    assert cli.main(["--version"]) == cli.main(["run", "--version"]) == 0
+    assert capsys.readouterr().out == "halobench 0.2.0\n" * 2
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "harness.__version__"}
+    assert harness.__version__ == "0.2.0"
+
+
+def test_python_m_harness_is_the_same_command(place):
+    done = place.truly("-m", "harness", "--version")
+    assert (done.returncode, done.stdout) == (0, "halobench 0.2.0\n")
+
+
+def test_report_and_plot_are_commands_of_their_own(tmp_path, capsys):
+    run = traces.finished(tmp_path / "run")
+    assert cli.main(["report", str(run)]) == 0
+    without = capsys.readouterr().out
+    assert cli.main(["report", "table", str(run)]) == 0
+    assert capsys.readouterr().out == without and "plain" in without
+    assert cli.main(["plot", str(run), "--out", str(tmp_path / "made")]) == 0
+    assert len(list((tmp_path / "made").iterdir())) == 4
+
+
+def test_prepare_makes_the_run_folder_and_no_epoch(place):
+    done = place.run("prepare", "seed=3")
+    assert done.code == 0, done.err
+    (run_dir,) = place.runs()
+    assert f"-m harness.worker {run_dir}" in done.out and Trace(run_dir).epochs.empty
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_the_option_for_a_sweep_stands_anywhere(at):
+    words = ["system=vanilla,sancus", "seed=1,2"]
+    words.insert(at, "-m")
+    assert overrides.check(words, CONF) is True
+    assert overrides.parse(words).overrides == ["system=vanilla,sancus", "seed=1,2"]

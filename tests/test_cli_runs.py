@@ -1,0 +1,122 @@
+"""`halobench runs`: what run folders there are, tidying up, and a run that goes on to more epochs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from filelock import FileLock
+
+from harness import cli
+from harness.run import prepare
+from harness.trace.reader import Trace
+from harness.trace.schema import SCORES
+from tests import traces
+from tests.launching import losses
+
+
+def said(capsys, *words: str) -> str:
+    assert cli.main(["runs", *map(str, words)]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def refused(capsys, *words: str) -> str:
+    assert cli.main(["runs", *map(str, words)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+def test_list_has_a_line_per_run_with_its_state(tmp_path, capsys):
+    traces.finished(tmp_path / "done", traces.config(seed=7))
+    traces.stream(traces.prepare(tmp_path / "half"), range(3))
+    traces.prepare(tmp_path / "new")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "config.yaml").write_text("- 1")
+    shown = said(capsys, "list", tmp_path)
+    assert re.search(r"done plain cora 2 7 5 finished \d\d\.\d\d \d", shown)
+    assert re.search(r"half plain cora 2 1 5 stopped after epoch 3 ", shown)
+    assert re.search(r"new plain cora 2 1 5 not begun", shown) and re.search(r"bad damaged: ", shown)
+    with FileLock(tmp_path / "half" / prepare.LOCK):
+        assert "going on" in said(capsys, "list", tmp_path / "half")
+
+
+def test_show_has_the_table_and_the_config(tmp_path, capsys):
+    traces.finished(tmp_path / "run", traces.config(system__bound=3))
+    shown = said(capsys, "show", tmp_path / "run")
+    assert "plain on cora, 2 workers" in shown and "bound: 3" in shown and "workers: 2" in shown
+
+
+def test_compare_has_the_keys_that_differ_and_how_far_losses_agree(tmp_path, capsys):
+    for name, bound in (("a", 1), ("b", 2)):
+        traces.finished(tmp_path / name, traces.config(system__bound=bound))
+    shown = said(capsys, "compare", tmp_path / "a", tmp_path / "b")
+    assert "system.bound 1 2" in shown and "model.hidden" not in shown
+    assert "equal to the first run's in 5 of 5 epochs" in shown and "MB per epoch" in shown
+    assert "give two or more" in refused(capsys, "compare", tmp_path / "a")
+
+
+def test_remove_asks_for_yes_and_leaves_what_is_in_use(tmp_path, capsys):
+    one, two = (traces.finished(tmp_path / name) for name in ("one", "two"))
+    assert "would remove" in said(capsys, "remove", tmp_path) and one.exists() and two.exists()
+    assert not (one / prepare.LOCK).exists()
+    with FileLock(two / prepare.LOCK):
+        assert f"in use, left: {two}" in said(capsys, "remove", tmp_path, "--yes")
+    assert not one.exists() and two.exists()
+    assert "holds no run" in refused(capsys, "remove", one)
+
+
+def test_clean_cache_keeps_what_an_unfinished_run_trains_on(place, capsys):
+    assert place.run("launch=prepare", "seed=1", "partition=random").code == 0
+    assert place.run("epochs=1", "seed=2", "partition=random").code == 0
+    cache, (unfinished, _) = place.folder / "cache", sorted(place.runs(), key=lambda p: Trace(p).finished)
+    kept = prepare.configs.shard_folder(unfinished)
+    before = set((cache / "shards").glob("*[!k]")) | set((cache / "graphs").glob("*[!k]"))
+    given = ("clean-cache", "--cache", cache, "--results", place.results)
+    assert len(before) > 2 and "give --yes" in said(capsys, *given)
+    assert all(path.exists() for path in before)
+    said(capsys, *given, "--yes")
+    assert [path for path in before if path.is_dir() and path.exists()] == [kept]
+    assert place.run("seed=1", "partition=random").code == 0, "the run goes on"
+
+
+@pytest.mark.parametrize("more", [("system=sancus", "model.dropout=0.5"), ("evaluate.every=4",)], ids=str)
+def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
+    """Its scores too: that the shorter run evaluated its last epoch is forgotten."""
+    assert place.run(*more, "epochs=6", "keep_checkpoint=true").code == 0
+    (short,) = place.runs()
+    done = place.run("runs", "extend", str(short), "epochs=9")
+    assert done.code == 0, done.err
+    extended = next(path for path in place.runs() if path != short)
+    assert Trace(short).summary["epochs"] == 6 and len(Trace(extended).epochs) == 18
+    ours, table = losses(extended), Trace(extended).epochs[list(SCORES)]
+    shown = place.run(*more, "epochs=9")
+    assert "finished before" in shown.out, "the command that asks for so many finds it"
+    assert place.run(*more, "epochs=9", "fresh=true").code == 0
+    assert ours.equals(losses(extended)) and table.equals(Trace(extended).epochs[list(SCORES)])
+    assert Trace(extended).resolved["attempts"][0]["first_epoch"] == 0
+
+
+@pytest.mark.parametrize(
+    "asked, refusals",
+    [
+        (
+            (),
+            {
+                "epochs=9": "kept no checkpoint of its last epoch; runs to be extended are started with",
+                "epochs=2": "epochs=2 is not more than",
+                "epochs=x": "epochs=x is no number of epochs",
+                "epoch=9": 'did you mean "epochs"?',
+            },
+        ),
+        (("system=pscgcn", "keep_checkpoint=true"), {"epochs=9": "follows the number of epochs"}),
+        (("system=digest_a", "keep_checkpoint=true"), {"epochs=9": "its system is asynchronous"}),
+    ],
+    ids=str,
+)
+def test_what_cannot_go_on_is_refused_in_one_sentence(place, capsys, asked, refusals):
+    assert place.run(*asked, "epochs=2").code == 0
+    (run,) = place.runs()
+    for word, why in refusals.items():
+        assert why in refused(capsys, "extend", run, word)
+    assert place.runs() == [run]

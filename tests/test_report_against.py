@@ -1,0 +1,141 @@
+"""Pictures against a swept knob and against cost: the tables' values, names apart, files that LaTeX takes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from harness.report import against, columns, drawn, groups, plot, table
+from harness.report.__main__ import main
+from tests import traces
+
+
+def section_of(folder, x=None) -> table.Section:
+    (section,) = table.sections(groups.load([folder], x)[0])
+    return section
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    """Two systems over three values of a knob with two seeds, and one without it."""
+    folder = tmp_path_factory.mktemp("sweep")
+    for system in ("alpha", "beta"):
+        for bound in (1, 2, 8):
+            for seed in (1, 2):
+                composed = traces.config(
+                    seed=seed, system___target_=f"somewhere.{system}.S", system__bound=bound
+                )
+                measured = {"target": 0.5 + 0.02 * bound + 0.01 * seed, "size": 100 * (10 - bound)}
+                traces.finished(folder / f"{system}{bound}{seed}", composed, speed=bound, **measured)
+    traces.finished(folder / "exact", traces.config(system___target_="somewhere.exact.S"), size=5000)
+    return folder
+
+
+def test_a_line_per_system_with_the_values_of_the_tables(sweep):
+    section = section_of(sweep, "system.bound")
+    assert {group.label for group in section.groups} == {"alpha", "beta", "exact"}
+    data = drawn.drawn(against.over_knob("system.bound", section))
+    data = data[data["kind"] == "line"]
+    assert set(data["x_axis"]) == {"system.bound"}
+    shown = (columns.ACCURACY, columns.ALL["mb_epoch"], columns.TIMES["wall"][0])
+    for panel, column in enumerate(shown):
+        for group in section.groups:
+            bound, value = group.first.keys.get("system.bound"), table.estimate_of(group, column).mean
+            there = data[
+                (data["panel"] == panel) & ((data["x"] == bound) if bound else (data["label"] == "exact"))
+            ]
+            assert any(there["y"].sub(value).abs() < 1e-9), (column, group.label)
+
+
+def test_its_names_are_told_apart_and_the_key_has_none(sweep):
+    figure = against.over_knob("system.bound", section_of(sweep, "system.bound"))
+    (legend,) = figure.legends
+    assert sorted(text.get_text() for text in legend.get_texts()) == ["alpha", "beta", "exact"]
+    styles = [tuple(map(str, style.values())) for style in against._styles(28)]
+    assert len(set(styles)) == 28
+
+
+def test_a_key_of_words_or_of_workers_is_an_axis_too(tmp_path):
+    for number, (norm, workers) in enumerate((("max", 1), ("mean", 1), ("max", 2), ("mean", 2))):
+        composed = traces.config(workers=workers, system__norm=norm)
+        composed.pop("gpus")
+        traces.finished(tmp_path / str(number), composed, target=0.5 + number / 10)
+    by_norm = against.over_knob("system.norm", section_of(tmp_path, "system.norm"))
+    assert [label.get_text() for label in by_norm.axes[0].get_xticklabels()] == ["max", "mean"]
+    assert sorted(t.get_text() for t in by_norm.legends[0].get_texts()) == [
+        "plain 1 workers",
+        "plain 2 workers",
+    ]
+    by_workers = drawn.drawn(against.over_knob("workers", section_of(tmp_path, "workers")))
+    assert set(by_workers[by_workers["kind"] == "line"]["x"]) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    "key, sentence",
+    [("system.bund", 'did you mean "system.bound"?'), ("model.hidden", "all runs have the value 64")],
+)
+def test_a_key_that_was_not_swept_is_refused(sweep, tmp_path, capsys, key, sentence):
+    assert main(["plot", str(sweep), "--x", key, "--out", str(tmp_path / "made")]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error and error.count("\n") == 1 and not (tmp_path / "made").exists()
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=12))
+def test_the_front_is_what_nothing_beats(points):
+    found = against.front(points)
+    beaten = [p for p in points if any(q != p and q[0] <= p[0] and q[1] >= p[1] for q in points)]
+    assert set(found) == set(points) - set(beaten) and found == sorted(found)
+
+
+def test_accuracy_against_cost_has_a_point_per_row_of_the_table(sweep):
+    section = section_of(sweep)
+    data = drawn.drawn(against.pareto(section))
+    for panel, cost in enumerate((columns.ALL["mb_epoch"], columns.TIMES["wall"][0])):
+        points = data[(data["panel"] == panel) & (data["label"] != "Pareto front")]
+        for group in section.groups:
+            x, y = (table.estimate_of(group, column).mean for column in (cost, columns.ACCURACY))
+            assert any((points["x"].sub(x).abs() < 1e-9) & (points["y"].sub(y).abs() < 1e-9))
+
+
+@pytest.mark.parametrize("ending", plot.FORMATS)
+def test_formats_titles_and_names_that_latex_takes(tmp_path, sweep, ending, capsys):
+    for more in ([], ["--no-title"]):
+        given = ["--x", "system.bound", "--pareto", "--format", ending, *more]
+        assert main(["plot", str(sweep), "--out", str(tmp_path / f"made{len(more)}"), *given]) == 0
+    with_title, without = (sorted((tmp_path / f"made{i}").iterdir()) for i in (0, 1))
+    assert [path.name for path in with_title] == [f"cora-over-system-bound.{ending}", f"cora-pareto.{ending}"]
+    assert all(re.fullmatch(rf"[A-Za-z0-9_-]+\.{ending}", path.name) for path in with_title)
+    for titled, bare in zip(with_title, without):
+        begin = titled.read_bytes()[:5]
+        assert begin == {"png": b"\x89PNG\r", "pdf": b"%PDF-", "svg": b"<?xml"}[ending]
+        assert titled.read_bytes() != bare.read_bytes()
+
+
+def test_without_a_title_its_room_goes_too(tmp_path, sweep):
+    section = section_of(sweep)
+    strokes = plot.strokes_of(group.label for group in section.groups)
+    figures = {
+        "front": lambda: against.pareto(section),
+        "time": lambda: plot.pictures(section, strokes)["breakdown"],
+    }
+    for name, make in figures.items():
+        tops = []
+        for titled in (True, False):
+            figure = make()
+            path = plot.save(figure, tmp_path / f"{name}{titled}.png", titled)
+            assert bool(figure.texts) == titled and path.exists()
+            tops.append(figure.axes[0].get_position().y1)
+        assert tops[1] > tops[0] + 0.05
+    over = plot.pictures(section, strokes)["accuracy-over-time"]
+    whole, bare = (plot.save(over, tmp_path / f"over{titled}.png", titled) for titled in (True, False))
+    assert Image.open(whole).size[1] - Image.open(bare).size[1] > 30
+
+
+def test_names_of_files_have_no_dot_whatever_the_graph_is_called(tmp_path):
+    traces.finished(tmp_path / "run", traces.config(dataset__name="a b.c", dataset__scale=0.5))
+    for path in plot.draw(groups.load([tmp_path])[0], tmp_path / "made"):
+        assert re.fullmatch(r"[\w-]+\.png", path.name), path

@@ -1,0 +1,48 @@
+"""Tables mark the best of each column and have bytes as a ratio to exact training's."""
+
+from __future__ import annotations
+
+from harness.report import columns, groups, table
+from tests import traces
+
+ROLES = {"exact": "reference", "none": "control", "frugal": "", "good": ""}
+
+
+def test_the_best_is_marked_and_bytes_are_told_as_a_ratio(tmp_path):
+    measured = {"exact": (0.8, 1000), "none": (0.5, 1), "frugal": (0.6, 100), "good": (0.9, 500)}
+    for name, (target, size) in measured.items():
+        composed = traces.config(system___target_=f"somewhere.{name}.S")
+        traces.finished(tmp_path / name, composed, target=target, size=size, ran_on={"role": ROLES[name]})
+    traces.stream(traces.prepare(tmp_path / "half", traces.config()), range(2), target=1.0, size=1)
+    compared = groups.load([tmp_path])[0]
+    (section,) = table.sections(compared)
+    names = [group.first.name for group in section.groups]
+    mb = columns.ALL["mb_epoch"]
+    for column, winner in ((columns.ACCURACY, "good"), (mb, "frugal")):
+        assert [name for name, best in zip(names, section.best(column)) if best] == [winner]
+    assert not any(section.best(columns.MAJORITY))
+    headings, rows, places = section.cells()
+    ratio = headings.index("MB / exact")
+    assert ratio == headings.index("MB per epoch") + 1 and any(ratio in block for block in places)
+    exact = section.groups[names.index("exact")].estimate(mb.value).mean
+    for group, row in zip(section.groups, rows):
+        ours = group.estimate(mb.value).mean
+        assert row[ratio] == f"{ours / exact:.3f}"
+        assert row[ratio - 1] == f"{ours:.3f}{' *' if group.first.name == 'frugal' else ''}"
+    assert any("* marks the best" in note for note in section.notes())
+
+
+def test_without_exact_training_there_is_no_ratio_and_of_equals_no_best(tmp_path):
+    for name in ("one", "two"):
+        traces.finished(tmp_path / name, traces.config(system___target_=f"somewhere.{name}.S"))
+    (section,) = table.sections(groups.load([tmp_path])[0])
+    headings, rows, _ = section.cells()
+    assert "MB / exact" not in headings and not any("*" in cell for row in rows for cell in row)
+
+
+def test_exact_training_that_fetches_features_alike_is_the_measure(tmp_path):
+    for features, size in (("once", 10), ("refetch", 1000)):
+        composed = traces.config(system___target_="somewhere.exact.S", system__features=features)
+        traces.finished(tmp_path / features, composed, size=size, ran_on={"role": "reference"})
+    (section,) = table.sections(groups.load([tmp_path])[0])
+    assert [section.bytes_ratio(group) for group in section.groups] == ["1.000", "1.000"]

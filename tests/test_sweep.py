@@ -1,0 +1,128 @@
+"""Sweeps, and what is said while runs go on where nobody has a terminal."""
+
+from __future__ import annotations
+
+import math
+import re
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.comm.recorder import Epoch
+from harness.report import groups, swept
+from harness.run import overrides, runner
+from harness.run.command import CONF
+from harness.run.progress import LINES, Progress
+from harness.trace.reader import Trace
+from tests import traces
+
+SWEEP = ["-m", "system=vanilla,sancus,cagnet", "system.bound=1,2", "seed=1,2"]
+
+
+def test_a_key_that_only_some_systems_have_is_given_to_those():
+    assert overrides.check(SWEEP, CONF) is True
+    assert overrides.parts(SWEEP, CONF) == [
+        ["-m", "system=vanilla,cagnet", "seed=1,2"],
+        ["-m", "system=sancus", "system.bound=1,2", "seed=1,2"],
+    ]
+    assert overrides.parts(SWEEP[:2], CONF) == [SWEEP[:2]] and overrides.parts(["seed=1"], CONF) == [
+        ["seed=1"]
+    ]
+    runs = runner.expand(" ".join(SWEEP[1:]))
+    assert len(runs) == 8 and ["system=vanilla", "seed=1"] in runs
+    assert sum("system=sancus" in run for run in runs) == 4
+    assert all(
+        any(word.startswith("system.bound") for word in run) == ("system=sancus" in run) for run in runs
+    )
+
+
+def test_two_groups_may_both_have_options_without_a_key():
+    words = ["-m", "system=vanilla,sancus", "system.bound=1", "model=gcn,sage", "model.hidden=4,8"]
+    assert overrides.parts(words, CONF) == [
+        ["-m", "system=vanilla", "model=gcn,sage", "model.hidden=4,8"],
+        ["-m", "system=sancus", "system.bound=1", "model=gcn,sage", "model.hidden=4,8"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        ("system=vanilla,cagnet system.bound=1", "system.bound is a key of none of vanilla, cagnet"),
+        ("system=vanilla,sancus system.bund=1", 'key of none of vanilla, sancus; did you mean "bound"?'),
+        ("system=vanilla system.bound=1,2", "system.bound is not a key of system"),
+        ("system=vanilla,sancus model.hiden=1,2", "model.hiden is not a key of model"),
+    ],
+    ids=["lacked", "mistyped", "alone", "elsewhere"],
+)
+def test_a_key_that_none_has_is_refused(words, sentence):
+    with pytest.raises(InputError) as refused:
+        overrides.check(["-m", *words.split()], CONF)
+    assert sentence in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_sweep_numbers_its_runs_and_ends_with_a_table(place):
+    done = place.run("-m", "system=vanilla,sancus", "system.bound=1,2", "epochs=1", "progress=auto")
+    assert done.code == 0, done.err
+    assert len(place.runs()) == 3
+    assert re.findall(r"^run .*$", done.err, re.M) == [
+        "run 1 of 3: system=vanilla",
+        "run 2 of 3: system=sancus, bound=1",
+        "run 3 of 3: system=sancus, bound=2",
+    ]
+    assert len(re.findall(r" x2: epoch 1/1, loss \d\.\d+, val \d", done.err)) == 3
+    heading, _, *rows = done.out[done.out.rindex("system ") :].splitlines()
+    assert re.match(r"system +bound +test acc % +epoch ", heading)
+    assert [row.split()[:2] for row in rows[1:3]] == [["sancus", "1"], ["sancus", "2"]]
+    assert rows[0].split()[0] == "vanilla" and len(rows[0].split()) == len(rows[1].split()) - 1
+
+
+def test_the_table_after_a_sweep_has_what_the_tables_have(tmp_path):
+    runs = []
+    for bound, target in ((2, 0.5), (1, 0.7)):
+        for seed in (1, 2):
+            path = tmp_path / f"{bound}{seed}"
+            traces.finished(path, traces.config(seed=seed, system__bound=bound), target=target)
+            runs.append(({"system.bound": str(bound), "seed": str(seed)}, path))
+    table = swept.swept_table(["system.bound", "seed"], runs)
+    cells = {column.header: list(column.cells) for column in table.columns}
+    assert cells["bound"] == ["2", "1"] and cells["seeds"] == ["2", "2"]
+    found, _ = groups.load([tmp_path])
+    by_bound = {str(g.first.keys["system.bound"]): g for g in found}
+    for bound, mb in zip(cells["bound"], cells["MB per epoch"]):
+        sent = by_bound[bound].estimate(lambda s: sum(s["bytes_epoch"].values()) / 1e6)
+        assert mb == format(sent, ".3f")
+    assert cells["test acc %"][0] < cells["test acc %"][1]
+
+
+@given(epochs=st.integers(1, 500), every=st.integers(0, 60))
+def test_lines_fall_on_evaluations_and_are_few(epochs, every):
+    settings = SimpleNamespace(progress="auto", workers=2, epochs=epochs)
+    run = SimpleNamespace(
+        settings=settings, system_name="s", graph_name="g", evaluate=SimpleNamespace(every=every)
+    )
+    shown, said = Progress(run, enabled=True), []
+    shown._say = said.append
+    with shown:
+        for number in range(epochs):
+            shown.epoch(Epoch(number), 0.5, None)
+    at = [int(re.match(r"epoch (\d+)/", line)[1]) for line in said]
+    assert at[-1] == epochs and 1 <= len(at) <= LINES + 1
+    assert all((number - 1) % max(1, every) == 0 for number in at[:-1])
+    # Not so few that a long run is silent.
+    assert len(at) >= min(math.ceil(epochs / max(1, every)), LINES // 2)
+
+
+def test_a_run_that_goes_on_says_from_where(place):
+    place.hold.touch()
+    command = (place.more, "system=held_vanilla", "epochs=32", "checkpoint_every=10")
+    run = place.start(*command)
+    run.until_epoch(30)
+    run.interrupt()
+    run.end()
+    place.hold.unlink()
+    done = place.run(*command, "progress=auto")
+    assert done.code == 0 and Trace(place.runs()[0]).finished
+    assert re.search(r": resumed from epoch 30\n.*: epoch 31/32, loss \d", done.err)
