@@ -375,9 +375,9 @@ def composed(*arguments: str) -> configs.Run:
 
 
 def test_the_partition_needs_no_word_and_a_wrong_one_is_refused(tmp_path):
-    assert composed("system=cdfgnn").partition.method == "ebv"
+    assert composed("system=cdfgnn").partition.name == "ebv"
     assert composed("system=cdfgnn", "partition=hep", "partition.tau=3").partition.tau == 3
-    assert composed("system=vanilla").partition.method == "metis"
+    assert composed("system=vanilla").partition.name == "metis"
     places = [f"results={tmp_path}", f"cache={tmp_path}"]
     for arguments, sentence in [
         (

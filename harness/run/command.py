@@ -74,10 +74,11 @@ def run(arguments: Sequence[str]) -> int:
 
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     warnings.simplefilter("once", UserWarning)
+    words = overrides.as_of_now(arguments)
     try:
         with stoppable():
-            swept = overrides.check(list(arguments), CONF)
-            given = get_args_parser().parse_args(overrides.for_hydra(list(arguments), CONF))
+            swept = overrides.check(words, CONF)
+            given = get_args_parser().parse_args(overrides.for_hydra(words, CONF))
             # What @hydra.main does, with words that need not be this process's.
             version.setbase("1.3")
             _run_hydra(given, get_args_parser(), job, CONF, "config")

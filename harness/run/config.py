@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import json
 import re
 from dataclasses import MISSING, dataclass, field
@@ -21,23 +20,26 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.code import code_of
 from harness.check import InputError, at_least, choice, did_you_mean, typed
+from harness.check.target import made, target_class
 from harness.cluster.config import Cluster
 from harness.comm.transport import TRANSPORTS
 from harness.core.config import EvaluateConfig, ModelConfig, OptimiserConfig
 from harness.core.kernels import KERNELS
 from harness.core.system import System
 from harness.graph.config import DatasetConfig
-from harness.partition.config import PartitionConfig
+from harness.partition import config as partitions
+from harness.partition.config import Partitioner
 from harness.trace.identity import fingerprint, identity
 
 BLOCKS = {
     "dataset": DatasetConfig,
-    "partition": PartitionConfig,
     "model": ModelConfig,
     "optimiser": OptimiserConfig,
     "evaluate": EvaluateConfig,
     "cluster": Cluster,
 }
+# Blocks whose `_target_` names a class derived from these.
+TARGETS = {"partition": Partitioner, "system": System}
 
 
 @dataclass
@@ -103,7 +105,7 @@ class Run:
 
     settings: RunConfig
     dataset: DatasetConfig
-    partition: PartitionConfig
+    partition: Partitioner
     model: ModelConfig
     optimiser: OptimiserConfig
     evaluate: EvaluateConfig
@@ -146,7 +148,8 @@ class Run:
     @property
     def code(self) -> str:
         """A hash of the code that this program would compute the run with."""
-        return code_of("harness.run.worker", type(self.system).__module__)
+        pieces = (getattr(self, name) for name in TARGETS)
+        return code_of("harness.run.worker", *(type(piece).__module__ for piece in pieces))
 
     @property
     def fingerprint(self) -> str:
@@ -155,14 +158,21 @@ class Run:
 
 def completed(composed: dict[str, Any]) -> dict[str, Any]:
     """What is run, with the keys that the config's version did not know at the values that do what it did."""
-    config, asynchronous = dict(composed), True
-    with contextlib.suppress(InputError):  # of a system that is not here, keys are compared as they stand
-        cls = system_class(config["system"])
-        config["system"] = {**_defaults(cls), **cls.since, **config["system"]}
-        asynchronous = cls.asynchronous
+    config, asynchronous = as_of_now(composed), True
+    for name, base in TARGETS.items():
+        with contextlib.suppress(InputError):  # of a class that is not here, keys are compared as they stand
+            cls = target_class(config[name], name, base)
+            config[name] = {**_defaults(cls), **getattr(cls, "since", {}), **config[name]}
+            asynchronous = getattr(cls, "asynchronous", asynchronous)
     for name, cls in BLOCKS.items():
         config[name] = {**_defaults(cls), **config.get(name, {})}
     return identity({**_defaults(RunConfig), **config}, asynchronous)
+
+
+def as_of_now(composed: dict[str, Any]) -> dict[str, Any]:
+    """A composed config in which keys that an earlier version wrote otherwise are as this one writes them."""
+    block = composed.get("partition")
+    return {**composed, "partition": partitions.current(block)} if isinstance(block, dict) else {**composed}
 
 
 def _defaults(cls: type) -> dict[str, Any]:
@@ -189,9 +199,11 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
             raise InputError(f"{error.full_key} cannot be resolved: {str(error).splitlines()[0]}") from None
         if missing:
             raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
+    config = as_of_now(config)
     blocks = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
-    top = {k: v for k, v in config.items() if k not in BLOCKS and k != "system"}
-    known = [*RunConfig.__dataclass_fields__, *BLOCKS, "system"]
+    blocks |= {name: made(_block(config, name), name, base) for name, base in TARGETS.items()}
+    top = {k: v for k, v in config.items() if k not in blocks}
+    known = [*RunConfig.__dataclass_fields__, *BLOCKS, *TARGETS]
     for key in top:
         if key not in known:
             raise InputError(f"{key} is not a key of the config{did_you_mean(key, known)}")
@@ -200,43 +212,12 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     except InputError as error:
         raise InputError(str(error).removeprefix("config.")) from None
     blocks["cluster"].check_workers(settings.gpus)
-    return Run(settings=settings, system=make_system(_block(config, "system")), composed=config, **blocks)
+    return Run(settings=settings, composed=config, **blocks)
 
 
 def make_system(block: dict[str, Any]) -> System:
     """The system its `_target_` names, built from the block's other keys."""
-    return typed(system_class(block), {k: v for k, v in block.items() if k != "_target_"}, "system")
-
-
-def system_class(block: dict[str, Any]) -> type[System]:
-    """The class that a block's `_target_` names. InputError where there is none, or it does not say what a
-    system must.
-    """
-    target = str(block.get("_target_", ""))
-    module, _, name = target.rpartition(".")
-    try:
-        cls = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f'system._target_="{target}" cannot be imported: {error}; is its module on the Python path?'
-        ) from None
-    if not (isinstance(cls, type) and issubclass(cls, System)):
-        raise InputError(
-            f'system._target_="{target}" is not a System; derive the class from harness.core.system.System'
-        )
-    # A class derived from a dataclass is one, but for the knobs that it adds.
-    if not dataclasses.is_dataclass(cls) or (
-        "__dataclass_fields__" not in vars(cls) and vars(cls).get("__annotations__")
-    ):
-        raise InputError(
-            f'system._target_="{target}" is not a dataclass; write @dataclass above the class, whose fields'
-            " are its knobs"
-        )
-    if lacking := cls.lacks():
-        raise InputError(
-            f'system._target_="{target}" lacks the method {lacking}; define it as harness/core/system.py says'
-        )
-    return cls
+    return made(block, "system", System)
 
 
 def configured() -> dict[str, dict[str, Any]]:
@@ -277,7 +258,7 @@ def stored(run_dir: Path) -> dict[str, Any]:
         ) from None
     if not isinstance(config, dict) or "system" not in config:
         raise InputError(f"{path} is damaged (it names no system); give fresh=true to start the run anew")
-    for name in (*BLOCKS, "system"):
+    for name in (*BLOCKS, *TARGETS):
         if not isinstance(config.get(name, {}), dict):
             raise InputError(
                 f"{path} is damaged ({name} is no block of keys); give fresh=true to start the run anew"

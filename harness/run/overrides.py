@@ -4,6 +4,8 @@ and let a sweep over a group set keys of its options.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
@@ -18,6 +20,13 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.check import InputError, did_you_mean
 
 SEARCHPATH = "hydra.searchpath"
+
+
+def as_of_now(arguments: Sequence[str]) -> list[str]:
+    """The arguments with keys of version 0.1 as this version has them: `partition.method=random` is the
+    option `partition=random`.
+    """
+    return [re.sub(r"^partition\.method=", "partition=", word) for word in arguments]
 
 
 def check(arguments: list[str], conf: str) -> bool:

@@ -41,7 +41,7 @@ def prepare(run: Run) -> Path:
     Raises InputError where the data are bad, the system cannot do the run, or the folder's run was begun on
     other data.
     """
-    check_cut(run.system, run.partition.cut, f"partition={run.partition.method} is")
+    check_cut(run.system, run.partition.cut, f"partition={run.partition.name} is")
     for sentence in run.system.ineffective():
         warnings.warn(sentence, stacklevel=2)
     folder, graph = _in_child(_shards, run)
