@@ -240,7 +240,7 @@ def _name(groups: list[Group]) -> None:
                 for key, usual in (("dataset.scale", 1.0), ("dataset.split", "own"))
                 if keys.get(key, usual) != usual
             }
-            unsaid = {"dataset.name", "dataset.source"} | (
+            unsaid = {"dataset.name", "dataset.source", "dataset._target_"} | (
                 set() if graph.startswith("twin/") else {"dataset.scale"}
             )
             said = sorted((telling | unusual) - unsaid)

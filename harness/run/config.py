@@ -24,22 +24,23 @@ from harness.check.target import made, target_class
 from harness.cluster.config import Cluster
 from harness.comm.transport import TRANSPORTS
 from harness.core.config import EvaluateConfig, ModelConfig, OptimiserConfig
-from harness.core.kernels import KERNELS
+from harness.core.kernels import check_kernel
 from harness.core.system import System
-from harness.graph.config import DatasetConfig
+from harness.graph.dataset import Dataset
 from harness.partition import config as partitions
 from harness.partition.config import Partitioner
 from harness.trace.identity import fingerprint, identity
 
 BLOCKS = {
-    "dataset": DatasetConfig,
     "model": ModelConfig,
     "optimiser": OptimiserConfig,
     "evaluate": EvaluateConfig,
     "cluster": Cluster,
 }
 # Blocks whose `_target_` names a class derived from these.
-TARGETS = {"partition": Partitioner, "system": System}
+TARGETS = {"dataset": Dataset, "partition": Partitioner, "system": System}
+# What a block without a `_target_` names.
+BUILT_IN = {"dataset": "harness.graph.sources.Source"}
 
 
 @dataclass
@@ -50,7 +51,7 @@ class RunConfig:
               workers
     epochs, seed, label (what tables call the run; null: the system's name)
     device    "auto", "cpu" or "cuda"; threads: CPU threads a worker (null: cores / workers, at least 1)
-    kernel    sparse kernel: "auto", "dgl", "numba" or "torch"
+    kernel    sparse kernel: "auto", "dgl", "numba" or "torch", or "module.Class" of one's own
     transport "memory", which the workers of one Linux host share, or "sockets" (gloo); "auto": memory where
     it can be. Workers with a GPU
               each use NCCL
@@ -88,7 +89,7 @@ class RunConfig:
         at_least("epochs", self.epochs, 1)
         at_least("seed", self.seed, 0)
         choice("device", self.device, ("auto", "cpu", "cuda"))
-        choice("kernel", self.kernel, KERNELS)
+        check_kernel(self.kernel)
         choice("transport", self.transport, TRANSPORTS)
         if self.threads is not None:
             at_least("threads", self.threads, 1)
@@ -104,7 +105,7 @@ class Run:
     """A composed config, every block checked and typed."""
 
     settings: RunConfig
-    dataset: DatasetConfig
+    dataset: Dataset
     partition: Partitioner
     model: ModelConfig
     optimiser: OptimiserConfig
@@ -143,13 +144,14 @@ class Run:
 
     @property
     def graph_name(self) -> str:
-        return f"twin/{self.dataset.name}" if self.dataset.source == "twin" else self.dataset.name
+        return self.dataset.label
 
     @property
     def code(self) -> str:
         """A hash of the code that this program would compute the run with."""
         pieces = (getattr(self, name) for name in TARGETS)
-        return code_of("harness.run.worker", *(type(piece).__module__ for piece in pieces))
+        kernel = [self.settings.kernel.rpartition(".")[0]] if "." in self.settings.kernel else []
+        return code_of("harness.run.worker", *(type(piece).__module__ for piece in pieces), *kernel)
 
     @property
     def fingerprint(self) -> str:
@@ -161,7 +163,7 @@ def completed(composed: dict[str, Any]) -> dict[str, Any]:
     config, asynchronous = as_of_now(composed), True
     for name, base in TARGETS.items():
         with contextlib.suppress(InputError):  # of a class that is not here, keys are compared as they stand
-            cls = target_class(config[name], name, base)
+            cls = target_class(_named(config[name], name), name, base)
             config[name] = {**_defaults(cls), **getattr(cls, "since", {}), **config[name]}
             asynchronous = getattr(cls, "asynchronous", asynchronous)
     for name, cls in BLOCKS.items():
@@ -201,7 +203,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
             raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
     config = as_of_now(config)
     blocks = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
-    blocks |= {name: made(_block(config, name), name, base) for name, base in TARGETS.items()}
+    blocks |= {name: made(_named(_block(config, name), name), name, base) for name, base in TARGETS.items()}
     top = {k: v for k, v in config.items() if k not in blocks}
     known = [*RunConfig.__dataclass_fields__, *BLOCKS, *TARGETS]
     for key in top:
@@ -275,6 +277,11 @@ def shard_folder(run_dir: Path) -> Path:
         raise InputError(
             f"{path} is missing or damaged ({error}); prepare the run again with python -m harness"
         ) from None
+
+
+def _named(block: dict[str, Any], name: str) -> dict[str, Any]:
+    """The block with the `_target_` that is meant where it has none."""
+    return {"_target_": BUILT_IN[name], **block} if name in BUILT_IN else block
 
 
 def _block(config: dict[str, Any], name: str) -> dict[str, Any]:
