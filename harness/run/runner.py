@@ -40,6 +40,13 @@ class Places:
         ]
 
 
+def searchpath(config_dir: Path | str | None) -> list[str]:
+    """The override by which options of one's own are found in a folder, as `--config-dir` does; none without
+    a folder.
+    """
+    return [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"] if config_dir else []
+
+
 def is_here(graph: str, data_dir: Path) -> bool:
     """Whether a graph, given as overrides ("dblp dataset.split=low_label"), needs no file that is not in
     `data_dir`.
