@@ -24,15 +24,17 @@ CONF = str(Path(__file__).resolve().parents[2] / "conf")
 
 @dataclass
 class Places:
-    """Where runs go, graphs and shards are cached, and raw data lie."""
+    """Where runs go, graphs and shards are cached, raw data lie, and options of one's own are found."""
 
     results: Path
     cache: Path
     data_dir: Path
+    config_dir: Path | None = None
 
     @property
     def overrides(self) -> list[str]:
         return [
+            *searchpath(self.config_dir),
             f"results={self.results}",
             f"cache={self.cache}",
             f"data_dir={self.data_dir}",
@@ -68,11 +70,18 @@ def expand(sweep: str) -> list[list[str]]:
 
 def folders(sweep: str, places: Places) -> list[Path]:
     """The folder of every run of a sweep, finished or not."""
+    return [run.directory for run in composed(expand(sweep), places)]
+
+
+def composed(runs: list[list[str]], places: Places) -> list[configs.Run]:
+    """Runs, each given as a list of overrides. InputError where one cannot be."""
     with initialize_config_dir(CONF, version_base="1.3"):
-        return [
-            configs.check(compose("config", overrides=[*run, *places.overrides])).directory
-            for run in expand(sweep)
-        ]
+        return [configs.check(compose("config", overrides=[*run, *places.overrides])) for run in runs]
+
+
+def brings_partition(sweep: str, places: Places) -> bool:
+    """Whether the system of a sweep is over a vertex-cut, whose partitions are no other system's."""
+    return composed(expand(sweep)[:1], places)[0].system.cut == "vertex"
 
 
 def finished(run_dirs: list[Path]) -> list[Path]:
