@@ -25,6 +25,7 @@ falls with the rate, compute does not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -42,6 +43,8 @@ class Bns(System):
 
     rate: float = 0.1
     features: str = "once"
+
+    exact: ClassVar = {"rate": 1.0}
 
     def __post_init__(self):
         more_than("rate", self.rate, 0)

@@ -20,6 +20,7 @@ are held, but only the rows that local edges touch are multiplied.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
@@ -31,6 +32,8 @@ class Cagnet(System):
     """features: "once" broadcasts layer 0's blocks in the first epoch only, "refetch" in every one."""
 
     features: str = "once"
+
+    exact: ClassVar = {}
 
     def __post_init__(self):
         check_features(self.features)

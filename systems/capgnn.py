@@ -63,6 +63,7 @@ weakest device is not sought out for the smallest part.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -125,6 +126,8 @@ class Capgnn(System):
     edge_bytes: float = 8
     beta_mb: float = 100
     pipeline: bool = True
+
+    exact: ClassVar = {"jaca": False, "rapa": False, "pipeline": False}
 
     def __post_init__(self):
         choice("policy", self.policy, POLICIES)

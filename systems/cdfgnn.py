@@ -45,6 +45,7 @@ too): only remote values may be stale.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -85,6 +86,8 @@ class Cdfgnn(ReplicaSystem):
     lambda2: float = 0.9
     momentum: float = 0.8
     features: str = "once"
+
+    exact: ClassVar = {"cache": False, "quantise": False}
 
     def __post_init__(self):
         choice("bits", self.bits, linear.BITS)

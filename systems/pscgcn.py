@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -82,6 +83,8 @@ class Pscgcn(System):
     cache: float = 0.2
     policy: str = "inclusion"
     features: str = "once"
+
+    exact: ClassVar = {"tau": 0, "rate": 1.0, "gradients": "sampled"}
 
     def __post_init__(self):
         at_least("tau", self.tau, 0)

@@ -41,6 +41,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -73,6 +74,8 @@ class Sancus(System):
     clip: float = math.inf
     clip_scale: str = "sqrt"
     warmup: int = 1
+
+    exact: ClassVar = {"staleness": "epoch_adaptive", "bound": 0}
 
     def __post_init__(self):
         choice("staleness", self.staleness, ("epoch_fixed", "epoch_adaptive", "variation_gap"))

@@ -19,6 +19,7 @@ block delta is what its decentralised scheme communicates, and weight gradients 
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from harness.check import at_least
 from harness.core.propagate import propagate_gathered
@@ -34,6 +35,8 @@ class Skipg(System):
 
     bound: int = 1
     features: str = "once"
+
+    exact: ClassVar = {"bound": 0}
 
     def __post_init__(self):
         at_least("bound", self.bound, 0)

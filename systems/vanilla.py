@@ -25,6 +25,7 @@ class Vanilla(System):
 
     features: str = "once"
 
+    exact: ClassVar = {}
     role: ClassVar[str] = "reference"
 
     def __post_init__(self):

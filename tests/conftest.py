@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.compiling import take_turns
+from harness.conformance.compiling import take_turns
+from harness.conformance.pool import WorkerPool
 from tests.launching import Place
-from tests.pool import WorkerPool
 from tests.redis_server import RedisServer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,7 +58,7 @@ def pytest_runtest_setup(item):
 @pytest.fixture(scope="session")
 def pool():
     """Four workers for the whole session."""
-    workers = WorkerPool()
+    workers = WorkerPool(preload=["tests.jobs"])
     yield workers
     workers.close()
 

@@ -11,8 +11,8 @@ import os
 import socket
 import struct
 
+from harness.conformance.pool import WorkerPool
 from tests import jobs
-from tests.pool import WorkerPool
 
 
 def own_network() -> bool:

@@ -3,7 +3,7 @@ and the systems' docstrings.
 
 A page is `# NAME`, what the system does, and three sections: knobs (a table of its yaml), decisions (from its
 module's docstring) and the picture that shows it working. Knobs and decisions are written here, the rest by
-hand.
+hand. Where a system has no page, one is made of its docstring and yaml, without a picture.
 """
 
 from __future__ import annotations
@@ -30,16 +30,32 @@ def knobs(yaml: str) -> str:
 
 def decisions(module: Path) -> str:
     """What follows "Decisions" in a module's docstring; "Departures" as a paragraph of its own."""
-    text = ast.get_docstring(ast.parse(module.read_text()))
-    text = text[re.search(r"^Decisions:?", text, re.M).end() :].strip()
+    _, text = docstring(module)
     return re.sub(r"\s*^Departures: *", "\n\nDepartures from the paper: ", text, flags=re.M)
 
 
-def up_to_date(page: str, name: str) -> str:
+def docstring(module: Path) -> tuple[str, str]:
+    """A module's docstring before and after the line that begins with "Decisions"."""
+    text = ast.get_docstring(ast.parse(module.read_text())) or ""
+    found = re.search(r"^Decisions:?", text, re.M)
+    return (text[: found.start()].strip(), text[found.end() :].strip()) if found else (text, "None noted.")
+
+
+def module_of(yaml: str, root: Path) -> Path:
+    return root / f"{re.search(r'_target_: *([a-z_.]+)', yaml)[1].strip('.').replace('.', '/')}.py"
+
+
+def first(name: str, conf: Path = CONF, root: Path = ROOT) -> str:
+    """A page for a system that has none: what its docstring says, knobs and decisions."""
+    title, _, body = docstring(module_of((conf / f"{name}.yaml").read_text(), root))[0].partition("\n")
+    page = f"# {name}: {title.removesuffix('.')}\n\n{body.strip()}\n\n## Knobs\n\n## Decisions\n"
+    return up_to_date(page, name, conf, root).rstrip() + "\n"
+
+
+def up_to_date(page: str, name: str, conf: Path = CONF, root: Path = ROOT) -> str:
     """The page with its made sections replaced."""
-    yaml = (CONF / f"{name}.yaml").read_text()
-    module = ROOT / f"{re.search(r'_target_: *([a-z_.]+)', yaml)[1].strip('.').replace('.', '/')}.py"
-    made = {"Knobs": knobs(yaml), "Decisions": decisions(module)}
+    yaml = (conf / f"{name}.yaml").read_text()
+    made = {"Knobs": knobs(yaml), "Decisions": decisions(module_of(yaml, root))}
     parts = re.split(r"^## (.*)\n", page, flags=re.M)
     for at in range(1, len(parts), 2):
         if parts[at] in MADE:
@@ -48,10 +64,11 @@ def up_to_date(page: str, name: str) -> str:
     return "".join(parts)
 
 
-def main() -> int:
-    for path in sorted(PAGES.glob("*.md")):
-        if path.stem != "README":
-            path.write_text(up_to_date(path.read_text(), path.stem))
+def main(conf: Path = CONF, pages: Path = PAGES, root: Path = ROOT) -> int:
+    for name in sorted(path.stem for path in conf.glob("*.yaml")):
+        path = pages / f"{name}.md"
+        page = path.read_text() if path.exists() else first(name, conf, root)
+        path.write_text(up_to_date(page, name, conf, root))
     return 0
 
 

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,13 @@ import pytest
 from harness.check import InputError
 from harness.partition import cache as caches
 from harness.partition import io
-from harness.partition.assign import assign
+from harness.partition.assign import Block, Metis, Random, assign
 from harness.partition.cache import Cache, shards_for
-from harness.partition.config import PartitionConfig
+from harness.partition.config import EdgeCut
+from harness.partition.vertexcut import Dne, Ebv, Hep
 from tests.graphs import random_graph
 
+METHODS = {"metis": Metis, "random": Random, "block": Block}
 SPEC = {"name": "g", "scale": 0.5, "files": {"b": 1, "a": [2, 3]}}
 # Forked: the makers below are local functions, and the children touch nothing of torch.
 fork = multiprocessing.get_context("fork")
@@ -146,9 +149,7 @@ def test_shards_of_one_graph_share_it_and_load_it_once(tmp_path):
 
     cache = Cache(tmp_path)
     folders = {
-        shards_for(cache, SPEC, load, PartitionConfig(method), parts, 1)
-        for method in ("metis", "random", "block")
-        for parts in (2, 3)
+        shards_for(cache, SPEC, load, METHODS[method](), parts, 1) for method in METHODS for parts in (2, 3)
     }
     assert len(folders) == 6 and len(loads) == 1
     for folder in folders:
@@ -156,7 +157,7 @@ def test_shards_of_one_graph_share_it_and_load_it_once(tmp_path):
         names = {f"worker-{rank}.safetensors" for rank in range(stats["workers"])}
         assert {path.name for path in folder.iterdir()} == names | {"stats.json", "spec.json"}
         assert sum(stats["inner"]) == 60 and stats["edges"] == graph.num_edges
-    again = shards_for(Cache(tmp_path), SPEC, never, PartitionConfig("metis"), 2, 1)
+    again = shards_for(Cache(tmp_path), SPEC, never, Metis(), 2, 1)
     owners = np.empty(60, np.int32)
     for rank in range(2):
         owners[io.load(again, rank).inner] = rank
@@ -167,7 +168,7 @@ def test_the_seed_that_counts_is_the_partitions_own_where_it_has_one(tmp_path):
     graph, cache = random_graph(60, 5), Cache(tmp_path)
 
     def folder(method, own, run, parts=3):
-        return shards_for(cache, SPEC, lambda: graph, PartitionConfig(method, own), parts, run)
+        return shards_for(cache, SPEC, lambda: graph, METHODS[method](own), parts, run)
 
     assert folder("random", None, 4) == folder("random", 4, 9)
     assert folder("random", None, 4) != folder("random", None, 5)
@@ -175,19 +176,58 @@ def test_the_seed_that_counts_is_the_partitions_own_where_it_has_one(tmp_path):
     assert folder("metis", None, 4, parts=1) == folder("metis", None, 5, parts=1)
 
 
+@pytest.mark.parametrize(
+    "partition, parts, key",
+    [
+        (Metis(), 4, {"method": "metis", "seed": 7}),
+        (Random(3), 4, {"method": "random", "seed": 3}),
+        (Metis(), 1, {"method": "metis"}),
+        (Block(3), 4, {"method": "block"}),
+        (Ebv(gamma=0.2), 4, {"method": "ebv", "hosts": 1, "masters": "host", "gamma": 0.2}),
+        (Hep(hosts=2), 4, {"method": "hep", "hosts": 2, "masters": "host", "tau": 10.0, "seed": 7}),
+        (Dne(), 4, {"method": "dne", "hosts": 1, "masters": "host", "seed": 7}),
+    ],
+)
+def test_shards_that_version_0_1_cached_are_still_found(partition, parts, key):
+    assert partition.decides(parts, 7) == key
+
+
+def test_no_knob_of_a_partitioner_can_be_left_out_of_the_cache(tmp_path):
+    """Every field is in the key, also those that a class from outside this package adds, and its code."""
+    graph, cache = random_graph(60, 5), Cache(tmp_path)
+
+    def owners(partition):
+        folder = shards_for(cache, SPEC, lambda: graph, partition, 2, 1)
+        return io.load(folder, 0).inner.tolist()
+
+    assert owners(Shifted()) == list(range(30)) and owners(Shifted(shift=5)) == list(range(5, 35))
+    assert owners(Shifted(shift=5, seed=3)) == list(range(5, 35))
+    key = Shifted(shift=5).decides(2, 1)
+    assert key["method"] == "tests.test_cache.Shifted" and key["shift"] == 5 and key["seed"] == 1
+    assert len(key["code"]) == 12 and "code" not in Block().decides(2, 1)
+
+
+@dataclass
+class Shifted(EdgeCut):
+    shift: int = 0
+
+    def vertex_owners(self, graph, parts, seed):
+        return (np.arange(graph.num_vertices) - self.shift) % graph.num_vertices * parts // graph.num_vertices
+
+
 def test_too_many_workers_is_refused_and_caches_no_shards(tmp_path):
     with pytest.raises(InputError, match="workers=61 is more workers than random has vertices"):
-        shards_for(Cache(tmp_path), SPEC, lambda: random_graph(60, 5), PartitionConfig(), 61, 0)
+        shards_for(Cache(tmp_path), SPEC, lambda: random_graph(60, 5), Metis(), 61, 0)
     assert not any(path.is_dir() for path in (tmp_path / "shards").iterdir())
 
 
 def test_a_damaged_cached_graph_names_the_folder_to_delete(tmp_path):
     cache, graph = Cache(tmp_path), random_graph(60, 5)
-    shards_for(cache, SPEC, lambda: graph, PartitionConfig(), 2, 0)
+    shards_for(cache, SPEC, lambda: graph, Metis(), 2, 0)
     folder = cache.path("graphs", SPEC)
     (folder / "graph.safetensors").write_bytes(b"\0" * 100)
     with pytest.raises(InputError, match=f"delete the folder {folder}"):
-        shards_for(cache, SPEC, never, PartitionConfig(), 3, 0)
+        shards_for(cache, SPEC, never, Metis(), 3, 0)
 
 
 def test_runs_that_start_together_share_one_partition(tmp_path):
@@ -200,7 +240,7 @@ def test_runs_that_start_together_share_one_partition(tmp_path):
 
     def body(i):
         start.wait()
-        folder = shards_for(Cache(tmp_path / "cache"), SPEC, load, PartitionConfig("block"), 2 + i % 2, 0)
+        folder = shards_for(Cache(tmp_path / "cache"), SPEC, load, Block(), 2 + i % 2, 0)
         assert io.load(folder, 1).num_vertices == 60
 
     assert in_processes(4, body) == [0] * 4

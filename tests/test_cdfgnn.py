@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from harness.check import InputError
+from harness.conformance.train import make_trainer
 from harness.core.replicas import synchronise
 from harness.core.system import ReplicaSystem
 from harness.partition.vertexcut import assign_edges, statistics
@@ -23,7 +24,7 @@ from harness.run import prepare
 from harness.run.command import CONF
 from harness.run.config import make_system
 from systems.parts.quantise import row_bytes
-from tests import jobs, systems
+from tests import systems
 from tests.oracles import bytes as count
 from tests.oracles import dense
 from tests.oracles.samples import random_graph
@@ -112,7 +113,7 @@ def caches(comm, block, epochs, shard) -> list[dict]:
     """After every epoch: the caches, the vertices they belong to, and Z and delta as the layers used them."""
     torch.set_default_dtype(torch.float64)
     try:
-        trainer = jobs.make_trainer(
+        trainer = make_trainer(
             comm,
             block,
             {"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.3},
@@ -375,9 +376,9 @@ def composed(*arguments: str) -> configs.Run:
 
 
 def test_the_partition_needs_no_word_and_a_wrong_one_is_refused(tmp_path):
-    assert composed("system=cdfgnn").partition.method == "ebv"
+    assert composed("system=cdfgnn").partition.name == "ebv"
     assert composed("system=cdfgnn", "partition=hep", "partition.tau=3").partition.tau == 3
-    assert composed("system=vanilla").partition.method == "metis"
+    assert composed("system=vanilla").partition.name == "metis"
     places = [f"results={tmp_path}", f"cache={tmp_path}"]
     for arguments, sentence in [
         (

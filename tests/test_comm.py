@@ -9,12 +9,12 @@ import sys
 import numpy as np
 import pytest
 
+from harness.conformance.pool import MEMORY
 from harness.partition.assign import assign
 from harness.partition.build import build_shards
 from tests import jobs
 from tests.conftest import ROOT
 from tests.oracles.samples import random_graph
-from tests.pool import MEMORY
 
 over_each = pytest.mark.parametrize("transport", sorted({MEMORY, "sockets"}))
 

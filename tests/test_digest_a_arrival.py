@@ -15,8 +15,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.conformance.train import make_trainer, snapshot
 from systems.digest_a import DigestA
-from tests import jobs, systems
+from tests import systems
 from tests.oracles import digest
 from tests.oracles.samples import random_blocks, random_graph
 
@@ -65,10 +66,10 @@ def whole_run(comm, knobs, model, optimiser, seed, meetings, shard) -> dict[str,
         state, rounds, losses, served = None, [], [], []
         for meeting in meetings:
             block = {"_target_": f"{__name__}.Noted", **knobs, "meeting": meeting * comm.size}
-            trainer = jobs.make_trainer(comm, block, model, optimiser, seed, meetings[-1], shard)
+            trainer = make_trainer(comm, block, model, optimiser, seed, meetings[-1], shard)
             trainer.system.rounds = rounds
             if state is None:
-                first = jobs.snapshot(trainer)
+                first = snapshot(trainer)
             else:
                 trainer.load_state_dict(state)
             done = 0

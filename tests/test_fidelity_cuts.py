@@ -44,7 +44,7 @@ def test_each_cut_is_measured_under_both_rules_of_masters(name, scale, origins, 
     graph, (workers, table) = twin.generate(name, scale=scale), TABLE_3[name]
     assert [row["origin"] for row in rows if row["cut"] == "EBV, gamma 0"] == origins
     for printed in table:
-        edges = assign_edges(graph, printed.method, workers, fidelity_cuts.SEED, gamma=printed.gamma, hosts=2)
+        edges = assign_edges(graph, printed.method, workers, fidelity_cuts.SEED, hosts=2, **printed.knobs)
         for rule in ("host", "hash"):
             (row,) = (row for row in rows if (row["cut"], row["origin"]) == (printed.label, rule))
             want = statistics(edges, rule)

@@ -131,3 +131,66 @@ def test_a_graph_that_is_not_here_gives_way_to_a_twin_or_is_left_out_and_said(tm
     )
     assert figures.main(["systems", "--graph", "dlbp"]) == 2
     assert 'did you mean "dblp"?' in capsys.readouterr().err
+
+
+OWN = """
+from matplotlib.figure import Figure
+
+TITLE = "the loss of a system of one's own"
+GRAPHS = [["%s"]]
+
+
+def sweeps(graph):
+    return [f"system=trouble dataset={graph} gpus=2 epochs=3 kernel=numba threads=1"]
+
+
+def draw(groups):
+    figure = Figure()
+    axes = figure.subplots()
+    for group in groups:
+        axes.plot(group.first.trace.epochs.groupby("epoch")["loss"].first(), label=group.label)
+    return figure
+"""
+
+
+def test_a_figure_from_outside_the_tree_of_such_a_system(tmp_path, place, monkeypatch, capsys):
+    folder = tmp_path / "my_figures"
+    folder.mkdir()
+    (folder / "mine.py").write_text(OWN % TINY)
+    (folder / "_shared.py").write_text("no figure")
+    monkeypatch.syspath_prepend(place.folder / "modules")
+
+    def start(sweep, there):
+        ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
+        assert ended.code == 0, ended.err
+
+    monkeypatch.setattr(runner, "start", start)
+    places = {"config-dir": place.folder / "conf", "out": tmp_path / "o", "results": tmp_path / "r",
+              "cache": tmp_path / "c"}  # fmt: skip
+    arguments = ["--from", str(folder), *(f"--{name}={path}" for name, path in places.items())]
+    assert figures.main([*arguments, "--list"]) == 0
+    assert capsys.readouterr().out == f"{'mine':<20} the loss of a system of one's own\n"
+    assert figures.main(arguments) == 0, capsys.readouterr().err
+    (drawn,) = (tmp_path / "o").glob("*.csv")
+    assert drawn.stem == "mine-twin-flickr" and set(pd.read_csv(drawn).label) == {"trouble"}
+    assert figures.main(["systems", *arguments]) == 2
+    assert 'figure="systems" is not known; known: mine' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (None, "is not a folder: give one with a file per figure"),
+        ("", "lacks TITLE: a figure has TITLE, GRAPHS, sweeps(graph), draw(groups)"),
+        ("import nothing_there", "cannot be imported: ModuleNotFoundError"),
+    ],
+)
+def test_what_is_no_folder_of_figures_is_refused(tmp_path, capsys, text, said):
+    folder = tmp_path / "my_figures"
+    if text is not None:
+        folder.mkdir()
+        assert figures.main(["--from", str(folder)]) == 2
+        assert "holds no figure" in capsys.readouterr().err
+        (folder / "mine.py").write_text(text)
+    assert figures.main(["--from", str(folder)]) == 2
+    assert said in capsys.readouterr().err

@@ -184,7 +184,48 @@ def test_a_run_stored_by_either_name_is_found_and_read(tmp_path, key):
     assert group.workers == 3
 
 
-@pytest.mark.parametrize("block", ["model", "evaluate", "partition"])
+@pytest.mark.parametrize(
+    "overrides, block",
+    [
+        (("partition=random",), {"method": "random", "seed": None}),
+        (
+            ("system=cdfgnn", "partition=hep", "partition.tau=3"),
+            {"method": "hep", "seed": None, "tau": 3.0, "hosts": 1, "masters": "host"},
+        ),
+    ],
+)
+def test_a_partition_that_was_named_by_its_method_is_the_same(tmp_path, overrides, block):
+    run = run_of(*overrides, f"results={tmp_path}", "gpus=2")
+    stored = {**run.composed, "partition": block}
+    assert config.completed(stored) == config.completed(run.composed)
+    assert config.check(stored).partition == run.partition
+    folder = run.directory.with_name(run.directory.name[:-8] + "01234567")
+    traces.finished(folder, stored)
+    (folder / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(stored)))
+    assert run_of(*overrides, f"results={tmp_path}", "gpus=2").directory == folder
+    assert config.load(folder).partition == run.partition
+    other = {**stored, "partition": {**block, "seed": 5}}
+    assert config.completed(other) != config.completed(run.composed)
+    told = groups.Group([groups.Run(folder)]).partition
+    assert told == {"random": "random", "hep": "hep hosts=1 masters=host tau=3"}[block["method"]]
+
+
+def test_runs_of_before_and_after_the_partition_had_a_target_are_repeats(tmp_path):
+    for seed, block in enumerate(({"method": "metis", "seed": None}, run_of().composed["partition"])):
+        traces.finished(tmp_path / str(seed), {**traces.config(), "seed": seed, "partition": block})
+    compared, _ = groups.load([tmp_path])
+    assert [len(group.runs) for group in compared] == [2]
+
+
+def test_the_method_on_the_command_line_is_the_option(place):
+    assert place.run("partition.method=block", "epochs=1", "launch=prepare").code == 0
+    (run_dir,) = place.runs()
+    assert config.stored(run_dir)["partition"] == {"_target_": "harness.partition.assign.Block", "seed": None}
+    refused = place.run("partition.method=blok")
+    assert refused.code == 2 and 'partition="blok" is not known; did you mean "block"?' in refused.err
+
+
+@pytest.mark.parametrize("block", ["model", "evaluate"])
 def test_keys_that_a_config_lacks_have_their_defaults(block):
     composed = run_of().composed
     first = next(iter(config._defaults(config.BLOCKS[block])))

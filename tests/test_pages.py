@@ -13,11 +13,36 @@ NAMES = sorted(p.stem for p in pages.CONF.glob("*.yaml"))
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_is_up_to_date(name):
-    page = (pages.PAGES / f"{name}.md").read_text()
+    path = pages.PAGES / f"{name}.md"
+    if not path.exists():
+        assert "\n## Decisions\n" in pages.first(name), "python -m tests.pages can write one"
+        return
+    page = path.read_text()
     assert page == pages.up_to_date(page, name), "run python -m tests.pages"
-    assert set(re.findall(r"^## (.*)$", page, re.M)) == {"Knobs", "Decisions", "Picture"}
+    assert {"Knobs", "Decisions"} <= set(re.findall(r"^## (.*)$", page, re.M))
     for picture in re.findall(r"\]\(([^)]+\.png)\)", page):
         assert (pages.PAGES / picture).exists(), f"{picture} is not there"
+
+
+@pytest.mark.parametrize("noted", ["Decisions: sums are kept.\nDepartures: none.", ""])
+def test_a_page_is_made_of_the_docstring_and_yaml_of_a_system_that_has_none(tmp_path, noted):
+    for folder in ("conf", "pages", "systems"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "conf" / "mine.yaml").write_text("_target_: systems.mine.Mine\nperiod: 5  # epochs\n")
+    (tmp_path / "systems" / "mine.py").write_text(f'"""Mine: rows are kept.\n\nFor long.\n\n{noted}\n"""\n')
+    folders = tmp_path / "conf", tmp_path / "pages", tmp_path
+    pages.main(*folders)
+    page = (tmp_path / "pages" / "mine.md").read_text()
+    assert page.startswith(
+        "# mine: Mine: rows are kept\n\nFor long.\n\n## Knobs\n\n| `system.` | default | |"
+    )
+    assert "| `period` | `5` | epochs |" in page
+    told = "sums are kept.\n\nDepartures from the paper: none." if noted else "None noted."
+    assert page.split("## Decisions")[1].strip() == told
+    pages.main(*folders)
+    (tmp_path / "pages" / "mine.md").write_text(page.replace("For long.", "By hand."))
+    pages.main(*folders)
+    assert (tmp_path / "pages" / "mine.md").read_text() == page.replace("For long.", "By hand.")
 
 
 def recipe(name: str) -> str:

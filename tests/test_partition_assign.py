@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError, typed
+from harness.check import InputError
+from harness.check.target import made
 from harness.graph.csr import from_edges
-from harness.partition.assign import METHODS, assign, fill_empty
-from harness.partition.config import PartitionConfig
+from harness.partition.assign import METHODS, EdgeCut, Metis, assign, fill_empty
+from harness.partition.config import TARGETS, Partitioner, current
 from tests.graphs import edge_list, graphs, random_graph
 
 
@@ -109,10 +110,47 @@ def test_refusals(method, parts, sentence):
 
 
 def test_config_is_refused_by_name():
-    assert typed(PartitionConfig, {}, "partition") == PartitionConfig("metis", None)
-    with pytest.raises(InputError, match='partition.method="blok" is not known; did you mean "block"?'):
-        typed(PartitionConfig, {"method": "blok"}, "partition")
+    metis = {"_target_": TARGETS["metis"]}
+    assert made(metis, "partition", Partitioner) == Metis(None)
     with pytest.raises(InputError, match="partition.seed=-1 is too small"):
-        typed(PartitionConfig, {"seed": -1}, "partition")
-    with pytest.raises(InputError, match="partition.sed is not a key"):
-        typed(PartitionConfig, {"sed": 1}, "partition")
+        made({**metis, "seed": -1}, "partition", Partitioner)
+    with pytest.raises(InputError, match="partition.sed is not a key of Metis"):
+        made({**metis, "sed": 1}, "partition", Partitioner)
+
+
+def test_a_block_of_0_1_is_read_without_the_keys_that_its_method_did_not_read():
+    assert current({"method": "metis", "seed": 3, "gamma": 0.2}) == {"_target_": TARGETS["metis"], "seed": 3}
+    ebv = {"method": "ebv", "gamma": 0.2, "hosts": 2, "tau": 3.0}
+    assert current(ebv) == {"_target_": TARGETS["ebv"], "gamma": 0.2, "hosts": 2}
+    block = {"_target_": TARGETS["hep"], "tau": 3.0}
+    assert current(block) == block and current({"method": "blok"}) == {"method": "blok"}
+
+
+class Given(EdgeCut):
+    """Answers what it is told."""
+
+    def __init__(self, owners):
+        super().__init__()
+        self.owners = owners
+
+    def vertex_owners(self, graph, parts, seed):
+        return self.owners
+
+
+@pytest.mark.parametrize(
+    "owners, said",
+    [
+        (np.zeros(9, int), r"partition=given gave int64 of shape \[9\] as owners of each vertex"),
+        (np.zeros(10), r"gave float64 of shape \[10\] .* it must give integers of shape \[10\]"),
+        (np.arange(10), r"gave owners 0 to 9; with gpus=3 it must give 0 to 2"),
+        (np.full(10, -1), r"gave owners -1 to -1"),
+    ],
+)
+def test_what_a_partitioner_answers_is_held_to_what_it_must(owners, said):
+    with pytest.raises(InputError, match=said):
+        assign(random_graph(10, 3), Given(owners), 3, 0)
+
+
+def test_a_part_that_a_partitioner_leaves_empty_is_filled():
+    owners = assign(random_graph(10, 3), Given(np.zeros(10, np.int64)), 3, 0)
+    assert set(owners) == {0, 1, 2} and owners.dtype == np.int32

@@ -13,26 +13,29 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.check import InputError, typed
+from harness.check import InputError
+from harness.check.target import made
 from harness.graph.graph import Graph
 from harness.partition import io
 from harness.partition.build_replicas import build_replicas
 from harness.partition.cache import Cache, shards_for
-from harness.partition.config import EDGE_METHODS, MASTER_RULES, PartitionConfig
+from harness.partition.config import EDGE_METHODS, MASTER_RULES, TARGETS, Partitioner
 from harness.partition.shard import ReplicaShard
-from harness.partition.vertexcut import EdgeAssignment, assign_edges, statistics
+from harness.partition.vertexcut import Dne, Ebv, EdgeAssignment, Hep, assign_edges, statistics
 from tests.conftest import ROOT
 from tests.graphs import graphs, random_graph
 from tests.test_partition_shards import plain_edges, same
+
+CUTS = {"ebv": Ebv, "hep": Hep, "dne": Dne}
 
 
 @st.composite
 def partitions(draw) -> tuple[Graph, EdgeAssignment, str, list[ReplicaShard]]:
     graph = draw(graphs(min_vertices=4))
     parts, hosts = draw(st.sampled_from([(1, 1), (2, 2), (3, 1), (4, 2)]))
-    edges = assign_edges(
-        graph, draw(st.sampled_from(EDGE_METHODS)), parts, draw(st.integers(0, 9)), hosts=hosts, tau=1.0
-    )
+    method = draw(st.sampled_from(EDGE_METHODS))
+    knobs = {"hosts": hosts, **({"tau": 1.0} if method == "hep" else {})}
+    edges = assign_edges(graph, method, parts, draw(st.integers(0, 9)), **knobs)
     rule = draw(st.sampled_from(MASTER_RULES))
     return graph, edges, rule, list(build_replicas(graph, edges, rule))
 
@@ -144,15 +147,13 @@ def test_the_cache_holds_shards_and_table_3(tmp_path, method):
         calls.append(1)
         return graph
 
-    ask = lambda **keys: shards_for(
-        Cache(tmp_path), {"name": "g"}, load, PartitionConfig(method=method, **keys), 4, seed=5
-    )
+    ask = lambda **keys: shards_for(Cache(tmp_path), {"name": "g"}, load, CUTS[method](**keys), 4, seed=5)
     folder = ask(hosts=2)
     assert ask(hosts=2) == folder and len(calls) == 1, "made once"
     assert ask(hosts=1) != folder and ask(hosts=2, masters="host") == folder
     assert (ask(hosts=2, seed=6) != folder) == (method != "ebv")
-    assert (ask(hosts=2, gamma=0.3) != folder) == (method == "ebv")
-    assert (ask(hosts=2, tau=3.0) != folder) == (method == "hep")
+    own = {"ebv": {"gamma": 0.3}, "hep": {"tau": 3.0}, "dne": {}}[method]
+    assert (ask(hosts=2, **own) != folder) == bool(own)
     have = json.loads((folder / "stats.json").read_text())
     want = statistics(assign_edges(graph, method, 4, 5, hosts=2))
     for name in (
@@ -183,7 +184,7 @@ def test_shards_of_another_rule_of_masters_are_other_shards(tmp_path):
     edges = assign_edges(graph, "ebv", 4, 5, hosts=2)
     folders = {}
     for rule in MASTER_RULES:
-        config = PartitionConfig(method="ebv", hosts=2, masters=rule)
+        config = Ebv(hosts=2, masters=rule)
         folders[rule] = shards_for(Cache(tmp_path), {"name": "g"}, lambda: graph, config, 4, seed=5)
         have = json.loads((folders[rule] / "stats.json").read_text())
         assert have["outer"] == statistics(edges, rule)["outer"]
@@ -197,9 +198,9 @@ def test_shards_of_another_rule_of_masters_are_other_shards(tmp_path):
 @pytest.mark.parametrize("method", EDGE_METHODS)
 def test_a_master_is_on_the_host_with_most_replicas_by_default(method):
     """In the configuration as in the functions behind it."""
-    assert PartitionConfig().masters == "host"
+    assert CUTS[method]().masters == "host"
     values = yaml.safe_load((ROOT / f"conf/partition/{method}.yaml").read_text())
-    assert typed(PartitionConfig, values, "partition") == PartitionConfig(method=method)
+    assert made(values, "partition", Partitioner) == CUTS[method]()
     graph = random_graph(300, 12)
     edges = assign_edges(graph, method, 6, 0, hosts=3)
     assert np.array_equal(edges.masters(), edges.masters("host"))
@@ -213,7 +214,6 @@ def test_a_master_is_on_the_host_with_most_replicas_by_default(method):
 @pytest.mark.parametrize(
     "keys, sentence",
     [
-        ({"method": "ebw"}, 'partition.method="ebw" is not known; did you mean "ebv"?'),
         ({"method": "ebv", "gamma": 1.5}, "partition.gamma=1.5 is out of range: give 0 to 1"),
         ({"method": "ebv", "hosts": 0}, "partition.hosts=0 is too small: give 1 or more"),
         ({"method": "hep", "tau": 0}, "partition.tau=0.0 is too small: give more than 0"),
@@ -225,5 +225,6 @@ def test_a_master_is_on_the_host_with_most_replicas_by_default(method):
 )
 def test_refusals(keys, sentence):
     with pytest.raises(InputError) as caught:
-        typed(PartitionConfig, keys, "partition")
+        method = keys.pop("method")
+        made({"_target_": TARGETS[method], **keys}, "partition", Partitioner)
     assert str(caught.value) == sentence

@@ -89,12 +89,15 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
 @pytest.mark.parametrize("kind, name", [(kind, name) for kind, rows in study.ROWS.items() for name in rows])
 def test_what_the_study_asks_for_are_runs(kind, name, tmp_path):
     places = Places(tmp_path, tmp_path, tmp_path)
-    sweep = study.sweep_of("dblp", kind, name, study.Extent(seeds="1", epochs=10, partitions="random"))
+    sweep = study.sweep_of(
+        "dblp", study.ROWS[kind][name], study.Extent(seeds="1", epochs=10, partitions="random"), places
+    )
     assert len(set(runner.folders(sweep, places))) == len(runner.expand(sweep))
 
 
-def test_a_row_at_equal_steps_takes_a_fifth_of_the_epochs():
-    sweep = study.sweep_of("cora", study.ONE, "llcg-equal-steps", study.Extent(epochs=200))
+def test_a_row_at_equal_steps_takes_a_fifth_of_the_epochs(tmp_path):
+    places = Places(tmp_path, tmp_path, tmp_path)
+    sweep = study.sweep_of("cora", study.SYSTEMS["llcg-equal-steps"], study.Extent(epochs=200), places)
     assert sweep.count("epochs=") == 1 and "epochs=40 " in sweep
 
 
@@ -110,3 +113,38 @@ def test_all_at_one_setting_differ_in_nothing_but_the_system():
     for asked in study.SYSTEMS.values():
         assert all(word.startswith(("system", "cluster", "epochs")) for word in asked.split())
         assert "features=refetch" not in asked or asked == study.SYSTEMS["vanilla, refetch"]
+
+
+def test_a_row_of_a_system_from_outside_the_tree(place, monkeypatch, tmp_path, capsys):
+    """Its yaml is in a folder of one's own, its module on the Python path."""
+    monkeypatch.syspath_prepend(place.folder / "modules")
+    monkeypatch.setattr(study, "GRAPHS", {"tiny": study.Study(TINY)})
+    asked = []
+
+    def start(sweep, places):
+        short = sweep.replace("gpus=4", "gpus=2 kernel=numba threads=1")
+        asked.append(short)
+        ended = Started(place, ["-m", *short.split(), *places.overrides]).end()
+        assert ended.code == 0, ended.err
+
+    folders = runner.folders
+    monkeypatch.setattr(runner, "start", start)
+    monkeypatch.setattr(
+        runner,
+        "folders",
+        lambda sweep, places: folders(sweep.replace("gpus=4", "gpus=2 kernel=numba threads=1"), places),
+    )
+    page = tmp_path / "page.md"
+    arguments = ["--config-dir", str(place.folder / "conf"), "--kinds", "one setting", "--epochs", "2",
+                 "--seeds", "1", "--partitions", "random", "--out", str(page), "--systems", "mine",
+                 "--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]  # fmt: skip
+    assert study.main([*arguments, "--row", "mine=system=trouble system.epoch=7"]) == 0, capsys.readouterr()
+    assert "| mine " in page.read_text() and len(asked) == 1
+    assert "partition=random" in asked[0] and "system.epoch=7" in asked[0]
+    for row, said in (
+        ("mine", "names no system"),
+        ("vanilla=system=trouble", "has the name of another row"),
+        ("mine=system=truble", 'did you mean "trouble"?'),
+    ):
+        assert study.main([*arguments, "--row", row]) == 2
+        assert said in capsys.readouterr().err

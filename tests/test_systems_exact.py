@@ -36,9 +36,33 @@ def small(model: str, layers: int) -> dict:
     return {"name": model, "layers": layers, "hidden": 4, "dropout": 0.0, **heads}
 
 
-def test_every_system_is_tested():
+def test_every_system_is_tested(tmp_path):
+    """One that has a yaml alone as it stands, and at the knobs at which its class says that it is exact."""
     there = {p.relative_to(systems.CONF).with_suffix("").as_posix() for p in systems.CONF.rglob("*.yaml")}
-    assert there == set(EXACT)
+    assert there >= set(EXACT) and systems.VARIANTS.keys() == {name.split("/")[0] for name in there}
+    (tmp_path / "conf").mkdir()
+    for name in ("bns", "cdfgnn", "zero_halo", "digest_a"):
+        (tmp_path / "conf" / f"{name}.yaml").write_text((systems.CONF / f"{name}.yaml").read_text())
+    (tmp_path / "variants").mkdir()
+    (tmp_path / "variants" / "zero_halo.py").write_text("STALE = []\n")
+    found = systems.collected(tmp_path / "conf", tmp_path / "variants")
+    assert found["bns"].EXACT == {"bns": [{"rate": 1.0}]} and found["bns"].STALE == [("bns", {})]
+    assert systems.models_of("bns") == found["bns"].MODELS and found["bns"].METHODS is None
+    assert found["cdfgnn"].METHODS == ["ebv", "hep", "dne"] and found["cdfgnn"].MODELS == ["gcn", "sage"]
+    assert found["digest_a"].STALE == [] and not hasattr(found["zero_halo"], "CONTROL")
+
+
+def test_the_knob_at_which_a_class_says_that_it_is_exact_is_among_those_tested():
+    named = {name: type(make_system(systems.block(name))).exact for name in EXACT if "/" not in name}
+    assert {name for name, exact in named.items() if exact is not None} == {
+        name for name, tested in EXACT.items() if isinstance(tested, list) and "/" not in name
+    }
+    for name, exact in named.items():
+        if exact is not None:
+            alike = [
+                knobs for knobs in EXACT[name] if systems.block(name, **knobs) == systems.block(name, **exact)
+            ]
+            assert alike, f"{name} says that it is exact at {exact}, which no test tries"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from tests import jobs, systems
+from harness.conformance.train import make_trainer, snapshot
+from tests import systems
 from tests.oracles import cdfgnn
 from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
@@ -135,8 +136,8 @@ def caches(comm, block, model, optimiser, seed, epochs, shard) -> dict:
     """The first weights, and after every epoch each cache with the vertices that its rows belong to."""
     torch.set_default_dtype(torch.float64)
     try:
-        trainer = jobs.make_trainer(comm, block, model, optimiser, seed, epochs, shard)
-        system, first, seen = trainer.system, jobs.snapshot(trainer), []
+        trainer = make_trainer(comm, block, model, optimiser, seed, epochs, shard)
+        system, first, seen = trainer.system, snapshot(trainer), []
         for epoch in range(epochs):
             trainer.train_epoch(epoch)
             seen.append(

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.conformance.train import make_trainer
 from harness.partition.build import build_shards
 from systems.parts.sampling import Edges
-from tests import jobs, systems
+from tests import systems
 from tests.oracles import pscgcn as oracle
 from tests.oracles.dense import adjacency
 from tests.oracles.samples import RUNS, random_graph
@@ -220,7 +221,7 @@ def periods(comm, lengths, refreshes, shard) -> list[int]:
     found, model = [], {"name": "gcn", "layers": 2, "hidden": 4}
     for epochs, refresh in zip(lengths, refreshes):
         block = systems.block("pscgcn", refresh=refresh)
-        found.append(jobs.make_trainer(comm, block, model, {"lr": 0.01}, 1, epochs, shard).system.period)
+        found.append(make_trainer(comm, block, model, {"lr": 0.01}, 1, epochs, shard).system.period)
     return found
 
 

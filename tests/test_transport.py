@@ -23,10 +23,10 @@ from harness.check import InputError
 from harness.comm import group, memory_transport
 from harness.comm.flight import HaloPlan
 from harness.comm.mailbox import Mailbox
+from harness.conformance.pool import MEMORY
 from harness.run.config import make_system
 from tests import systems
 from tests.oracles.samples import random_graph
-from tests.pool import MEMORY
 
 SIZE = 3
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared between workers on Linux")

@@ -9,16 +9,20 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
+from harness.core.cuts import halo_plan
+from harness.partition.build import build_shards
 from harness.trace.reader import Trace, find_runs
 from tests.conftest import ROOT
+from tests.graphs import random_graph
 from tests.launching import Started
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
 
 
-def block(language: str) -> str:
-    return re.search(rf"^```{language}\n(.*?)^```", PAGE, re.S | re.M)[1]
+def block(language: str, number: int = 0) -> str:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.S | re.M)[number]
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +75,47 @@ def test_it_sends_only_when_it_fetches_and_the_trace_says_when(ran):
     assert sorted(halo["epoch"].unique()) == [0, 5, 10, 15]
     fetched = trace.metrics[trace.metrics["name"] == "fetched"].groupby("epoch")["value"].max()
     assert list(fetched[fetched == 1].index) == [0, 5, 10, 15]
+
+
+def test_both_systems_fetch_raw_features_alike(ran):
+    """What the table compares is the idea, not the features that both could fetch once."""
+    layer_0 = {}
+    for key in (("systems", None), ("refresh", 5)):
+        comm = ran[0][key].comm
+        layer_0[key] = comm[comm["layer"] == 0].groupby("epoch")["bytes"].sum().to_dict()
+    assert layer_0["systems", None] == layer_0["refresh", 5] and list(layer_0["refresh", 5]) == [0]
+
+
+def checks(place, folder, *more: str):
+    """The page's last command, in `folder`, with `more` words."""
+    (folder / "my_ideas" / "conf" / "system").mkdir(parents=True)
+    (folder / "my_ideas" / "conf" / "system" / "refresh.yaml").write_text(block("yaml"))
+    (place.folder / "modules" / "refresh.py").write_text(block("python"))
+    command = block("sh", 1).replace("my_ideas", str(folder / "my_ideas")).split()
+    return place.truly(*command[1:], *more)
+
+
+def test_the_checks_take_a_system_from_outside_the_tree(place, tmp_path):
+    done = checks(place, tmp_path, "-k", "partitions or (exact and gcn-2)")
+    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.nightly(90)
+def test_the_pages_system_holds_every_check(place, tmp_path):
+    done = checks(place, tmp_path)
+    assert done.returncode == 0 and "16 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_plan_of_the_page_is_the_one_that_there_is():
+    graph, owners = random_graph(24, 6, seed=2), np.arange(24, dtype=np.int32) % 3
+    shards = list(build_shards(graph, owners, 3))
+    plans = [halo_plan(shard, torch.device("cpu")) for shard in shards]
+    for rank, (plan, shard) in enumerate(zip(plans, shards)):
+        assert plan.send_counts[rank] == plan.receive_counts[rank] == 0
+        assert plan.num_halo == len(shard.halo) and sum(plan.send_counts) == len(plan.send_rows)
+        parts = np.split(np.asarray(shard.halo), np.cumsum(plan.receive_counts)[:-1])
+        assert all(np.all(np.diff(part) > 0) and set(owners[part]) <= {p} for p, part in enumerate(parts))
+        sent = shard.inner[plan.send_rows.numpy()]
+        for other, rows in enumerate(np.split(sent, np.cumsum(plan.send_counts)[:-1])):
+            theirs = np.split(np.asarray(shards[other].halo), np.cumsum(plans[other].receive_counts)[:-1])
+            assert rows.tolist() == theirs[rank].tolist(), "in the receiver's halo order"

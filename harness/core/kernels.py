@@ -25,12 +25,13 @@ import numpy as np
 import torch
 
 from harness.check import InputError, choice
+from harness.check.target import imported
 from harness.core.dgl_kernel import CopySum, dies, load_dgl
 from harness.core.numba_kernel import NumbaProduct
 from harness.graph.csr import transpose_entries
 from harness.partition.shard import Csr
 
-KERNELS = ("auto", "numba", "dgl", "torch")
+KERNELS = ("auto", "numba", "dgl", "torch")  # and "module.Class" of a Kernel from outside this package
 
 
 class Product(Protocol):
@@ -44,9 +45,16 @@ class Product(Protocol):
 
 
 class Kernel(ABC):
-    """A way to multiply. Passed around, never global; `name` is one of KERNELS."""
+    """A way to multiply. Passed around, never global.
 
-    name: str
+    A kernel of one's own is a class derived from this one, in a module on the Python path, and asked for as
+    `kernel=module.Class`. It says what it cannot run on in `check`.
+    """
+
+    name: str  # as it is asked for: one of KERNELS, or "module.Class"
+
+    def check(self, device: torch.device) -> None:  # noqa: B027 -- most have nothing to refuse
+        """Raises InputError for a device that it does not run on; `device` is where the blocks will be."""
 
     @abstractmethod
     def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product: ...
@@ -58,7 +66,12 @@ def make_kernel(name: str = "auto", device: torch.device | str = "cpu") -> Kerne
     dgl is asked for by name: its product is up to a fifth faster at some widths and slower at others
     (docs/log.md), and loading it costs a second of every start.
     """
-    choice("kernel", name, KERNELS)
+    check_kernel(name)
+    if "." in name:
+        kernel = imported(name, "kernel", Kernel)()
+        kernel.name = name
+        kernel.check(torch.device(device))
+        return kernel
     if torch.device(device).type != "cpu" and name in ("numba", "dgl"):
         raise InputError(f"kernel={name} runs on the CPU only; give kernel=torch or kernel=auto on {device}")
     if name == "torch" or torch.device(device).type != "cpu":
@@ -70,6 +83,16 @@ def make_kernel(name: str = "auto", device: torch.device | str = "cpu") -> Kerne
             "kernel=dgl needs dgl 2.1.0, which cannot be loaded here; install it or give kernel=auto"
         )
     return NumbaKernel()
+
+
+def check_kernel(name: str) -> None:
+    """InputError for a name that is no kernel's."""
+    if "." not in name:
+        choice("kernel", name, KERNELS)
+    elif lacking := sorted(imported(name, "kernel", Kernel).__abstractmethods__):
+        raise InputError(
+            f'kernel="{name}" lacks the method {lacking[0]}; define it as harness/core/kernels.py says'
+        )
 
 
 # numba

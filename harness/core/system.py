@@ -115,6 +115,8 @@ class System:
     exact_input: ClassVar[bool] = True
     # in comparisons: "reference" of exact training, or "control" that uses no remote rows
     role: ClassVar[str] = ""
+    # knobs at which it is exact full-graph training (`harness.conformance` holds it to that); None: none
+    exact: ClassVar[dict[str, Any] | None] = None
     since: ClassVar[dict[str, Any]] = {}  # knobs that came after 0.1, where what 0.1 did is not their default
 
     @classmethod

@@ -42,6 +42,11 @@ class Printed(NamedTuple):
     def label(self) -> str:
         return f"EBV, gamma {self.gamma:g}" if self.method == "ebv" else self.method.upper()
 
+    @property
+    def knobs(self) -> dict[str, float]:
+        """What its partitioner is made with."""
+        return {"gamma": self.gamma} if self.method == "ebv" else {}
+
 
 # Only with these two RFs exchanged does Inner + Outer = 2 (RF - 1) V / P hold, as in the other EBV rows.
 _REDDIT = (
@@ -131,7 +136,7 @@ def compare(name: str, *, scale: float | None = None, seed: int = 0) -> list[dic
         add(cut, "printed", cut.inner, cut.outer, cut.replication, cut.edge_imbalance)
         if cut.swapped:
             add(cut, "swapped", cut.inner, cut.outer, cut.swapped, cut.edge_imbalance)
-        edges = assign_edges(graph, cut.method, workers, SEED, gamma=cut.gamma, hosts=HOSTS)
+        edges = assign_edges(graph, cut.method, workers, SEED, hosts=HOSTS, **cut.knobs)
         for rule in MASTER_RULES:
             found = statistics(edges, rule)
             inner, outer = found["max_inner"] / scale, found["max_outer"] / scale

@@ -7,5 +7,6 @@
     draw(groups) -> Figure       of the finished runs of one graph, seeds grouped; or {ending: Figure}
     table(groups) -> str         optional: the picture's values as a Markdown table, printed below its path
 
-`python -m harness.figures` starts the runs that are lacking and draws. A new figure is a new file here.
+`python -m harness.figures` starts the runs that are lacking and draws. A new figure is a new file here, or
+in a folder of one's own: `python -m harness.figures --from FOLDER`.
 """

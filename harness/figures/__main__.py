@@ -1,13 +1,14 @@
 """`python -m harness.figures [NAME ...]`: start the runs the figures need and lack, reuse those there are,
 draw.
 
-Every figure is a file of this folder; see `harness/figures/__init__.py`.
+Every figure is a file of this folder, or of one named by `--from`; see `harness/figures/__init__.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import pkgutil
 import re
 import sys
@@ -26,10 +27,35 @@ from harness.run.runner import Places
 TOOLS = ("__main__", "panels")
 
 
-def available() -> dict[str, ModuleType]:
-    """Every figure by name, in alphabetical order."""
-    names = [m.name for m in pkgutil.iter_modules(figures.__path__) if m.name not in TOOLS]
-    return {name: importlib.import_module(f"harness.figures.{name}") for name in names}
+def available(folder: Path | None = None) -> dict[str, ModuleType]:
+    """Every figure of this package by name, in alphabetical order; or those of a folder of one's own.
+
+    Raises InputError where the folder is none, or a file in it is no figure.
+    """
+    if folder is None:
+        names = [m.name for m in pkgutil.iter_modules(figures.__path__) if m.name not in TOOLS]
+        return {name: importlib.import_module(f"harness.figures.{name}") for name in names}
+    if not folder.is_dir():
+        raise InputError(f'from="{folder}" is not a folder: give one with a file per figure')
+    found = {path.stem: _loaded(path) for path in sorted(folder.glob("[!_]*.py"))}
+    if not found:
+        raise InputError(f'from="{folder}" holds no figure: put NAME.py there (harness/figures/__init__.py)')
+    return found
+
+
+def _loaded(path: Path) -> ModuleType:
+    """A figure's file as a module. InputError where it lacks what a figure has."""
+    spec = importlib.util.spec_from_file_location(f"figure_{path.stem}", path)
+    assert spec is not None and spec.loader is not None  # of every file that ends in .py
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # its author's: whatever it is, it is told as one sentence
+        raise InputError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    for name in ("TITLE", "GRAPHS", "sweeps", "draw"):
+        if not hasattr(module, name):
+            raise InputError(f"{path} lacks {name}: a figure has TITLE, GRAPHS, sweeps(graph), draw(groups)")
+    return module
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,6 +65,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="halobench figures", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all; see --list)")
     parser.add_argument("--list", action="store_true", help="name every figure and what it shows")
+    parser.add_argument(
+        "--from",
+        dest="folder",
+        type=Path,
+        metavar="FOLDER",
+        help="draw the figures of a folder of one's own, a file each, instead of these",
+    )
+    parser.add_argument(
+        "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
+    )
     parser.add_argument(
         "--graph",
         metavar="OVERRIDES",
@@ -59,12 +95,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data-dir", type=Path, default=Path("data"), help="raw data sets (default data)")
     asked = parser.parse_args(arguments)
     console = Console(stderr=True)
-    known = available()
     try:
+        known = available(asked.folder)
         for name in asked.names:
             choice("figure", name, tuple(known))
         if asked.graph:
-            overrides.check(f"dataset={asked.graph}".split(), runner.CONF)
+            words = [*runner.searchpath(asked.config_dir), *f"dataset={asked.graph}".split()]
+            overrides.check(words, runner.CONF)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -72,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, module in known.items():
             print(f"{name:<20} {module.TITLE}")
         return 0
-    places, failed = Places(asked.results, asked.cache, asked.data_dir), False
+    places, failed = Places(asked.results, asked.cache, asked.data_dir, asked.config_dir), False
     for name in asked.names or known:
         for choices in [[asked.graph]] if asked.graph else known[name].GRAPHS:
             graph = next((graph for graph in choices if runner.is_here(graph, places.data_dir)), None)

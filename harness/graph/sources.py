@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,37 @@ import numpy as np
 from harness.check import InputError
 from harness.graph import npz, real, splits
 from harness.graph.config import USED_BY, DatasetConfig
+from harness.graph.dataset import Dataset, identity_of
 from harness.graph.graph import Graph, validate
 from harness.graph.raw import Raw
 
 FORMAT = 1  # raise it when a reader, a split or a normalisation begins to give another graph
-HASHED = 64 << 20  # bytes up to which a file is known by its content; beyond, by size and time of change
+
+
+@dataclass
+class Source(DatasetConfig, Dataset):
+    """A dataset of this package: what a config's `dataset` block without a `_target_` describes."""
+
+    @property
+    def label(self) -> str:
+        return f"twin/{self.name}" if self.source == "twin" else self.name
+
+    @property
+    def changed_note(self) -> str:
+        # Raw files of a named data set do not change, and may be elsewhere by now.
+        return "a twin that another version of the generator made" if self.source == "twin" else ""
+
+    @property
+    def refuses_changed(self) -> bool:
+        return self.source == "npz"
+
+    def load(self, data_dir: Path, seed: int) -> Graph:
+        return load(self, data_dir, seed)
+
+    def fingerprint(self, data_dir: Path, seed: int) -> dict[str, Any]:
+        return fingerprint(self, data_dir, seed)
+
+    graph = load  # validated before features are touched
 
 
 def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
@@ -76,7 +102,7 @@ def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, A
     else:
         files = real.find(config.name, Path(data_dir).expanduser())
         own_split = real.DATASETS[config.name].own_split
-    found["files"] = {path.name: _identity(path) for path in files}
+    found["files"] = {path.name: identity_of(path) for path in files}
     if config.split != "own" or not own_split:
         found["seed"] = seed
     return found
@@ -85,13 +111,6 @@ def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, A
 def _warn(config: DatasetConfig) -> None:
     for sentence in config.ignored():
         warnings.warn(sentence, stacklevel=3)
-
-
-def _identity(path: Path) -> dict[str, Any]:
-    status = path.stat()
-    if status.st_size > HASHED:
-        return {"size": status.st_size, "changed_ns": status.st_mtime_ns}
-    return {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
 def _graph(config: DatasetConfig, raw: Raw) -> Graph:

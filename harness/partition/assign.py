@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numba
 import numpy as np
 import pymetis
@@ -9,31 +11,78 @@ import pymetis
 from harness.check import InputError, choice
 from harness.graph.csr import from_csr
 from harness.graph.graph import Graph
-from harness.partition.config import METHODS
+from harness.partition.config import METHODS, EdgeCut, Partitioner
 
 
-def assign(graph: Graph, method: str, parts: int, seed: int) -> np.ndarray:
+def assign(graph: Graph, method: str | EdgeCut, parts: int, seed: int) -> np.ndarray:
     """The owner [V] int32 of every vertex, each of the `parts` workers owning at least one.
 
-    random and block differ in size by at most one vertex. metis is k-way METIS, minimising the edge cut, on
-    the undirected pattern without self-loops. Where METIS leaves a part empty (tiny or very dense graphs),
-    the part takes half of the largest.
+    method   a partitioner, or the name of one of this module with its default values. An empty part (METIS
+             leaves some on tiny or very dense graphs) takes half of the largest
 
-    Raises InputError where `method` is unknown, or `parts` is below 1 or above the number of vertices.
+    Raises InputError where `method` is unknown or gives no owners, or `parts` is below 1 or above the number
+    of vertices.
     """
-    choice("partition.method", method, METHODS)
+    if isinstance(method, str):
+        choice("partition.method", method, METHODS)
+        method = {"metis": Metis, "random": Random, "block": Block}[method]()
     n = graph.num_vertices
+    check_parts(graph, parts)
+    if parts == 1:
+        return balanced(n, parts)
+    owners = method.vertex_owners(graph, parts, seed if method.drawn else 0)
+    return fill_empty(checked_owners(owners, n, parts, method, "vertex"), parts)
+
+
+def check_parts(graph: Graph, parts: int) -> None:
+    """InputError where a graph cannot be divided among so many workers."""
     if parts < 1:
         raise InputError(f"workers={parts} is too small: give 1 or more")
-    if parts > n:
+    if parts > graph.num_vertices:
         raise InputError(
-            f"workers={parts} is more workers than {graph.name} has vertices ({n}); give {n} or fewer"
+            f"workers={parts} is more workers than {graph.name} has vertices ({graph.num_vertices}); "
+            f"give {graph.num_vertices} or fewer"
         )
-    if method == "block" or parts == 1:
-        return balanced(n, parts)
-    if method == "random":
+
+
+def checked_owners(owners: Any, count: int, parts: int, method: Partitioner, what: str) -> np.ndarray:
+    """[count] int32: what a partitioner answered, held to its shape, type and range. InputError elsewise."""
+    owners = np.asarray(owners)
+    if owners.shape != (count,) or owners.dtype.kind not in "iu":
+        raise InputError(
+            f"partition={method.name} gave {owners.dtype} of shape {list(owners.shape)} as owners of each"
+            f" {what}; it must give integers of shape [{count}]"
+        )
+    if count and not (owners.min() >= 0 and owners.max() < parts):
+        raise InputError(
+            f"partition={method.name} gave owners {owners.min()} to {owners.max()}; with gpus={parts} it must"
+            f" give 0 to {parts - 1}"
+        )
+    return owners.astype(np.int32, copy=False)
+
+
+class Metis(EdgeCut):
+    """k-way METIS: the fewest cut edges, on the undirected pattern without self-loops."""
+
+    def vertex_owners(self, graph, parts, seed):
+        return metis(graph, parts, seed)
+
+
+class Random(EdgeCut):
+    """Vertices at random; parts differ in size by at most one vertex."""
+
+    def vertex_owners(self, graph, parts, seed):
+        n = graph.num_vertices
         return balanced(n, parts)[np.random.default_rng(seed).permutation(n)]
-    return fill_empty(metis(graph, parts, seed), parts)
+
+
+class Block(EdgeCut):
+    """Contiguous ids; parts differ in size by at most one vertex."""
+
+    drawn: ClassVar[bool] = False
+
+    def vertex_owners(self, graph, parts, seed):
+        return balanced(graph.num_vertices, parts)
 
 
 def balanced(n: int, parts: int) -> np.ndarray:

@@ -12,13 +12,13 @@ import numpy as np
 from numba import njit
 
 from harness.graph.graph import Graph
-from harness.partition.config import PartitionConfig
+from harness.partition.config import VertexCut
 from harness.partition.shard import Csr, ReplicaShard
 from harness.partition.vertexcut import EdgeAssignment
 
 
 def build_replicas(
-    graph: Graph, edges: EdgeAssignment, masters: str = PartitionConfig.masters
+    graph: Graph, edges: EdgeAssignment, masters: str = VertexCut.masters
 ) -> Iterator[ReplicaShard]:
     """The shards of `edges.parts` workers, in rank order. `masters` is the rule that chooses a vertex's
     master.

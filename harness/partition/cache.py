@@ -22,7 +22,7 @@ from harness.partition import io
 from harness.partition.assign import assign
 from harness.partition.build import build_shards
 from harness.partition.build_replicas import build_replicas
-from harness.partition.config import PartitionConfig
+from harness.partition.config import EdgeCut, Partitioner, VertexCut
 from harness.partition.stats import LabelCounts, Statistics, facts
 from harness.partition.vertexcut import assign_edges, statistics
 
@@ -79,7 +79,7 @@ def shards_for(
     cache: Cache,
     graph_spec: dict[str, Any],
     load_graph: Callable[[], Graph],
-    partition: PartitionConfig,
+    partition: Partitioner,
     parts: int,
     seed: int,
 ) -> Path:
@@ -99,30 +99,24 @@ def shards_for(
         graph = io.load_graph(cache.get_or_make("graphs", graph_spec, make_graph) / "graph.safetensors")
         make = _cut_edges if partition.cut == "vertex" else _cut_vertices
         result = make(graph, partition, parts, seed, folder)
-        text = json.dumps({**result, "method": partition.method, "seed": seed}, indent=1)
+        text = json.dumps({**result, "method": partition.name, "seed": seed}, indent=1)
         (folder / "stats.json").write_text(text)
 
     return cache.get_or_make("shards", spec, make_shards)
 
 
-def _cut_vertices(
-    graph: Graph, partition: PartitionConfig, parts: int, seed: int, folder: Path
-) -> dict[str, Any]:
+def _cut_vertices(graph: Graph, partition: EdgeCut, parts: int, seed: int, folder: Path) -> dict[str, Any]:
     """Save the shards of an edge-cut; returns its statistics."""
     counted = Statistics()
-    for shard in build_shards(graph, assign(graph, partition.method, parts, seed), parts):
+    for shard in build_shards(graph, assign(graph, partition, parts, seed), parts):
         io.save(shard, folder)
         counted.add(shard)
     return counted.result()
 
 
-def _cut_edges(
-    graph: Graph, partition: PartitionConfig, parts: int, seed: int, folder: Path
-) -> dict[str, Any]:
+def _cut_edges(graph: Graph, partition: VertexCut, parts: int, seed: int, folder: Path) -> dict[str, Any]:
     """Save the shards of a vertex-cut; returns its statistics."""
-    edges = assign_edges(
-        graph, partition.method, parts, seed, partition.gamma, partition.hosts, partition.tau
-    )
+    edges = assign_edges(graph, partition, parts, seed)
     entries, labels = 0, LabelCounts()
     for shard in build_replicas(graph, edges, partition.masters):
         io.save(shard, folder)

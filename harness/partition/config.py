@@ -1,60 +1,135 @@
-"""The typed schema of the block `partition`; the values stand in `conf/partition/`."""
+"""What a partitioner is: the bases of edge-cuts and vertex-cuts; the values stand in `conf/partition/`."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from harness.check import at_least, choice, more_than, within
+import numpy as np
+
+from harness.base.code import code_of
+from harness.check import at_least, choice
+from harness.graph.graph import Graph
 
 METHODS = ("metis", "random", "block")  # edge-cuts: vertices have an owner
 EDGE_METHODS = ("ebv", "hep", "dne")  # vertex-cuts: edges have an owner
 MASTER_RULES = ("host", "hash")
+# Where the partitioners of this package are; up to version 0.1 a config named them by `method` alone.
+TARGETS = {
+    **{name: f"harness.partition.assign.{name.title()}" for name in METHODS},
+    **{name: f"harness.partition.vertexcut.{name.title()}" for name in EDGE_METHODS},
+}
 
 
 @dataclass
-class PartitionConfig:
-    """method: "metis" (fewest cut edges), "random" or "block" (contiguous ids), the last two balanced to one
-    vertex; these are edge-cuts. "ebv", "hep" and "dne" are vertex-cuts (`harness.partition.vertexcut`), and
-    the keys after `seed` are theirs.
+class Partitioner:
+    """Base of every way to divide a graph among workers: derive from `EdgeCut` or `VertexCut`.
+
+    A partitioner is a dataclass whose fields are its knobs. All of them are in the key of the shards that
+    the cache keeps, so that another value is another partition.
 
     seed     null takes the run's seed
-    gamma    ebv: weight of replicas on new hosts against replicas on new workers
+    """
+
+    seed: int | None = None
+
+    cut: ClassVar[str] = ""  # the kind of partition: "edge" or "vertex"
+    drawn: ClassVar[bool] = True  # whether the seed decides anything; where not, the seed 0 is given
+
+    def __post_init__(self) -> None:
+        if self.seed is not None:
+            at_least("seed", self.seed, 0)
+
+    @classmethod
+    def lacks(cls) -> str | None:
+        """The method that a partitioner must define and this one does not; None where it is complete."""
+        return "vertex_owners of an EdgeCut or edge_owners of a VertexCut"
+
+    @property
+    def name(self) -> str:
+        """What messages and statistics call it."""
+        return type(self).__name__.lower()
+
+    def seed_of(self, parts: int, seed: int) -> int | None:
+        """The seed that a partition into `parts` is drawn by under the run's `seed`; None where none is."""
+        return (seed if self.seed is None else self.seed) if self.drawn and parts > 1 else None
+
+    def decides(self, parts: int, seed: int) -> dict[str, Any]:
+        """All that determines a partition into `parts` under the run's `seed`, as plain values: every
+        field, the seed where one is drawn by, and of a class from outside this package its code.
+        """
+        keys: dict[str, Any] = {"method": self.name, **dataclasses.asdict(self)}
+        keys["seed"] = self.seed_of(parts, seed)
+        if keys["seed"] is None:
+            del keys["seed"]
+        cls = type(self)
+        if not cls.__module__.startswith("harness.partition."):
+            keys["method"] = f"{cls.__module__}.{cls.__qualname__}"
+            keys["code"] = code_of(cls.__module__)
+        return keys
+
+
+class EdgeCut(Partitioner):
+    """Base of partitioners that give every vertex an owner."""
+
+    cut: ClassVar[str] = "edge"
+
+    @classmethod
+    def lacks(cls):
+        return None if cls.vertex_owners is not EdgeCut.vertex_owners else "vertex_owners"
+
+    def vertex_owners(self, graph: Graph, parts: int, seed: int) -> np.ndarray:
+        """[V] integers 0 to parts - 1: the worker that owns each vertex. It is asked for 2 parts or more;
+        an empty part is filled from the largest.
+        """
+        raise NotImplementedError
+
+
+@dataclass
+class VertexCut(Partitioner):
+    """Base of partitioners that give every undirected edge an owner.
+
     hosts    hosts the workers are spread over, as many consecutive workers on each
-    tau      hep: vertices of more than tau mean degrees are not expanded
     masters  which replica is the master: "host": by a hash of the id, one of those on the host that holds
              most of them; "hash": one of all. With one host both are the same
     """
 
-    method: str = "metis"
-    seed: int | None = None
-    gamma: float = 0.1
     hosts: int = 1
-    tau: float = 10.0
     masters: str = "host"
 
+    cut: ClassVar[str] = "vertex"
+
     def __post_init__(self) -> None:
-        choice("method", self.method, (*METHODS, *EDGE_METHODS))
-        if self.seed is not None:
-            at_least("seed", self.seed, 0)
-        within("gamma", self.gamma, 0, 1)
+        super().__post_init__()
         at_least("hosts", self.hosts, 1)
-        more_than("tau", self.tau, 0)
         choice("masters", self.masters, MASTER_RULES)
 
-    @property
-    def cut(self) -> str:
-        """The kind of partition: "edge" or "vertex"."""
-        return "vertex" if self.method in EDGE_METHODS else "edge"
+    @classmethod
+    def lacks(cls):
+        return None if cls.edge_owners is not VertexCut.edge_owners else "edge_owners"
 
-    def decides(self, parts: int, seed: int) -> dict[str, object]:
-        """The keys that determine a partition into `parts` under the run's `seed`, as plain values."""
-        keys: dict[str, object] = {"method": self.method}
-        if self.cut == "vertex":
-            keys |= {"hosts": self.hosts, "masters": self.masters}
-        if self.method == "ebv":
-            keys["gamma"] = self.gamma
-        if self.method == "hep":
-            keys["tau"] = self.tau
-        if self.method not in ("block", "ebv") and parts > 1:
-            keys["seed"] = seed if self.seed is None else self.seed
-        return keys
+    def edge_owners(
+        self, low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, seed: int
+    ) -> np.ndarray:
+        """[M] integers 0 to parts - 1: the worker that owns each undirected edge low[m] - high[m], with
+        low < high, ascending by (low, high) and without self-loops.
+        """
+        raise NotImplementedError
+
+
+def current(block: Mapping[str, Any]) -> dict[str, Any]:
+    """A config's `partition` block as this version writes it: up to version 0.1 it had `method` instead of
+    `_target_`, and could have the keys of other methods, which did nothing.
+    """
+    name = block.get("method")
+    if name not in TARGETS:
+        return dict(block)
+    unread = {"gamma", "hosts", "tau", "masters"} - {
+        "ebv": {"gamma", "hosts", "masters"},
+        "hep": {"tau", "hosts", "masters"},
+        "dne": {"hosts", "masters"},
+    }.get(name, set())
+    kept = {key: value for key, value in block.items() if key != "method" and key not in unread}
+    return {"_target_": TARGETS[name], **kept}

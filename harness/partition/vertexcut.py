@@ -8,17 +8,18 @@ its *master*, the others are *mirrors*.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
 
 from harness.base.splitmix import GOLDEN, mix
-from harness.check import InputError, choice, more_than, within
+from harness.check import InputError, choice, more_than, typed, within
 from harness.graph.csr import from_csr
 from harness.graph.graph import Graph
 from harness.partition import dne, ebv, hep
-from harness.partition.config import EDGE_METHODS, MASTER_RULES, PartitionConfig
+from harness.partition.assign import check_parts, checked_owners
+from harness.partition.config import EDGE_METHODS, MASTER_RULES, VertexCut
 
 
 @dataclass
@@ -43,7 +44,7 @@ class EdgeAssignment:
         """
         return _replicas(self.low, self.high, self.owner, self.num_vertices, self.parts)
 
-    def masters(self, rule: str = PartitionConfig.masters) -> np.ndarray:
+    def masters(self, rule: str = VertexCut.masters) -> np.ndarray:
         """[V] int32: each vertex's master, chosen by a hash of its id.
 
         rule   "host": among its replicas on the host with most of them (the hash breaks ties);
@@ -60,39 +61,68 @@ class EdgeAssignment:
 
 
 def assign_edges(
-    graph: Graph, method: str, parts: int, seed: int, gamma: float = 0.1, hosts: int = 1, tau: float = 10.0
+    graph: Graph, method: str | VertexCut, parts: int, seed: int, **knobs: Any
 ) -> EdgeAssignment:
     """Give every undirected edge of the graph to one of `parts` workers.
 
-    method   "ebv" (harness.partition.ebv; knows no chance), "hep" or "dne" (by seed)
-    gamma    ebv: weight of replicas on new hosts against replicas on new workers, 0 to 1 (eq. 24); 0 is plain
-             EBV
-    hosts    ebv: hosts the workers are spread over; statistics tell them apart for any method
-    tau      hep: vertices of more than tau mean degrees are not expanded
+    method   a partitioner, or the name of one of this module, which is then made with `knobs`
 
-    Raises InputError where an argument is out of range.
+    Raises InputError where an argument is out of range, or the partitioner gives no owners.
     """
-    choice("partition.method", method, EDGE_METHODS)
-    within("partition.gamma", gamma, 0, 1)
-    more_than("partition.tau", tau, 0)
-    if parts < 1:
-        raise InputError(f"workers={parts} is too small: give 1 or more")
-    if parts > graph.num_vertices:
-        raise InputError(
-            f"workers={parts} is more workers than {graph.name} has vertices ({graph.num_vertices}); "
-            f"give {graph.num_vertices} or fewer"
-        )
-    if hosts < 1 or parts % hosts:
-        raise InputError(f"hosts={hosts} does not divide workers={parts}; give a divisor of it")
+    if isinstance(method, str):
+        choice("partition.method", method, EDGE_METHODS)
+        method = typed({"ebv": Ebv, "hep": Hep, "dne": Dne}[method], knobs, "partition")
+    check_parts(graph, parts)
+    if parts % method.hosts:
+        raise InputError(f"hosts={method.hosts} does not divide workers={parts}; give a divisor of it")
     low, high = undirected_edges(graph)
-    match method:
-        case "ebv":
-            owner = ebv.assign(low, high, graph.num_vertices, parts, gamma, hosts)
-        case "hep":
-            owner = hep.assign(low, high, graph.num_vertices, parts, seed, tau)
-        case "dne":
-            owner = dne.assign(low, high, graph.num_vertices, parts, seed)
-    return EdgeAssignment(graph.num_vertices, parts, hosts, low, high, owner)
+    given = method.edge_owners(low, high, graph.num_vertices, parts, seed if method.drawn else 0)
+    owner = checked_owners(given, len(low), parts, method, "edge")
+    return EdgeAssignment(graph.num_vertices, parts, method.hosts, low, high, owner)
+
+
+@dataclass
+class Ebv(VertexCut):
+    """CDFGNN's: each edge to the worker of least replication and load (harness.partition.ebv).
+
+    gamma    weight of replicas on new hosts against replicas on new workers (eq. 24); 0 is plain EBV
+    """
+
+    gamma: float = 0.1
+
+    drawn: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        within("gamma", self.gamma, 0, 1)
+
+    def edge_owners(self, low, high, num_vertices, parts, seed):
+        return ebv.assign(low, high, num_vertices, parts, self.gamma, self.hosts)
+
+
+@dataclass
+class Hep(VertexCut):
+    """Neighbourhood expansion, then streaming of the edges between vertices of high degree
+    (harness.partition.hep).
+
+    tau      vertices of more than tau mean degrees are not expanded
+    """
+
+    tau: float = 10.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        more_than("tau", self.tau, 0)
+
+    def edge_owners(self, low, high, num_vertices, parts, seed):
+        return hep.assign(low, high, num_vertices, parts, seed, self.tau)
+
+
+class Dne(VertexCut):
+    """All workers expand at once (harness.partition.dne)."""
+
+    def edge_owners(self, low, high, num_vertices, parts, seed):
+        return dne.assign(low, high, num_vertices, parts, seed)
 
 
 def undirected_edges(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
@@ -103,7 +133,7 @@ def undirected_edges(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     return _upper(indptr, indices)
 
 
-def statistics(edges: EdgeAssignment, masters: str = PartitionConfig.masters) -> dict[str, Any]:
+def statistics(edges: EdgeAssignment, masters: str = VertexCut.masters) -> dict[str, Any]:
     """The columns of CDFGNN's Table 3, and what they are made of; lists are by worker. `masters` is their
     rule.
 

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import stats
 
 from harness.check import InputError
+from harness.partition import config as partitions
 from harness.trace import resolved
 from harness.trace.identity import identity
 from harness.trace.reader import Trace, find_runs
@@ -57,9 +58,8 @@ class Run:
         self.trace = Trace(path)
         self.path = Path(path)
         # Of a run of version 0.1 nothing says whether its system was asynchronous: its keys all count.
-        self.keys = flatten(
-            identity(self.trace.config, (self.trace.resolved or {}).get("asynchronous", True))
-        )
+        config = identity(self.trace.config, (self.trace.resolved or {}).get("asynchronous", True))
+        self.keys = flatten({**config, "partition": partitions.current(config.get("partition", {}))})
         self.finished = self.trace.finished
         self.seed = self.keys.get("seed")
 
@@ -155,9 +155,10 @@ class Group:
         rest = [
             knob(k.removeprefix("partition."), v)
             for k, v in sorted(self.first.keys.items())
-            if k.startswith("partition.") and k != "partition.method" and v is not None
+            if k.startswith("partition.") and k != "partition._target_" and v is not None
         ]
-        return " ".join([str(self.first.keys.get("partition.method", "-")), *rest])
+        name = str(self.first.keys.get("partition._target_", "-")).rpartition(".")[2].lower()
+        return " ".join([name, *rest])
 
     @property
     def epochs(self) -> str:
@@ -245,7 +246,7 @@ def _name(groups: list[Group], x: str | None) -> None:
                 for key, usual in (("dataset.scale", 1.0), ("dataset.split", "own"))
                 if keys.get(key, usual) != usual
             }
-            unsaid = {"dataset.name", "dataset.source", x} | (
+            unsaid = {"dataset.name", "dataset.source", "dataset._target_", x} | (
                 set() if graph.startswith("twin/") else {"dataset.scale"}
             )
             said = sorted((telling | unusual) - unsaid)

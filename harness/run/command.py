@@ -103,7 +103,7 @@ def run(arguments: Sequence[str]) -> int:
     0; 2 where what was given cannot be used; 128 + signal where the run was stopped; else 1 or the code of
     the worker that failed. Errors are one sentence on stderr.
     """
-    words = list(arguments)
+    words = overrides.as_of_now(arguments)
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     warnings.simplefilter("once", UserWarning)
     try:

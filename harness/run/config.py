@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import json
 import re
 from dataclasses import MISSING, dataclass, field
@@ -21,23 +20,27 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.code import code_of
 from harness.check import InputError, at_least, choice, did_you_mean, typed
+from harness.check.target import made, target_class
 from harness.cluster.config import Cluster
 from harness.comm.transport import TRANSPORTS
 from harness.core.config import EvaluateConfig, ModelConfig, OptimiserConfig
-from harness.core.kernels import KERNELS
+from harness.core.kernels import check_kernel
 from harness.core.system import System
-from harness.graph.config import DatasetConfig
-from harness.partition.config import PartitionConfig
+from harness.graph.dataset import Dataset
+from harness.partition import config as partitions
+from harness.partition.config import Partitioner
 from harness.trace.identity import WORKERS, canonical, fingerprint, identity
 
 BLOCKS = {
-    "dataset": DatasetConfig,
-    "partition": PartitionConfig,
     "model": ModelConfig,
     "optimiser": OptimiserConfig,
     "evaluate": EvaluateConfig,
     "cluster": Cluster,
 }
+# Blocks whose `_target_` names a class derived from these.
+TARGETS = {"dataset": Dataset, "partition": Partitioner, "system": System}
+# What a block without a `_target_` names.
+BUILT_IN = {"dataset": "harness.graph.sources.Source"}
 
 
 @dataclass
@@ -52,7 +55,8 @@ class RunConfig:
     label      what tables call the run; null: the system's name
     device     "auto" (CUDA where there is a device), "cpu" or "cuda"
     threads    CPU threads per worker; null: cores / workers, at least 1
-    kernel     sparse kernel: "auto" (numba on the CPU, torch on CUDA), "dgl", "numba" or "torch"
+    kernel     sparse kernel: "auto" (numba on the CPU, torch on CUDA), "dgl", "numba", "torch",
+               or "module.Class" of one's own
     transport  between workers without a GPU each: "memory" (shared by the workers of one Linux host),
                "sockets" (gloo) or "auto" (memory where it can be). Workers with a GPU each use NCCL
     data_dir   folder of raw data sets, laid out as torch_geometric and ogb do
@@ -94,7 +98,7 @@ class RunConfig:
         at_least("epochs", self.epochs, 1)
         at_least("seed", self.seed, 0)
         choice("device", self.device, ("auto", "cpu", "cuda"))
-        choice("kernel", self.kernel, KERNELS)
+        check_kernel(self.kernel)
         choice("transport", self.transport, TRANSPORTS)
         if self.threads is not None:
             at_least("threads", self.threads, 1)
@@ -115,8 +119,8 @@ class Run:
     """A composed config, every block checked and typed."""
 
     settings: RunConfig
-    dataset: DatasetConfig
-    partition: PartitionConfig
+    dataset: Dataset
+    partition: Partitioner
     model: ModelConfig
     optimiser: OptimiserConfig
     evaluate: EvaluateConfig
@@ -159,12 +163,14 @@ class Run:
 
     @property
     def graph_name(self) -> str:
-        return f"twin/{self.dataset.name}" if self.dataset.source == "twin" else self.dataset.name
+        return self.dataset.label
 
     @property
     def code(self) -> str:
         """A hash of the code that this program would compute the run with."""
-        return code_of("harness.run.worker", type(self.system).__module__)
+        pieces = (getattr(self, name) for name in TARGETS)
+        kernel = [self.settings.kernel.rpartition(".")[0]] if "." in self.settings.kernel else []
+        return code_of("harness.run.worker", *(type(piece).__module__ for piece in pieces), *kernel)
 
     @property
     def follows_epochs(self) -> bool:
@@ -184,14 +190,22 @@ def _made_for(path: Path, _changed: int) -> dict[str, Any]:
 
 def completed(composed: dict[str, Any]) -> dict[str, Any]:
     """What is run, with the keys that the config's version did not know at the values that do what it did."""
-    config, asynchronous = canonical(composed), True
-    with contextlib.suppress(InputError):  # of a system that is not here, keys are compared as they stand
-        cls = system_class(config["system"])
-        config["system"] = {**_defaults(cls), **cls.since, **config["system"]}
-        asynchronous = cls.asynchronous
+    config, asynchronous = as_of_now(composed), True
+    for name, base in TARGETS.items():
+        with contextlib.suppress(InputError):  # of a class that is not here, keys are compared as they stand
+            cls = target_class(_named(config[name], name), name, base)
+            config[name] = {**_defaults(cls), **getattr(cls, "since", {}), **config[name]}
+            asynchronous = getattr(cls, "asynchronous", asynchronous)
     for name, cls in BLOCKS.items():
         config[name] = {**_defaults(cls), **config.get(name, {})}
     return identity({**_defaults(RunConfig), **config}, asynchronous)
+
+
+def as_of_now(composed: dict[str, Any]) -> dict[str, Any]:
+    """A composed config in which keys that an earlier version wrote otherwise are as this one writes them."""
+    config = canonical(composed)
+    block = config.get("partition")
+    return {**config, "partition": partitions.current(block)} if isinstance(block, dict) else config
 
 
 def _defaults(cls: type) -> dict[str, Any]:
@@ -219,10 +233,11 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
         if missing:
             raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
     # A config that is checked always says how many workers.
-    config = {WORKERS: RunConfig.workers, **canonical(config)}
+    config = {WORKERS: RunConfig.workers, **as_of_now(config)}
     blocks = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
-    top = {k: v for k, v in config.items() if k not in BLOCKS and k != "system"}
-    known = [*RunConfig.__dataclass_fields__, *BLOCKS, "system"]
+    blocks |= {name: made(_named(_block(config, name), name), name, base) for name, base in TARGETS.items()}
+    top = {k: v for k, v in config.items() if k not in blocks}
+    known = [*RunConfig.__dataclass_fields__, *BLOCKS, *TARGETS]
     for key in top:
         if key not in known:
             raise InputError(f"{key} is not a key of the config{did_you_mean(key, known)}")
@@ -231,43 +246,12 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     except InputError as error:
         raise InputError(str(error).removeprefix("config.")) from None
     blocks["cluster"].check_workers(settings.workers)
-    return Run(settings=settings, system=make_system(_block(config, "system")), composed=config, **blocks)
+    return Run(settings=settings, composed=config, **blocks)
 
 
 def make_system(block: dict[str, Any]) -> System:
     """The system its `_target_` names, built from the block's other keys."""
-    return typed(system_class(block), {k: v for k, v in block.items() if k != "_target_"}, "system")
-
-
-def system_class(block: dict[str, Any]) -> type[System]:
-    """The class that a block's `_target_` names. InputError where there is none, or it does not say what a
-    system must.
-    """
-    target = str(block.get("_target_", ""))
-    module, _, name = target.rpartition(".")
-    try:
-        cls = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f'system._target_="{target}" cannot be imported: {error}; is its module on the Python path?'
-        ) from None
-    if not (isinstance(cls, type) and issubclass(cls, System)):
-        raise InputError(
-            f'system._target_="{target}" is not a System; derive the class from harness.core.system.System'
-        )
-    # A class derived from a dataclass is one, but for the knobs that it adds.
-    if not dataclasses.is_dataclass(cls) or (
-        "__dataclass_fields__" not in vars(cls) and vars(cls).get("__annotations__")
-    ):
-        raise InputError(
-            f'system._target_="{target}" is not a dataclass; write @dataclass above the class, whose fields'
-            " are its knobs"
-        )
-    if lacking := cls.lacks():
-        raise InputError(
-            f'system._target_="{target}" lacks the method {lacking}; define it as harness/core/system.py says'
-        )
-    return cls
+    return made(block, "system", System)
 
 
 def configured() -> dict[str, dict[str, Any]]:
@@ -308,7 +292,7 @@ def stored(run_dir: Path) -> dict[str, Any]:
         ) from None
     if not isinstance(config, dict) or "system" not in config:
         raise InputError(f"{path} is damaged (it names no system); give fresh=true to start the run anew")
-    for name in (*BLOCKS, "system"):
+    for name in (*BLOCKS, *TARGETS):
         if not isinstance(config.get(name, {}), dict):
             raise InputError(
                 f"{path} is damaged ({name} is no block of keys); give fresh=true to start the run anew"
@@ -325,6 +309,11 @@ def shard_folder(run_dir: Path) -> Path:
         raise InputError(
             f"{path} is missing or damaged ({error}); prepare the run again with python -m harness"
         ) from None
+
+
+def _named(block: dict[str, Any], name: str) -> dict[str, Any]:
+    """The block with the `_target_` that is meant where it has none."""
+    return {"_target_": BUILT_IN[name], **block} if name in BUILT_IN else block
 
 
 def _block(config: dict[str, Any], name: str) -> dict[str, Any]:

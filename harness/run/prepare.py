@@ -22,7 +22,6 @@ from omegaconf import OmegaConf
 
 from harness.check import InputError
 from harness.core.system import RunFacts, check_cut
-from harness.graph import sources
 from harness.partition.cache import Cache, shards_for
 from harness.run import config as configs
 from harness.run.config import Run
@@ -41,7 +40,7 @@ def prepare(run: Run) -> Path:
     Raises InputError where the data are bad, the system cannot do the run, or the folder's run was begun on
     other data.
     """
-    check_cut(run.system, run.partition.cut, f"partition={run.partition.method} is")
+    check_cut(run.system, run.partition.cut, f"partition={run.partition.name} is")
     for sentence in run.system.ineffective():
         warnings.warn(sentence, stacklevel=2)
     folder, graph = _in_child(_shards, run)
@@ -81,8 +80,8 @@ def other_code(run: Run) -> str | None:
     others = [code for code in dict.fromkeys(attempts) if code != now]
     said = " and ".join("unknown code" if code == "unknown" else f"code {code}" for code in others)
     said = f"computed by {said}; this is code {now}" if others else ""
-    if run.dataset.source == "twin" and _begun_on(run.directory) not in (None, _graph(run)):
-        said = f"{said or 'computed'}, on a twin that another version of the generator made"
+    if run.dataset.changed_note and _begun_on(run.directory) not in (None, _graph(run)):
+        said = f"{said or 'computed'}, on {run.dataset.changed_note}"
     return said or None
 
 
@@ -99,9 +98,7 @@ def is_finished(run: Run) -> bool:
     _check_folder(run)
     if not (run_dir / "summary.json").exists():
         return False
-    # Raw files of a named data set do not change, and may be elsewhere by now; of a twin that is another by
-    # now `other_code` tells.
-    if run.dataset.source == "npz" and _begun_on(run_dir) not in (
+    if run.dataset.refuses_changed and _begun_on(run_dir) not in (
         None,
         _graph(run, or_else=_begun_on(run_dir)),
     ):
@@ -198,9 +195,7 @@ def _changed(run_dir: Path) -> InputError:
 def _graph(run: Run, or_else: dict | None = None) -> dict:
     """The graph's fingerprint as JSON gives it back; `or_else` where the graph is not there."""
     try:
-        return json.loads(
-            json.dumps(sources.fingerprint(run.dataset, Path(run.settings.data_dir), run.settings.seed))
-        )
+        return json.loads(json.dumps(run.dataset.fingerprint(Path(run.settings.data_dir), run.settings.seed)))
     except InputError:
         if or_else is None:
             raise
@@ -213,7 +208,7 @@ def _shards(run: Run) -> tuple[Path, dict]:
     folder = shards_for(
         Cache(Path(run.settings.cache)),
         graph,
-        lambda: sources.load(run.dataset, data_dir, seed),
+        lambda: run.dataset.graph(data_dir, seed),
         run.partition,
         run.settings.workers,
         seed,

@@ -25,20 +25,29 @@ CONF = str(Path(__file__).resolve().parents[2] / "conf")
 
 @dataclass
 class Places:
-    """Where runs go, graphs and shards are cached, and raw data lie."""
+    """Where runs go, graphs and shards are cached, raw data lie, and options of one's own are found."""
 
     results: Path
     cache: Path
     data_dir: Path
+    config_dir: Path | None = None
 
     @property
     def overrides(self) -> list[str]:
         return [
+            *searchpath(self.config_dir),
             f"results={self.results}",
             f"cache={self.cache}",
             f"data_dir={self.data_dir}",
             "progress=false",
         ]
+
+
+def searchpath(config_dir: Path | str | None) -> list[str]:
+    """The override by which options of one's own are found in a folder, as `--config-dir` does; none without
+    a folder.
+    """
+    return [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"] if config_dir else []
 
 
 def is_here(graph: str, data_dir: Path) -> bool:
@@ -66,11 +75,18 @@ def expand(sweep: str) -> list[list[str]]:
 
 def folders(sweep: str, places: Places) -> list[Path]:
     """The folder of every run of a sweep, finished or not."""
+    return [run.directory for run in composed(expand(sweep), places)]
+
+
+def composed(runs: list[list[str]], places: Places) -> list[configs.Run]:
+    """Runs, each given as a list of overrides. InputError where one cannot be."""
     with initialize_config_dir(CONF, version_base="1.3"):
-        return [
-            configs.check(compose("config", overrides=[*run, *places.overrides])).directory
-            for run in expand(sweep)
-        ]
+        return [configs.check(compose("config", overrides=[*run, *places.overrides])) for run in runs]
+
+
+def brings_partition(sweep: str, places: Places) -> bool:
+    """Whether the system of a sweep is over a vertex-cut, whose partitions are no other system's."""
+    return composed(expand(sweep)[:1], places)[0].system.cut == "vertex"
 
 
 def finished(run_dirs: list[Path]) -> list[Path]:

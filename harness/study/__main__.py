@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,6 @@ from rich.console import Console
 
 from harness.check import InputError, choice
 from harness.run import overrides, runner
-from harness.run.config import brings_partition, configured
 from harness.run.runner import Places
 
 ONE, PAPERS = "one setting", "papers' settings"
@@ -150,12 +150,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     be used.
     """
     parser = argparse.ArgumentParser(prog="halobench study", description=__doc__.splitlines()[0])
-    known = list(dict.fromkeys([*SYSTEMS, *AT_PAPERS]))
     parser.add_argument(
         "--graphs", nargs="+", default=list(GRAPHS), metavar="GRAPH", help=f"of {', '.join(GRAPHS)}"
     )
     parser.add_argument(
-        "--systems", nargs="+", default=known, metavar="SYSTEM", help=f"of {', '.join(known)}"
+        "--systems",
+        nargs="+",
+        metavar="SYSTEM",
+        help=f"rows to make (default all): {', '.join(dict.fromkeys([*SYSTEMS, *AT_PAPERS]))}",
+    )
+    parser.add_argument(
+        "--row",
+        action="append",
+        default=[],
+        metavar="NAME=OVERRIDES",
+        help='one more row at the one setting, as mine="system=mine system.x=1"; may be given several times',
+    )
+    parser.add_argument(
+        "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
     )
     parser.add_argument(
         "--kinds", nargs="+", default=list(ROWS), metavar="KIND", help=f"of {', '.join(map(repr, ROWS))}"
@@ -183,6 +195,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     asked = parser.parse_args(arguments)
     try:
+        rows = {row for kind in ROWS for row in rows_of(kind, asked.row)}
+        known, asked.systems = sorted(rows), asked.systems or sorted(rows)
         for given, field, options in (
             (asked.graphs, "graph", GRAPHS),
             (asked.systems, "system", known),
@@ -193,7 +207,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    console, places, failed = Console(stderr=True), Places(asked.results, asked.cache, asked.data_dir), False
+    console, failed = Console(stderr=True), False
+    places = Places(asked.results, asked.cache, asked.data_dir, asked.config_dir)
     made = read_sections(asked.out)
     for name in asked.graphs:
         if not runner.is_here(GRAPHS[name].graph, places.data_dir):
@@ -221,6 +236,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(failed)
 
 
+def rows_of(kind: str, more: Sequence[str]) -> dict[str, str]:
+    """The rows of a kind, `more` ("NAME=OVERRIDES") among those at the one setting. InputError where one of
+    them cannot be read or has the name of another.
+    """
+    rows = dict(ROWS[kind])
+    for given in more if kind == ONE else ():
+        name, equals, asked = given.partition("=")
+        if not equals or not name or not any(word.startswith("system=") for word in asked.split()):
+            raise InputError(f'row="{given}" names no system: give --row NAME="system=SYSTEM system.KNOB=1"')
+        if name in rows:
+            raise InputError(f'row="{given}" has the name of another row: give it a name of its own')
+        rows[name] = asked
+    return rows
+
+
 def extent_of(name: str, kind: str, asked: argparse.Namespace) -> Extent:
     given = {
         key: getattr(asked, key)
@@ -240,11 +270,14 @@ def gather(
     """
     there: dict[str, dict[Path, str]] = {}
     unmade, failed = [], False
-    for row in (row for row in ROWS[kind] if row in asked.systems):
+    for row, how in rows_of(kind, asked.row).items():
+        if row not in asked.systems:
+            continue
         for partition in extent.partitions.split(","):
-            sweep = sweep_of(name, kind, row, replace(extent, partitions=partition))
+            overrides.check(["-m", *runner.searchpath(places.config_dir), *how.split()], runner.CONF)
+            sweep = sweep_of(name, how, replace(extent, partitions=partition), places)
             started = time.monotonic()
-            overrides.check(["-m", *sweep.split()], runner.CONF)
+            overrides.check(["-m", *runner.searchpath(places.config_dir), *sweep.split()], runner.CONF)
             folders = runner.folders(sweep, places)
             missing = len(folders) - len(runner.finished(folders))
             try:
@@ -268,10 +301,10 @@ def gather(
     return {partition: found for partition, found in there.items() if found}, unmade, failed
 
 
-def sweep_of(graph: str, kind: str, row: str, extent: Extent) -> str:
-    asked = ROWS[kind][row]
-    name = asked.split()[0].removeprefix("system=")
-    if not brings_partition(configured()[name]):
+def sweep_of(graph: str, asked: str, extent: Extent, places: Places) -> str:
+    """The sweep of a row's runs (`asked`, as on the command line) on a graph."""
+    system = " ".join(word for word in asked.split() if word.startswith("system"))
+    if not runner.brings_partition(system, places):
         asked += f" partition={extent.partitions}"
     epochs = f"epochs={extent.epochs}"
     if "epochs=EPOCHS/5" in asked:
@@ -282,7 +315,8 @@ def sweep_of(graph: str, kind: str, row: str, extent: Extent) -> str:
 def said_of(asked: argparse.Namespace) -> list[str]:
     """What was asked for that shapes a graph's runs and is not the default, as on the command line."""
     given = {key: getattr(asked, key) for key in ("partitions", "seeds", "epochs")}
-    options = " ".join(f"--{key} {value}" for key, value in given.items() if value is not None)
+    said = [f"--{key} {value}" for key, value in given.items() if value is not None]
+    options = " ".join([*said, *(f'--row "{row}"' for row in asked.row)])
     return [f"Made with `{options}`."] if options else []
 
 
@@ -301,10 +335,12 @@ def part_of(kind: str, extent: Extent, there: dict[str, dict[Path, str]], unmade
     said += [f"Not made when this was written: {'; '.join(unmade)}."] if unmade else []
     for partition, rows in there.items():
         compared, _ = groups.load(rows)
+        row_of = {id(group): rows[group.runs[0].path] for group in compared}
+        order, groups_of = list(dict.fromkeys(rows.values())), Counter(row_of.values())
+        compared.sort(key=lambda group: order.index(row_of[id(group)]))
         for group in compared:
-            group.label = rows[group.runs[0].path]
-        order = list(ROWS[kind])
-        compared.sort(key=lambda group: order.index(group.label))
+            row = row_of[id(group)]
+            group.label = row if groups_of[row] == 1 else f"{row}: {group.label}"
         said += [f"#### {partition}", table.markdown(compared)]
     return "\n\n".join(said)
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from filelock import FileLock
 from numba.core.dispatcher import Dispatcher
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def take_turns() -> None:
-    """Let one process of the suite compile at a time: the next finds in numba's cache what it was going to
+    """Let one process compile at a time: the next finds in numba's cache what it was going to
     compile as well.
     """
     lock = FileLock(

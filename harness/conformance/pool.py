@@ -1,5 +1,5 @@
-"""A pool of worker processes, started once a session: a test sends it work instead of paying for `import
-torch`.
+"""A pool of worker processes, started once per session: a test sends it work instead of importing torch
+again.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import multiprocessing
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.compiling import take_turns
+from harness.conformance.compiling import take_turns
 
 SIZE = 4
 MEMORY = "memory" if sys.platform == "linux" else "sockets"
@@ -22,14 +23,14 @@ class WorkerPool:
     results.
 
     Workers meet once for each size and transport, and again after a job that failed: to meet takes as long as
-    a small job.
+    a small job. `preload` names modules that the processes have imported before the first job.
     """
 
-    def __init__(self, size: int = SIZE):
+    def __init__(self, size: int = SIZE, preload: Sequence[str] = ()):
         # Forked from a process that has imported everything and done nothing: the test process has run
         # threads of its own.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tests.jobs", "harness.comm.group", "harness.run.preload"])
+        context.set_forkserver_preload(["harness.conformance.train", "harness.run.preload", *preload])
         self.pipes, self.processes = [], []
         for _ in range(size):
             ours, theirs = context.Pipe()

@@ -1,0 +1,82 @@
+"""What the checks ask of pooled workers: functions of (comm, ...) that are importable there."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from harness.check import typed
+from harness.cluster.config import Cluster
+from harness.comm.comm import Comm
+from harness.comm.watched import Watched
+from harness.core.config import ModelConfig, OptimiserConfig
+from harness.core.trainer import Trainer
+from harness.run.config import make_system
+
+
+def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=None) -> Trainer:
+    return Trainer(
+        shard,
+        comm,
+        make_system(block),
+        typed(ModelConfig, model, "model"),
+        typed(OptimiserConfig, optimiser, "optimiser"),
+        seed=seed,
+        epochs=epochs,
+        kernel="numba",
+        cluster=typed(Cluster, cluster, "cluster") if cluster else None,
+    )
+
+
+def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, cluster, shard) -> dict:
+    """Train and report what happened, epoch by epoch; with `stop_at`, through a state dict and a new
+    trainer.
+    """
+    torch.set_default_dtype(getattr(torch, dtype))
+    try:
+        trainer = make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster)
+        losses, weights, sent, metrics, spans, scores = [], [snapshot(trainer)], [], [], [], []
+        for epoch in range(epochs):
+            if epoch == stop_at:
+                state = trainer.state_dict()
+                # a server may end with worker 0, and others still be asking it for their state
+                comm.barrier()
+                trainer.system.close()
+                trainer = make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster)
+                trainer.load_state_dict(state)
+            local = trainer.train_epoch(epoch)
+            record = comm.recorder.epoch
+            losses.append(trainer.global_loss(local))
+            weights.append(snapshot(trainer))
+            if scored == "every epoch" or epoch == epochs - 1:
+                scores.append(trainer.evaluate().accuracy)
+            sent.append({key: tuple(value) for key, value in record.sent.items()})
+            metrics.append(dict(record.metrics))
+            spans.append((record.train, record.spans))
+        trainer.system.close()
+        comm.drain()
+        return {
+            "losses": losses,
+            "weights": weights,
+            "sent": sent,
+            "metrics": metrics,
+            "spans": spans,
+            "scores": scores,
+        }
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def snapshot(trainer) -> dict[str, np.ndarray]:
+    with trainer.system.evaluation_weights(trainer.recorder.epoch.epoch):
+        return {name: value.detach().numpy().copy() for name, value in trainer.model.named_parameters()}
+
+
+def train_watched(comm, *given) -> dict:
+    """`train`, and beside it `handed`: by epoch the bytes that the training thread handed to the transport,
+    counted there. InputError where a system moves data past it.
+    """
+    watched = Watched(comm.transport, comm.rank, comm.size, comm.recorder)
+    with watched.alone():
+        made = train(Comm(comm.rank, comm.size, comm.device, comm.recorder, watched), *given)
+    return {**made, "handed": dict(watched.handed)}

@@ -1,0 +1,137 @@
+"""The checks that every system inherits: they pass for systems that hold them, and fail for those that do
+not, each for its own fault.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from harness.check import InputError
+from harness.conformance import checks
+from harness.conformance.__main__ import main
+from harness.conformance.subject import Subject, subject
+from harness.core.system import Ready, System
+from harness.run.config import make_system
+from tests.systems import EXACT
+
+
+@dataclass
+class Faulty(System):
+    """Vanilla with a fault of choice."""
+
+    fault: str = "none"
+    features: str = "once"
+
+    exact: ClassVar = {}
+
+    def setup(self, context):
+        super().setup(context)
+        self.epochs = 0
+
+    def before_epoch(self, epoch):
+        self.epochs += 1
+
+    def halo(self, layer, h):
+        if self.fault == "forgets" and self.epochs < 6 and layer:
+            return Ready(h.new_zeros(self.plan.num_halo, h.shape[1]))
+        if self.fault == "inexact" and layer:
+            return Ready(h.new_zeros(self.plan.num_halo, h.shape[1]))
+        if self.fault == "chance":
+            h = h + torch.rand((), generator=torch.Generator().manual_seed(torch.seed() % 2**40)).to(h.dtype)
+        if self.fault == "uncounted" and layer == 1:
+            self.comm.transport.all_reduce(torch.ones(3)).wait()
+        if self.fault == "past":
+            dist.all_reduce(torch.ones(3))
+        return self.comm.exchange(self.plan, h, layer)
+
+    def supports(self, run):
+        return "no" if self.fault == "curt" and run.model == "gat" else None
+
+
+def faulty(fault: str) -> Subject:
+    block = {"_target_": f"{__name__}.Faulty", "fault": fault, "features": "once"}
+    return Subject(block, make_system(block))
+
+
+def once_of(checked, pool):
+    return checks.once.__wrapped__(checked, pool)
+
+
+CHECKS = {
+    "exact": lambda s, pool: checks.test_at_its_exact_knob_it_is_full_graph_training(s, pool, "gcn", 3),
+    "seed": lambda s, pool: checks.test_the_same_seed_gives_the_same_bits_and_another_seed_others(
+        s, pool, once_of(s, pool)
+    ),
+    "resume": lambda s, pool: checks.test_a_stopped_run_goes_on_bit_for_bit(s, pool, once_of(s, pool)),
+    "bytes": lambda s, pool: checks.test_every_byte_is_counted(once_of(s, pool)),
+    "refusal": lambda s, pool: checks.test_it_trains_a_model_or_refuses_it_in_a_sentence(s, pool, "gat"),
+    "partition": lambda s, pool: checks.test_it_refuses_partitions_of_the_other_kind_and_knobs_that_it_lacks(
+        s
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_system_that_holds_a_check_passes_it(pool, name):
+    CHECKS[name](faulty("none"), pool)
+
+
+@pytest.mark.parametrize(
+    "fault, name, said",
+    [
+        ("inexact", "exact", "Not equal to tolerance"),
+        ("chance", "seed", "two runs of one seed differ"),
+        ("forgets", "resume", r"state_dict\(\) lacks something"),
+        ("uncounted", "bytes", r"\d+ bytes sent, \d+ counted"),
+        ("past", "bytes", "InputError: torch.distributed.all_reduce sends bytes that are not counted"),
+        ("curt", "refusal", "must say in one sentence why"),
+    ],
+)
+def test_a_fault_fails_the_check_of_its_kind(pool, fault, name, said):
+    with pytest.raises(AssertionError, match=said):
+        CHECKS[name](faulty(fault), pool)
+
+
+@pytest.mark.nightly(30)
+def test_what_uses_no_remote_rows_is_found(pool):
+    block = {"_target_": f"{__name__}.Unused"}
+    with pytest.raises(AssertionError, match="it uses none of the rows that it has"):
+        checks.test_it_uses_remote_rows(Subject(block, make_system(block)), pool)
+    checks.test_it_uses_remote_rows(faulty("none"), pool)
+
+
+@dataclass
+class Unused(checks.NoRemoteRows):
+    """The control, which does not say that it is one."""
+
+    role: ClassVar[str] = ""
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["system.bound=2"], "system is not given: add system=NAME"),
+        (["system=vanila"], 'system="vanila" is not known; did you mean "vanilla"?'),
+        (["system=sancus", "system.bund=2"], 'system.bund is not a key of system; did you mean "bound"?'),
+        (["system=sancus", "gpus=2"], '"gpus=2" is no part of a system: give system=NAME and its knobs only'),
+        (["system=sancus", "system.bound=-1"], "system.bound=-1.0 is too small"),
+    ],
+)
+def test_what_is_no_system_is_refused_in_a_sentence(words, said, capsys):
+    with pytest.raises(InputError) as caught:
+        subject(words)
+    assert said in str(caught.value)
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.nightly(200)
+@pytest.mark.parametrize("name", sorted({name.split("/")[0] for name in EXACT}))
+def test_every_system_of_ours_holds_the_checks(place, name):
+    done = place.truly("-m", "harness.conformance", f"system={name}")
+    assert done.returncode == 0, done.stdout + done.stderr

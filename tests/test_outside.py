@@ -1,0 +1,182 @@
+"""Pieces from outside the tree: each is one file on the Python path and one yaml, as its page shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+import pytest
+import torch
+import yaml
+
+from harness.check import InputError
+from harness.check.target import made
+from harness.core.kernels import Kernel, make_kernel
+from harness.core.numba_kernel import NumbaProduct
+from harness.graph.dataset import Dataset, identity_of
+from harness.partition.config import Partitioner
+from harness.run import config
+from harness.trace import resolved
+from harness.trace.reader import Trace
+from tests.conftest import ROOT
+
+
+def shown(page: str, language: str) -> tuple[str, str]:
+    """Path below my_ideas, and text, of the only block of a page in `language` that names its file."""
+    text = (ROOT / "docs" / page).read_text()
+    found = re.findall(rf"^```{language}\n(\W*my_ideas/(\S+?)\W*\n.*?)^```", text, re.M | re.S)
+    assert len(found) == 1
+    return found[0][1], found[0][0]
+
+
+@pytest.fixture
+def followed(place):
+    """Write down the two files that a page shows, where the commands of `place` find them."""
+
+    def follow(page: str) -> dict:
+        name, module = shown(page, "python")
+        (place.folder / "modules" / name).write_text(module)
+        name, text = shown(page, "yaml")
+        path = place.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return yaml.safe_load(text)
+
+    return follow
+
+
+def test_a_partitioner_is_one_file_and_one_yaml(place, followed):
+    followed("partition.md")
+    for width in (2, 3):
+        done = place.run(place.more, "partition=stripes", f"partition.width={width}", "epochs=2")
+        assert done.code == 0, done.err
+    found = {config.stored(path)["partition"]["width"]: path for path in place.runs()}
+    assert found.keys() == {2, 3}
+    folders = {width: config.shard_folder(path) for width, path in found.items()}
+    assert folders[2] != folders[3], "another width is another partition"
+    spec = json.loads((folders[3] / "spec.json").read_text())["spec"]
+    assert (spec["method"], spec["width"]) == ("stripes.Stripes", 3) and spec["code"]
+    assert Trace(found[2]).shards["inner"] == [30, 30] and Trace(found[3]).shards["method"] == "stripes"
+    refused = place.run(place.more, "system=cdfgnn", "partition=stripes")
+    assert "partition=stripes is an edge-cut and cdfgnn trains on a vertex-cut" in refused.err
+
+
+def test_a_dataset_is_one_file_and_one_yaml(place, followed):
+    followed("data.md")
+    done = place.run(place.more, "dataset=ring", "epochs=2")
+    assert done.code == 0, done.err
+    (run_dir,) = place.runs("ring/*")
+    assert sum(Trace(run_dir).shards["inner"]) == 200
+    again = place.run(place.more, "dataset=ring", "epochs=2")
+    assert "finished before" in again.out and "computed by" not in again.out
+    other = place.run(place.more, "dataset=ring", "dataset.vertices=60", "epochs=2")
+    assert other.code == 0 and len(place.runs("ring/*")) == 2
+    refused = place.run(place.more, "dataset=ring", "dataset.vertexes=60")
+    assert refused.code == 2 and 'did you mean "vertices"?' in refused.err
+
+
+@dataclass
+class Filed(Dataset):
+    knob: int = 1
+
+    def load(self, data_dir, seed):
+        return "no graph"
+
+    def files(self, data_dir):
+        return [data_dir / "raw.txt"]
+
+
+def test_the_fingerprint_of_a_dataset_has_its_fields_seed_code_and_files(tmp_path):
+    (tmp_path / "raw.txt").write_text("a")
+    base = Filed("mine").fingerprint(tmp_path, 1)
+    assert base["code"] and base["files"] == {"raw.txt": identity_of(tmp_path / "raw.txt")}
+    assert base == json.loads(json.dumps(base)) == Filed("mine").fingerprint(tmp_path, 1)
+    assert Filed("mine", knob=2).fingerprint(tmp_path, 1) != base != Filed("mine").fingerprint(tmp_path, 2)
+    (tmp_path / "raw.txt").write_text("b")
+    assert Filed("mine").fingerprint(tmp_path, 1) != base
+    (tmp_path / "raw.txt").unlink()
+    with pytest.raises(InputError, match=r'raw.txt" cannot be read: No such file or directory; put it there'):
+        Filed("mine").fingerprint(tmp_path, 1)
+    with pytest.raises(InputError, match='dataset "mine" gave a str; its load must return a'):
+        Filed("mine").graph(tmp_path, 1)
+
+
+class Doubled(Kernel):
+    """Numba's product; blocks are counted."""
+
+    prepared = 0
+
+    def check(self, device):
+        if device.type != "cpu":
+            raise InputError(f"kernel={self.name} runs on the CPU only; give kernel=torch")
+
+    def prepare(self, block, values, device):
+        Doubled.prepared += 1
+        return NumbaProduct(block, values)
+
+
+class Lacking(Kernel):
+    pass
+
+
+def test_a_kernel_is_a_class_that_its_name_imports(place):
+    (place.folder / "modules" / "fast.py").write_text(
+        "from harness.core.kernels import Kernel, NumbaKernel\n\n\nclass Fast(NumbaKernel):\n    pass\n"
+    )
+    assert place.run("kernel=fast.Fast", "epochs=2").code == 0
+    (run_dir,) = place.runs()
+    assert resolved.read(run_dir)["attempts"][0]["kernel"] == "fast.Fast"
+    kernel = make_kernel("tests.test_outside.Doubled")
+    assert kernel.name == "tests.test_outside.Doubled"
+    with pytest.raises(InputError, match=r"kernel=tests.test_outside.Doubled runs on the CPU only"):
+        make_kernel("tests.test_outside.Doubled", torch.device("cuda"))
+
+
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("fst", 'kernel="fst" is not known; known: auto, dgl, numba, torch'),
+        ("tests.nowhere.Fast", r'kernel="tests.nowhere.Fast" cannot be imported'),
+        ("tests.test_outside.Filed", "is not a Kernel; derive the class from harness.core.kernels.Kernel"),
+        ("tests.test_outside.Lacking", 'kernel="tests.test_outside.Lacking" lacks the method prepare'),
+    ],
+)
+def test_a_kernel_that_is_none_is_refused_before_a_worker_starts(name, said):
+    with pytest.raises(InputError, match=said):
+        config.RunConfig(kernel=name)
+
+
+@pytest.mark.parametrize(
+    "block, where, base, said",
+    [
+        ({}, "partition", Partitioner, 'partition._target_="" cannot be imported'),
+        (
+            {"_target_": "tests.test_outside.Filed"},
+            "partition",
+            Partitioner,
+            "is not a Partitioner; derive the class from harness.partition.config.Partitioner",
+        ),
+        (
+            {"_target_": "harness.partition.config.VertexCut"},
+            "partition",
+            Partitioner,
+            "lacks the method edge_owners; define it as harness/partition/config.py says",
+        ),
+        (
+            {"_target_": "harness.graph.dataset.Dataset", "name": "x"},
+            "dataset",
+            Dataset,
+            r"lacks the method load\(self, data_dir, seed\)",
+        ),
+        (
+            {"_target_": "tests.test_outside.Filed", "name": ""},
+            "dataset",
+            Dataset,
+            "names no graph",
+        ),
+    ],
+)
+def test_a_target_that_cannot_be_used_is_one_sentence(block, where, base, said):
+    with pytest.raises(InputError, match=said):
+        made(block, where, base)
