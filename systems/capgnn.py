@@ -133,6 +133,15 @@ class Capgnn(System):
         for name in ("vertex_bytes", "edge_bytes", "beta_mb"):
             at_least(name, getattr(self, name), 0)
 
+    def supports(self, run):
+        if run.weighted and self.rapa:
+            return (
+                "rapa=true scores halo vertices by degrees (eq. 16 of the paper), which know no edge weights,"
+                " and the edges of this graph have some; give system.rapa=false, or leave edge_weight out of"
+                " the file"
+            )
+        return super().supports(run)
+
     def needs_devices(self):
         return self.rapa or (
             self.jaca and self.capacity is None and None in (self.local_capacity, self.global_capacity)

@@ -99,6 +99,14 @@ class Pscgcn(System):
         choice("policy", self.policy, ("inclusion", "degree", "random"))
         check_features(self.features)
 
+    def supports(self, run):
+        if run.weighted:
+            return (
+                "the sampling probabilities of pscgcn (Theorem 2 of its paper) know no edge weights, and the"
+                " edges of this graph have some; give another system, or leave edge_weight out of the file"
+            )
+        return super().supports(run)
+
     def ineffective(self):
         if self.features == "refetch":
             return []
