@@ -36,6 +36,8 @@ KEYS = (
     "num_classes",
     "directed",
 )
+# What an import keeps of its source for its user; training does not read it.
+KEPT = ("vertex_ids", "class_names")
 # torch_geometric's names of the same arrays.
 RENAMES = {
     "edge_index": "edges",
@@ -117,7 +119,7 @@ def _present(names: list[str]) -> None:
     splits = [key for key in SPLITS if key in names]
     only = f"only {' and '.join(splits)} of train, val and test is given"
     need(len(splits) in (0, 3), f"{only}: give all three or none")
-    for name in unknown:
+    for name in sorted(set(unknown) - set(KEPT), key=unknown.index):
         warnings.warn(f'array "{name}" of the npz is ignored{did_you_mean(name, KEYS)}', stacklevel=2)
 
 
