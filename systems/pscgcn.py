@@ -34,6 +34,7 @@ Decisions
 - a request for rows takes one bit per row that could be asked for. SG is drawn and asked for an iteration
   before its rows are sent, but for the iterations that renew p, so that nobody waits for a request; gradients
   leave after the weights' all-reduce.
+- edge weights are refused: Theorem 2 knows none.
 - Adam, as all systems here.
 Departures: SampleGraph runs in the training thread, where it is compiled.
 """
