@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import pooch
 from filelock import FileLock
 
 from harness.check import InputError
@@ -68,6 +67,8 @@ def fetch(url: str, files: tuple[str, ...], checksums: Mapping[str, str], into: 
     times, 1 and 2 seconds later. Raises InputError where the last one has another SHA-256, and what requests
     raises where it fails.
     """
+    import pooch  # needed for downloads only
+
     source = pooch.create(
         path=into,
         base_url=url,
@@ -97,6 +98,8 @@ def hold(data_dir: Path, folder: str, fetched: Path, files: tuple[str, ...]) -> 
 
     Raises InputError at the first file that is another one than before.
     """
+    import pooch
+
     with FileLock(data_dir / f".{KEPT}.lock"):
         checksums, new = expected(data_dir, folder, files), {}
         for file in files:

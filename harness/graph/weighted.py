@@ -8,10 +8,14 @@ weights.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from scipy import sparse
 
 from harness.check import InputError
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 # Weights inside these bounds have sums, and reciprocals of sums, that float32 can hold.
 SMALLEST, LARGEST = 1e-30, 1e30
@@ -56,7 +60,8 @@ def summed(
 
 def is_symmetric(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray) -> bool:
     """Whether every edge has a reverse of the same weight."""
-    reverse = _matrix(indptr, indices, weights).T.tocsr()
+    dst = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    reverse = _rows(dst, indices, weights, len(indptr) - 1)
     same = np.array_equal(reverse.indptr, indptr) and np.array_equal(reverse.indices, indices)
     return bool(same and np.array_equal(reverse.data, weights))
 
@@ -93,11 +98,8 @@ def with_reverse(
 
 
 def _rows(src: np.ndarray, dst: np.ndarray, weights: np.ndarray, n: int) -> sparse.csr_matrix:
+    from scipy import sparse  # most graphs have no weights and start without it
+
     rows = sparse.coo_matrix((weights, (dst, src)), shape=(n, n)).tocsr()
     rows.sum_duplicates()  # sorts the rows too
     return rows
-
-
-def _matrix(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray) -> sparse.csr_matrix:
-    n = len(indptr) - 1
-    return sparse.csr_matrix((weights, indices, indptr), shape=(n, n))
