@@ -106,7 +106,7 @@ def test_a_pyg_data(tmp_path, capsys, directed, weighted, kept):
     )
     said = imported(tmp_path, capsys, "pyg", tmp_path / "a.pt")
     assert_same(loaded(tmp_path / "g.npz"), graph)
-    assert ("lack a reverse" in said) == directed and "the source's own" in said
+    assert ("not every edge has a reverse" in said) == directed and "the source's own" in said
 
 
 def test_a_pyg_data_with_weights_in_edge_attr_and_several_splits(tmp_path, capsys):
@@ -340,7 +340,11 @@ def test_label_sets_from_several_columns(tmp_path, capsys):
         ({"edges": "a,b\nb,c,2\n"}, (), ["edges.csv", "line 2 has 3 columns", "give every line the same"]),
         ({"edges": "a,b,1\nb,c,heavy\n"}, (), ["line 2", 'column 3 holds "heavy"', "give a finite number"]),
         ({"edges": "a,b,1\nb,c,-2\n"}, (), ["line 2", "weight -2 is negative: give 0 or more"]),
-        ({"edges": "a,b,1\nb,a,2\n"}, (), ["edges.csv", "give both the same weight"]),
+        (
+            {"edges": "a,b,1\nb,a,2\n"},
+            (),
+            ["edges.csv", "edge b -> a weighs 2 and a -> b weighs 1", "or --directed"],
+        ),
         ({"edges": "a\nb\n"}, (), ["edges.csv", "has 1 columns: give source, target"]),
         ({"edges": ""}, (), ["edges.csv", "it has no rows"]),
         (
@@ -385,6 +389,20 @@ def test_bytes_that_are_no_text_and_files_that_are_not_there(tmp_path, capsys):
     for kind in ("pyg", "networkx"):
         assert "is not there" in refused(tmp_path, capsys, kind, tmp_path / "no.json")
     assert "did you mean" in refused(tmp_path, capsys, "networkx", tmp_path / "no.graphm")
+
+
+def test_repeated_edges_add_up_their_weights(tmp_path, capsys):
+    said = imported(tmp_path, capsys, *write(tmp_path, edges="a,b,1\nb,c,2\na,b,0.5\n"))
+    assert "1 repeated edges, whose weights are added up" in said
+    assert sorted(loaded(tmp_path / "g.npz").weights.tolist()) == [1.5, 1.5, 2, 2]
+
+
+@pytest.mark.parametrize("kind", ["", "edges", "pyg", "dgl", "ogb", "networkx", "scipy"])
+def test_help_is_there(capsys, kind):
+    with pytest.raises(SystemExit) as end:
+        main([*([kind] if kind else []), "--help"])
+    said = capsys.readouterr().out
+    assert end.value.code == 0 and ("--out" in said if kind else "scipy" in said)
 
 
 def test_a_file_that_is_there_is_kept(tmp_path, capsys):

@@ -66,6 +66,20 @@ def is_symmetric(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray) -
     return bool(same and np.array_equal(reverse.data, weights))
 
 
+def conflict(
+    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray
+) -> tuple[int, int, float, float] | None:
+    """The first u, v whose two edges have different weights, and the weights of u -> v and v -> u; None where
+    there is none.
+    """
+    dst, src, at, both = _reverses(indptr, indices)
+    differ = both & (weights[at] != weights)
+    if not differ.any():
+        return None
+    edge = int(np.argmax(differ))
+    return int(src[edge]), int(dst[edge]), float(weights[edge]), float(weights[at][edge])
+
+
 def with_reverse(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -73,28 +87,32 @@ def with_reverse(
 
     Raises InputError where the two directions of an edge are there with different weights.
     """
-    n = len(indptr) - 1
-    dst, src = np.repeat(np.arange(n), np.diff(indptr)), indices.astype(np.int64)
-    # Rows ascend, so the edges' keys do, and a reverse edge is found among them by bisection.
-    keys, reverse = dst * n + src, src * n + dst
-    at = np.minimum(np.searchsorted(keys, reverse), len(keys) - 1)
-    both = keys[at] == reverse
-    differ = both & (weights[at] != weights)
-    if differ.any():
-        edge = int(np.argmax(differ))
-        u, v = src[edge], dst[edge]
+    if found := conflict(indptr, indices, weights):
+        u, v, there, back = found
         raise InputError(
-            f"edge {u} -> {v} has edge_weight={weights[edge]:g} and {v} -> {u} has {weights[at][edge]:g}:"
-            " give both the same weight, or keep directions with directed=true in the file"
+            f"edge {u} -> {v} has edge_weight={there:g} and {v} -> {u} has {back:g}: give both the"
+            " same weight,"
+            " or keep directions with directed=true in the file"
         )
+    dst, src, _, both = _reverses(indptr, indices)
     lacking = ~both
     rows = _rows(
         np.concatenate([src, dst[lacking]]),
         np.concatenate([dst, src[lacking]]),
         np.concatenate([weights, weights[lacking]]),
-        n,
+        len(indptr) - 1,
     )
     return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data
+
+
+def _reverses(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, ...]:
+    """[E] each: target and source of every edge, the place of its reverse, and whether that is there."""
+    n = len(indptr) - 1
+    dst, src = np.repeat(np.arange(n), np.diff(indptr)), indices.astype(np.int64)
+    # Rows ascend, so the edges' keys do, and a reverse edge is found among them by bisection.
+    keys, reverse = dst * n + src, src * n + dst
+    at = np.minimum(np.searchsorted(keys, reverse), len(keys) - 1)
+    return dst, src, at, keys[at] == reverse
 
 
 def _rows(src: np.ndarray, dst: np.ndarray, weights: np.ndarray, n: int) -> sparse.csr_matrix:

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from harness.check import InputError
+from harness.graph import weighted
 from harness.graph.config import DatasetConfig
+from harness.graph.csr import InEdges, from_edges
 from harness.graph.graph import Graph
 from harness.graph.sources import load
 
@@ -62,7 +64,15 @@ def write(found: Found, out: Path, directed: bool | None = UNDECIDED) -> list[st
             f" {found.edges.shape} are no pairs"
             " of vertex numbers: give [edges, 2] integers"
         )
-    directed, why = _direction(found, directed)
+    # One sentence names the source, whether the edges are at fault or what the training's own reader finds.
+    try:
+        src, dst = found.edges.T
+        listed = from_edges(src, dst, len(found.features), symmetrise=False, weights=found.weights)
+    except InputError as error:
+        raise InputError(f'file "{found.source}": {error}') from None
+    directed, why = _direction(found, listed, directed)
+    if not directed and listed.weights is not None:
+        _check_weights(found, listed)
     arrays = {
         "edges": found.edges,
         "features": found.features,
@@ -90,38 +100,37 @@ def write(found: Found, out: Path, directed: bool | None = UNDECIDED) -> list[st
             path.replace(out)
     except OSError as error:
         raise InputError(f'--out "{out}" cannot be written ({error.strerror}): give another place') from None
-    return _summary(found, graph, out, why)
+    return _summary(found, listed, graph, out, why)
 
 
-def _direction(found: Found, asked: bool | None) -> tuple[bool, str]:
+def _direction(found: Found, listed: InEdges, asked: bool | None) -> tuple[bool, str]:
     """Whether edges keep their direction, and the summary's words for it."""
     if asked is not UNDECIDED:
         return asked, "directed, as asked" if asked else "undirected, as asked: each reverse is added"
     if found.directed is not UNDECIDED:
         kind = "directed" if found.directed else "undirected"
         return found.directed, found.direction or f"{kind}, as the source says"
-    lacking = _without_reverse(found)
-    if not lacking:
+    if listed.symmetric:
         return False, "undirected: every edge has its reverse"
-    return True, (
-        f"directed, since {lacking} of {len(found.edges)} edges lack a reverse of the same weight"
-        " (--undirected adds"
-        " reverses)"
-    )
+    return True, "directed: not every edge has a reverse of the same weight (--undirected adds reverses)"
 
 
-def _without_reverse(found: Found) -> int:
-    weights = np.ones(len(found.edges)) if found.weights is None else np.asarray(found.weights).reshape(-1)
-    forward = np.column_stack([found.edges, weights])
-    backward = np.column_stack([found.edges[:, ::-1], weights])
-    both = np.unique(np.concatenate([forward, backward]), axis=0)
-    return len(both) - len(np.unique(backward, axis=0))
+def _check_weights(found: Found, listed: InEdges) -> None:
+    """Raise InputError where the two directions of an undirected edge have different weights."""
+    differ = weighted.conflict(listed.indptr, listed.indices, listed.weights)
+    if differ is not None:
+        u, v = (found.vertex_ids[end] if found.vertex_ids is not None else end for end in differ[:2])
+        raise InputError(
+            f'file "{found.source}": edge {u} -> {v} weighs {differ[2]:g} and {v} -> {u} weighs'
+            f" {differ[3]:g}: give"
+            " both the same weight, or --directed"
+        )
 
 
-def _summary(found: Found, graph: Graph, out: Path, direction: str) -> list[str]:
+def _summary(found: Found, listed: InEdges, graph: Graph, out: Path, direction: str) -> list[str]:
     loops = found.edges[:, 0] == found.edges[:, 1]
-    repeated = len(found.edges) - len(np.unique(found.edges, axis=0))
-    added = "added up" if graph.weights is not None else "count once"
+    repeated = len(found.edges) - len(listed.indices)
+    added = "whose weights are added up" if graph.weights is not None else "which count once"
     kind = "label sets" if graph.multilabel else "classes"
     lines = [
         f"wrote {out}: {graph.num_vertices} vertices, {graph.num_edges} directed edges, {graph.num_features}"
@@ -130,11 +139,7 @@ def _summary(found: Found, graph: Graph, out: Path, direction: str) -> list[str]
     said = {
         "edges": f"{len(found.edges)} listed; {direction}",
         "self-loops": f"{loops.sum()}, kept in the file and not used in training" if loops.any() else "none",
-        "duplicates": f"{repeated} repeated edges: weights are {added}"
-        if repeated and graph.weights is not None
-        else f"{repeated} repeated edges, which {added}"
-        if repeated
-        else "none",
+        "duplicates": f"{repeated} repeated edges, {added}" if repeated else "none",
         "weights": "none" if graph.weights is None else "edge_weight, from the source",
         "vertices": "numbered as in the source"
         if found.vertex_ids is None
