@@ -133,7 +133,10 @@ class Adaqp(System):
             torch.arange(edges.num_rows), torch.from_numpy(edges.indptr).diff().long()
         )
         row, _, halo = self.adjacency.scales()
-        used = torch.from_numpy(row)[rows] ** 2
+        used = torch.from_numpy(row)[rows]
+        if edges.values is not None:
+            used = used * torch.from_numpy(edges.values)
+        used = used**2
         summed = torch.zeros(edges.num_columns, dtype=used.dtype).index_add_(
             0, torch.from_numpy(edges.indices).long(), used
         )

@@ -48,6 +48,7 @@ Decisions
   lambda below 1 % of the mean, or when no worker can improve; the lowest S_k go first until lambda_i <=
   (lambda_i + mean) / 2. `rapa_degrees=global`: kept edges keep their weight. In eq. (16) out-degrees are of
   the subgraph, in-degrees of the whole graph. Part i goes to device i.
+  A graph with edge weights needs `rapa=false`: eq. (16) knows none.
 - Device times and memory: those of the cluster preset (Tables 1 and 3), or measured on the workers at the
   start (`cluster=measured`).
 - What workers tell each other at the start: JACA's halo ids are counted in epoch 0; RAPA's costs and masks,
@@ -151,6 +152,15 @@ class Capgnn(System):
         choice("rapa_degrees", self.rapa_degrees, ("global", "local"))
         for name in ("vertex_bytes", "edge_bytes", "beta_mb"):
             at_least(name, getattr(self, name), 0)
+
+    def supports(self, run):
+        if run.weighted and self.rapa:
+            return (
+                "rapa=true scores halo vertices by degrees (eq. 16 of the paper), which know no edge weights,"
+                " and the edges of this graph have some; give system.rapa=false, or leave edge_weight out of"
+                " the file"
+            )
+        return super().supports(run)
 
     def needs_devices(self):
         return self.rapa or (

@@ -34,6 +34,7 @@ Decisions
 - a request for rows takes one bit per row that could be asked for. SG is drawn and asked for an iteration
   before its rows are sent, but for the iterations that renew p, so that nobody waits for a request; gradients
   leave after the weights' all-reduce.
+- edge weights are refused: Theorem 2 knows none.
 - Adam, as all systems here.
 Departures: SampleGraph runs in the training thread, where it is compiled.
 """
@@ -101,6 +102,14 @@ class Pscgcn(System):
         within("cache", self.cache, 0, 1)
         choice("policy", self.policy, ("inclusion", "degree", "random"))
         check_features(self.features)
+
+    def supports(self, run):
+        if run.weighted:
+            return (
+                "the sampling probabilities of pscgcn (Theorem 2 of its paper) know no edge weights, and the"
+                " edges of this graph have some; give another system, or leave edge_weight out of the file"
+            )
+        return super().supports(run)
 
     def ineffective(self):
         if self.features == "refetch":

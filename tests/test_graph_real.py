@@ -185,6 +185,7 @@ def no_network(monkeypatch):
 
     monkeypatch.setattr(real, "_fetch_torch_geometric", refuse)
     monkeypatch.setattr(real, "_fetch_ogb", refuse)
+    monkeypatch.setattr(real.download, "fetch", refuse)
 
 
 def test_a_missing_file_is_named_with_its_place_and_its_twin(tmp_path, no_network):
@@ -208,21 +209,13 @@ def test_a_missing_file_is_named_with_its_place_and_its_twin(tmp_path, no_networ
 def test_missing_files_are_downloaded_by_torch_geometric(tmp_path, monkeypatch):
     datasets = pytest.importorskip("torch_geometric.datasets")
     monkeypatch.setattr(
-        datasets.Coauthor,
-        "download",
-        lambda self: raw_files.write_attributed(Path(self.raw_dir).parent, self.raw_file_names, small()),
-    )
-    monkeypatch.setattr(
-        datasets.Planetoid,
-        "download",
-        lambda self: raw_files.write_planetoid(Path(self.raw_dir).parent, "pubmed", small()),
+        datasets.Reddit, "download", lambda self: raw_files.write_reddit(Path(self.raw_dir).parent, small())
     )
     monkeypatch.setattr(
         datasets.Flickr, "download", lambda self: raw_files.write_saint(Path(self.raw_dir).parent, small())
     )
     for name, file in (
-        ("coauthor-cs", "CS/raw/ms_academic_cs.npz"),
-        ("pubmed", "PubMed/raw/ind.pubmed.tx"),
+        ("reddit", "Reddit/raw/reddit_data.npz"),
         ("flickr", "Flickr/raw/role.json"),
     ):
         assert load(block(name), tmp_path / "data", seed=1).num_vertices == 40

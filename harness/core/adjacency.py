@@ -2,13 +2,13 @@
 
     Z_i = A_ii X_i + A_ih X_halo          A = R (B + S) C
 
-with B the 0/1 adjacency, R and C diagonal scales and S the self-loops, by normalisation (d = in-degree
-without self-loops, over the whole graph unless `degrees="local"`):
+with B the adjacency (B_vu = the weight of edge u -> v, 1 in a graph without weights), R and C diagonal scales
+and S the self-loops, which weigh 1, by normalisation (d = in-degree without self-loops, the sum of a row of
+B, over the whole graph unless `degrees="local"`):
 
-    symmetric   R = C = (D + I)^-1/2, S = I   GCN's D^-1/2 A D^-1/2; A_vu = 1 / sqrt(d_v d_u) for an edge u ->
-                v
+    symmetric   R = C = (D + I)^-1/2, S = I   GCN's D^-1/2 A D^-1/2; A_vu = B_vu / sqrt((d_v + 1) (d_u + 1))
     row         R = (D + I)^-1, C = I, S = I
-    mean        R = D^-1, C = I, S = 0        GraphSAGE's mean over neighbours; 0 where there are none
+    mean        R = D^-1, C = I, S = 0        GraphSAGE's (weighted) mean over neighbours; 0 where d = 0
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Adjacency:
     ):
         self.num_inner, self.self_loops = shard.num_inner, normalisation != "mean"
         self.num_halo = shard.num_halo if degrees == "global" else 0
-        inner_degrees = shard.degrees if degrees == "global" else np.diff(shard.inner_edges.indptr)
+        inner_degrees = shard.degrees if degrees == "global" else shard.inner_edges.row_sums()
         row, column = scales(inner_degrees, normalisation)
         self.inner = SparseOperator(
             shard.inner_edges,
@@ -59,13 +59,17 @@ class Adjacency:
             column,
             self_loops=self.self_loops,
             symmetric=shard.symmetric,
+            values=shard.inner_edges.values,
             kernel=kernel,
             device=device,
         )
         self.halo = None
         if self.num_halo:
             _, halo_column = scales(shard.halo_degrees, normalisation)
-            self.halo = SparseOperator(shard.halo_edges, row, halo_column, kernel=kernel, device=device)
+            edges = shard.halo_edges
+            self.halo = SparseOperator(
+                edges, row, halo_column, values=edges.values, kernel=kernel, device=device
+            )
         self._shard, self.normalisation, self.kernel, self.device = shard, normalisation, kernel, device
         self._out: tuple[SparseOperator, SparseOperator] | None = None
 
@@ -110,9 +114,10 @@ class Adjacency:
                     scale_column,
                     self_loops=self.self_loops,
                     symmetric=shard.symmetric,
+                    values=inner.values,
                     **make,
                 ),
-                SparseOperator(out, scale_row, out_row, **make),
+                SparseOperator(out, scale_row, out_row, values=out.values, **make),
             )
         return self._out
 

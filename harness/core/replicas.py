@@ -37,7 +37,13 @@ class ReplicaAdjacency:
         self.num_inner, self.num_masters = shard.num_replicas, shard.num_masters
         row, column = scales(shard.degrees, normalisation)
         self.edges = SparseOperator(
-            shard.edges, row, column, symmetric=shard.symmetric, kernel=kernel, device=device
+            shard.edges,
+            row,
+            column,
+            symmetric=shard.symmetric,
+            values=shard.edges.values,
+            kernel=kernel,
+            device=device,
         )
         self.loops: torch.Tensor | None = None  # [n, 1] the diagonal of A at the masters
         if normalisation != "mean":

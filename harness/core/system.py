@@ -59,6 +59,7 @@ class RunFacts:
     num_workers: int
     symmetric: bool
     multilabel: bool
+    weighted: bool = False  # edges have weights other than 1
 
 
 @dataclass
@@ -145,6 +146,11 @@ class System:
         A system with a backward pass of its own owns the matrix form Z = A H W, and attention is not of that
         form.
         """
+        if run.model == "gat" and run.weighted:
+            return (
+                "model=gat weighs neighbours by attention alone, and the edges of this graph have weights;"
+                " give model=gcn or model=sage, or leave edge_weight out of the file"
+            )
         if run.model == "gat" and type(self).propagate is not System.propagate:
             return (
                 f"model=gat has no propagation matrix, and {type(self).__name__.lower()} defines its own"

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from harness.check import InputError
+from harness.graph import weighted
 
 
 class InEdges(NamedTuple):
@@ -23,7 +24,8 @@ class InEdges(NamedTuple):
 
     indptr: np.ndarray  # [V+1] int32, int64 from 2^31 edges on
     indices: np.ndarray  # [E] int32
-    symmetric: bool
+    symmetric: bool  # weights too
+    weights: np.ndarray | None = None  # [E] float32; None where all are 1
 
 
 def from_edges(
@@ -34,6 +36,7 @@ def from_edges(
     symmetrise: bool,
     self_loops: bool = True,
     where: str = "edges",
+    weights: np.ndarray | None = None,
 ) -> InEdges:
     """The in-edge CSR of the edges src[i] -> dst[i].
 
@@ -42,8 +45,10 @@ def from_edges(
     symmetrise   add the reverse of every edge
     self_loops   keep v -> v where it occurs
     where        what messages call these edges
+    weights      [E] numbers of 0 or more, or None for 1; see harness.graph.weighted for repeats and reverses
 
-    Raises InputError where an array is not of integers or an endpoint is not a vertex.
+    Raises InputError where an array is not of integers, an endpoint is not a vertex or a weight cannot be
+    used.
     """
     if src.shape != dst.shape or src.ndim != 1:
         raise InputError(
@@ -51,6 +56,10 @@ def from_edges(
             " length"
         )
     src, dst = (_vertices(ends, num_vertices, where, "features") for ends in (src, dst))
+    weights = weighted.checked(weights, len(src))
+    if weights is not None:
+        entries = weighted.summed(src, dst, weights, num_vertices, self_loops)
+        return _in_weighted_edges(*entries, symmetrise)
     indptr, targets = _bucket(src, dst, num_vertices)
     return _in_edges(indptr, targets, symmetrise, self_loops)
 
@@ -62,6 +71,7 @@ def from_csr(
     symmetrise: bool,
     self_loops: bool = True,
     where: str = "edges",
+    weights: np.ndarray | None = None,
 ) -> InEdges:
     """The in-edge CSR of a stored adjacency matrix whose row u holds the targets v of the edges u -> v, in
     any order.
@@ -72,6 +82,17 @@ def from_csr(
     check_rows(indptr, len(indices), f"{where}: indptr")
     num_vertices = len(indptr) - 1
     targets = _vertices(indices, num_vertices, where, "indptr")
+    if weights is not None:
+        src = np.repeat(np.arange(num_vertices, dtype=np.int32), np.diff(indptr))
+        return from_edges(
+            src,
+            targets,
+            num_vertices,
+            symmetrise=symmetrise,
+            self_loops=self_loops,
+            where=where,
+            weights=weights,
+        )
     return _in_edges(indptr.astype(np.int64), targets, symmetrise, self_loops)
 
 
@@ -148,6 +169,17 @@ def _in_edges(indptr: np.ndarray, targets: np.ndarray, symmetrise: bool, self_lo
         indptr, indices = _union(indptr, indices, *_transpose(indptr, indices, True))
         symmetric = True
     return InEdges(indptr if len(indices) >= 2**31 else indptr.astype(np.int32), indices, symmetric)
+
+
+def _in_weighted_edges(
+    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, symmetrise: bool
+) -> InEdges:
+    symmetric = weighted.is_symmetric(indptr, indices, weights)
+    if symmetrise and not symmetric:
+        indptr, indices, weights = weighted.with_reverse(indptr, indices, weights)
+        symmetric = True
+    indptr = indptr if len(indices) >= 2**31 else indptr.astype(np.int32)
+    return InEdges(indptr, indices, symmetric, None if np.all(weights == 1) else weights)
 
 
 @njit(cache=True, nogil=True)

@@ -23,7 +23,10 @@ class Graph:
     labels       [V] int32, -1 where a vertex has none; or [V, C] uint8 of 0 and 1 (multi-label)
     num_classes  C
     train, val, test   [V] bool, disjoint
-    symmetric    edge u -> v present exactly when v -> u is (an undirected graph holds both)
+    symmetric    edge u -> v present, with the same weight, exactly when v -> u is (an undirected graph holds
+                 both)
+    weights      [E] float32 of 0 or more, one per entry of indices; None where all are 1. A self-loop is
+                 dropped with its weight: the one that GCN adds weighs 1
     """
 
     name: str
@@ -36,6 +39,7 @@ class Graph:
     val: np.ndarray
     test: np.ndarray
     symmetric: bool
+    weights: np.ndarray | None = None
 
     @property
     def num_vertices(self) -> int:
@@ -55,8 +59,14 @@ class Graph:
         return self.labels.ndim == 2
 
     def in_degrees(self) -> np.ndarray:
-        """[V] in-degrees without self-loops (the degree every normalisation here is built on)."""
+        """[V] in-degrees without self-loops, int64; with weights the sums of the in-edges' weights, float64.
+
+        This is the degree every normalisation here is built on.
+        """
         rows = np.repeat(np.arange(self.num_vertices, dtype=np.int32), np.diff(self.indptr))
+        if self.weights is not None:
+            weights = np.where(rows == self.indices, 0, self.weights)
+            return np.bincount(rows, weights=weights, minlength=self.num_vertices)
         loops = np.bincount(rows[rows == self.indices], minlength=self.num_vertices)
         return np.diff(self.indptr).astype(np.int64) - loops
 
@@ -78,6 +88,16 @@ def validate(graph: Graph) -> Graph:
         raise InputError(
             f"{name}: the in-neighbours of a vertex are out of order or repeated; build the rows with"
             " harness.graph.csr"
+        )
+    weights = graph.weights
+    if weights is not None and (weights.shape != (graph.num_edges,) or weights.dtype != np.float32):
+        raise InputError(
+            f"{name}: weights has type {weights.dtype} and shape {weights.shape}; give one float32 per edge"
+            f" ({graph.num_edges})"
+        )
+    if weights is not None and not (np.isfinite(weights) & (weights >= 0)).all():
+        raise InputError(
+            f"{name}: weights hold NaN, infinity or numbers below 0; give finite ones of 0 or more"
         )
     for field in ("features", "labels", "train", "val", "test"):
         if len(getattr(graph, field)) != n:

@@ -24,7 +24,20 @@ from harness.graph.raw import (
 
 SPLITS = ("train", "val", "test")
 SPARSE = ("attr_data", "attr_indices", "attr_indptr", "attr_shape")
-KEYS = ("edges", "indptr", "indices", "features", *SPARSE, "labels", *SPLITS, "num_classes", "directed")
+KEYS = (
+    "edges",
+    "indptr",
+    "indices",
+    "edge_weight",
+    "features",
+    *SPARSE,
+    "labels",
+    *SPLITS,
+    "num_classes",
+    "directed",
+)
+# What an import keeps of its source for its user; training does not read it.
+KEPT = ("vertex_ids", "class_names")
 # torch_geometric's names of the same arrays.
 RENAMES = {
     "edge_index": "edges",
@@ -59,6 +72,11 @@ def read(path: Path, symmetrise: bool | None) -> Raw:
                 "same number of each"
             )
     return Raw(edges, features, labels, num_classes, masks)
+
+
+def is_weighted(path: Path) -> bool:
+    """Whether the file holds edge weights."""
+    return "edge_weight" in _names(path)
 
 
 def has_split(path: Path) -> bool:
@@ -101,12 +119,13 @@ def _present(names: list[str]) -> None:
     splits = [key for key in SPLITS if key in names]
     only = f"only {' and '.join(splits)} of train, val and test is given"
     need(len(splits) in (0, 3), f"{only}: give all three or none")
-    for name in unknown:
+    for name in sorted(set(unknown) - set(KEPT), key=unknown.index):
         warnings.warn(f'array "{name}" of the npz is ignored{did_you_mean(name, KEYS)}', stacklevel=2)
 
 
 def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: bool) -> InEdges:
     """`rows` of features and `labelled` rows of labels must both be the number of vertices."""
+    weights = parts.get("edge_weight")
     if "edges" not in parts:
         indptr = parts["indptr"]
         described = len(indptr) - 1
@@ -119,7 +138,7 @@ def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: b
             )
         if parts["indices"].ndim != 1:
             raise InputError(f"indices has shape {parts['indices'].shape}: give one list of vertices")
-        return from_csr(indptr, parts["indices"], symmetrise=symmetrise)
+        return from_csr(indptr, parts["indices"], symmetrise=symmetrise, weights=weights)
     pairs = parts["edges"]
     if pairs.ndim != 2 or 2 not in pairs.shape:
         raise InputError(f"edges has shape {pairs.shape}: give [edges, 2] or [2, edges], source and target")
@@ -128,7 +147,7 @@ def _edges(parts: dict[str, np.ndarray], rows: int, labelled: int, symmetrise: b
         found = f"edges name vertex {named}"
         _too_short(rows, labelled, named + 1, found, f"number the vertices 0 to {rows - 1}")
     src, dst = (pairs[:, 0], pairs[:, 1]) if pairs.shape[1] == 2 else pairs
-    return from_edges(src, dst, rows, symmetrise=symmetrise)
+    return from_edges(src, dst, rows, symmetrise=symmetrise, weights=weights)
 
 
 def _too_short(rows: int, labelled: int, vertices: int, found: str, otherwise: str) -> NoReturn:

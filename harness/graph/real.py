@@ -10,10 +10,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.check import InputError
+from harness.graph import download
 from harness.graph.attributed import read_attributed, read_heterophilous
 from harness.graph.ogb import read_binary, read_tables
 from harness.graph.planetoid import PARTS, read_planetoid
@@ -28,7 +29,10 @@ class Source:
     folders    where its files may lie under data_dir, in any case; the first is where a download puts them
     files      what `read` takes, in its order, relative to the folder
     read       (*paths, symmetrise=...) -> Raw
-    library    "torch_geometric.datasets" class or "ogb"; arguments of the class beside root
+    library    who downloads it where there is no url: "torch_geometric.datasets" class or "ogb"; arguments of
+               the class beside root
+    url        where its files are, each under its own name; "" where only a library can fetch them (Google
+               Drive, zip archives)
     own_split  whether the files hold splits
     twin       whether there is a synthetic twin of the same name
     """
@@ -36,29 +40,38 @@ class Source:
     folders: tuple[str, ...]
     files: tuple[str, ...]
     read: Callable[..., Raw]
-    library: str
-    arguments: dict[str, str]
+    library: str = ""
+    arguments: dict[str, str] = field(default_factory=dict)
+    url: str = ""
     own_split: bool = True
     twin: bool = False
 
 
+# Where the authors keep the files of these torch_geometric classes.
+URLS = {
+    "Amazon": "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/",
+    "CitationFull": "https://github.com/abojchevski/graph2gauss/raw/master/data/",
+    "Coauthor": "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/",
+    "HeterophilousGraphDataset": "https://github.com/yandex-research/heterophilous-graphs/raw/main/data/",
+    "Planetoid": "https://github.com/kimiyoung/planetoid/raw/master/data/",
+}
+
+
 def _saint(library: str, *folders: str) -> Source:
     files = ("raw/adj_full.npz", "raw/feats.npy", "raw/class_map.json", "raw/role.json")
-    return Source((library, *folders), files, read_saint, library, {}, twin=True)
+    return Source((library, *folders), files, read_saint, library, twin=True)
 
 
 def _attributed(library: str, folder: str, file: str, *folders: str, twin: bool = False) -> Source:
     everywhere = (folder, f"{library}/{folder}", *folders)
     return Source(
-        everywhere, (f"raw/{file}",), read_attributed, library, {"name": folder}, own_split=False, twin=twin
+        everywhere, (f"raw/{file}",), read_attributed, url=URLS[library], own_split=False, twin=twin
     )
 
 
 def _planetoid(name: str) -> Source:
     files = tuple(f"raw/ind.{name.lower()}.{part}" for part in PARTS)
-    return Source(
-        (name, f"Planetoid/{name}"), files, read_planetoid, "Planetoid", {"name": name, "split": "public"}
-    )
+    return Source((name, f"Planetoid/{name}"), files, read_planetoid, url=URLS["Planetoid"])
 
 
 def _ogb(name: str, split: str, read: Callable[..., Raw], *files: str) -> Source:
@@ -72,7 +85,7 @@ _TABLES = ("raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz")
 
 DATASETS = {
     "reddit": Source(
-        ("Reddit",), ("raw/reddit_data.npz", "raw/reddit_graph.npz"), read_reddit, "Reddit", {}, twin=True
+        ("Reddit",), ("raw/reddit_data.npz", "raw/reddit_graph.npz"), read_reddit, "Reddit", twin=True
     ),
     "reddit2": _saint("Reddit2"),
     "flickr": _saint("Flickr"),
@@ -95,8 +108,7 @@ DATASETS = {
         ("tolokers", "HeterophilousGraphDataset/tolokers"),
         ("raw/tolokers.npz",),
         read_heterophilous,
-        "HeterophilousGraphDataset",
-        {"name": "tolokers"},
+        url=URLS["HeterophilousGraphDataset"],
     ),
     "ogbn-arxiv": _ogb("ogbn-arxiv", "time", read_tables, *_TABLES),
     "ogbn-products": _ogb("ogbn-products", "sales_ranking", read_tables, *_TABLES),
@@ -118,7 +130,7 @@ def find(name: str, data_dir: Path) -> tuple[Path, ...]:
         _download(source, data_dir)
         reason = "the download lacks it"
     except Exception as error:  # the library's, the network's or the disk's: each leaves the file missing
-        reason = f"downloading it failed: {' '.join(str(error).split())[:120] or type(error).__name__}"
+        reason = f"downloading it failed: {' '.join(str(error).split())[:200] or type(error).__name__}"
     if found := _complete(source, data_dir):
         return found
     missing = _first_missing(source, data_dir)
@@ -185,25 +197,31 @@ def _first_missing(source: Source, data_dir: Path) -> str:
 
 
 def _download(source: Source, data_dir: Path) -> None:
-    """Let the library fetch the raw files into a folder of its own, then move each into place, at once and
-    whole.
+    """Fetch the raw files into a folder of its own, hold them to their checksums, then move each into place,
+    at once and whole.
     """
+    folder = source.folders[0]
     created = not data_dir.exists()
     data_dir.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=".download-", dir=data_dir))
     try:
-        fetched = (
-            _fetch_ogb(source, scratch)
-            if source.library == "ogb"
-            else _fetch_torch_geometric(source, scratch)
-        )
+        if source.url:
+            fetched = scratch
+            known = download.expected(data_dir, folder, source.files)
+            download.fetch(source.url, source.files, known, fetched)
+        elif source.library == "ogb":
+            fetched = _fetch_ogb(source, scratch)
+        else:
+            fetched = _fetch_torch_geometric(source, scratch)
+        download.hold(data_dir, folder, fetched, source.files)
         for file in sorted(path for path in fetched.rglob("*") if path.is_file()):
-            target = data_dir / source.folders[0] / file.relative_to(fetched)
+            target = data_dir / folder / file.relative_to(fetched)
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(file, target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         if created:
+            (data_dir / f".{download.KEPT}.lock").unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # no longer empty: the download came through
                 data_dir.rmdir()
 

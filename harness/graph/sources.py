@@ -99,6 +99,8 @@ def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, A
     elif config.source == "npz":
         files = [Path(config.path).expanduser()]
         own_split = npz.has_split(files[0])
+        if npz.is_weighted(files[0]):
+            found["weights"] = True  # earlier versions read the same file without them
     else:
         files = real.find(config.name, Path(data_dir).expanduser())
         own_split = real.DATASETS[config.name].own_split
@@ -130,7 +132,7 @@ def _graph(config: DatasetConfig, raw: Raw) -> Graph:
                 f"split{'s' * (known > 1)}, give 0 to {known - 1}"
             )
         train, val, test = (masks[min(config.mask, known - 1)] for masks in raw.masks)
-    indptr, indices, symmetric = raw.edges
+    indptr, indices, symmetric, weights = raw.edges
     return Graph(
         name=config.name,
         indptr=indptr,
@@ -142,6 +144,7 @@ def _graph(config: DatasetConfig, raw: Raw) -> Graph:
         val=val,
         test=test,
         symmetric=symmetric,
+        weights=weights,
     )
 
 

@@ -24,9 +24,13 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
     starts = np.concatenate([[0], np.cumsum(sizes)])
     local = np.empty(n, np.int32)  # a vertex's local inner row at its owner
     local[order] = np.arange(n) - np.repeat(starts[:-1], sizes)
-    degrees = graph.in_degrees().astype(np.int32)
+    degrees = degrees_of(graph)
     split_counts = np.array([graph.train.sum(), graph.val.sum(), graph.test.sum()], np.int64)
-    out = None if graph.symmetric else transpose_entries(graph.indptr, graph.indices, n, False)[:2]
+    weights = values_of(graph)
+    out = None
+    if not graph.symmetric:
+        *out, place = transpose_entries(graph.indptr, graph.indices, n, graph.weights is not None)
+        out_weights = weights[place]
     # Who needs what: the halo of every worker, found first, since a worker's send list is made of its peers'
     # halos.
     inners = np.split(order, starts[1:-1])
@@ -37,7 +41,7 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
         inner = inners[rank]
         halo, halo_counts = halos[rank]
         inner_edges, halo_edges = _blocks(
-            graph.indptr, graph.indices, assignment, local, inner, halo, rank, column
+            graph.indptr, graph.indices, weights, assignment, local, inner, halo, rank, column
         )
         sends = [_part(halos[p], rank) for p in range(parts)]
         directed = dict.fromkeys(
@@ -52,7 +56,9 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
         )
         if out is not None:
             out_halo, out_counts = _halo(*out, assignment, inner, rank, parts)
-            out_inner, out_halo_edges = _blocks(*out, assignment, local, inner, out_halo, rank, column)
+            out_inner, out_halo_edges = _blocks(
+                *out, out_weights, assignment, local, inner, out_halo, rank, column
+            )
             directed = dict(
                 out_inner_edges=out_inner,
                 out_halo=out_halo,
@@ -87,6 +93,17 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
         )
 
 
+def degrees_of(graph: Graph) -> np.ndarray:
+    """[V] the degrees that shards hold: int32 counts, or float64 sums of weights."""
+    degrees = graph.in_degrees()
+    return degrees if graph.weights is not None else degrees.astype(np.int32)
+
+
+def values_of(graph: Graph) -> np.ndarray:
+    """[E] float32 weights for compiled loops, which take no None: none at all where all are 1."""
+    return np.empty(0, np.float32) if graph.weights is None else graph.weights
+
+
 def _part(halo: tuple[np.ndarray, np.ndarray], owner: int) -> np.ndarray:
     vertices, counts = halo
     start = int(counts[:owner].sum())
@@ -110,7 +127,7 @@ def _mark(indptr, indices, assignment, inner, rank, seen):
                 seen[indices[e]] = True
 
 
-def _blocks(indptr, indices, assignment, local, inner, halo, rank, column) -> tuple[Csr, Csr]:
+def _blocks(indptr, indices, weights, assignment, local, inner, halo, rank, column) -> tuple[Csr, Csr]:
     """The rows of `inner` as two blocks, over inner columns and over halo columns; both without
     self-loops.
     """
@@ -118,10 +135,26 @@ def _blocks(indptr, indices, assignment, local, inner, halo, rank, column) -> tu
     inner_ptr, halo_ptr = _count(indptr, indices, assignment, inner, rank)
     inner_columns = np.empty(inner_ptr[-1], np.int32)
     halo_columns = np.empty(halo_ptr[-1], np.int32)
-    _fill(indptr, indices, assignment, local, inner, rank, column, inner_columns, halo_columns)
+    carried = len(weights) > 0
+    inner_values = np.empty(len(inner_columns) * carried, np.float32)
+    halo_values = np.empty(len(halo_columns) * carried, np.float32)
+    _fill(
+        indptr,
+        indices,
+        weights,
+        assignment,
+        local,
+        inner,
+        rank,
+        column,
+        inner_columns,
+        inner_values,
+        halo_columns,
+        halo_values,
+    )
     return (
-        Csr(_narrow(inner_ptr), inner_columns, len(inner)),
-        Csr(_narrow(halo_ptr), halo_columns, len(halo)),
+        Csr(_narrow(inner_ptr), inner_columns, len(inner), inner_values if carried else None),
+        Csr(_narrow(halo_ptr), halo_columns, len(halo), halo_values if carried else None),
     )
 
 
@@ -148,14 +181,31 @@ def _count(indptr, indices, assignment, inner, rank):
 
 
 @numba.njit(cache=True)
-def _fill(indptr, indices, assignment, local, inner, rank, column, inner_columns, halo_columns):
+def _fill(
+    indptr,
+    indices,
+    weights,
+    assignment,
+    local,
+    inner,
+    rank,
+    column,
+    inner_columns,
+    inner_values,
+    halo_columns,
+    halo_values,
+):
     near = far = 0
     for v in inner:
         for e in range(indptr[v], indptr[v + 1]):
             u = indices[e]
             if assignment[u] != rank:
                 halo_columns[far] = column[u]
+                if len(weights):
+                    halo_values[far] = weights[e]
                 far += 1
             elif u != v:
                 inner_columns[near] = local[u]
+                if len(weights):
+                    inner_values[near] = weights[e]
                 near += 1

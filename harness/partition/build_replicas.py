@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from harness.graph.graph import Graph
+from harness.partition.build import degrees_of, values_of
 from harness.partition.config import VertexCut
 from harness.partition.shard import Csr, ReplicaShard
 from harness.partition.vertexcut import EdgeAssignment
@@ -31,7 +32,7 @@ def build_replicas(
     starts = np.concatenate([[0], np.cumsum(sizes)])
     row = np.empty(n, np.int32)  # a vertex's local row at its master's worker
     row[np.argsort(master, kind="stable")] = np.arange(n) - np.repeat(starts[:-1], sizes)
-    degrees = graph.in_degrees().astype(np.int32)
+    degrees, weights = degrees_of(graph), values_of(graph)
     split_counts = np.array([graph.train.sum(), graph.val.sum(), graph.test.sum()], np.int64)
 
     # Who holds what, found first: the copies of a worker's masters are made of its peers' mirrors.
@@ -65,7 +66,7 @@ def build_replicas(
             mirror_rows=row[mirrors[rank]],
             copy_rows=row[np.concatenate(copies)],
             copy_counts=counts[:, rank].copy(),
-            edges=_local_edges(graph.indptr, graph.indices, owner, vertices, rank, column),
+            edges=_local_edges(graph.indptr, graph.indices, weights, owner, vertices, rank, column),
         )
 
 
@@ -79,11 +80,13 @@ def _group(mirrors: np.ndarray, counts: np.ndarray, rank: int) -> np.ndarray:
     return mirrors[start : start + int(counts[rank])]
 
 
-def _local_edges(indptr, indices, owner, vertices, rank, column) -> Csr:
+def _local_edges(indptr, indices, weights, owner, vertices, rank, column) -> Csr:
     starts = _count(indptr, owner, vertices, rank)
     columns = np.empty(starts[-1], np.int32)
-    _fill(indptr, indices, owner, vertices, rank, column, columns)
-    return Csr(starts.astype(np.int32) if starts[-1] < 2**31 else starts, columns, len(vertices))
+    values = np.empty(len(columns) if len(weights) else 0, np.float32)
+    _fill(indptr, indices, weights, owner, vertices, rank, column, columns, values)
+    starts = starts.astype(np.int32) if starts[-1] < 2**31 else starts
+    return Csr(starts, columns, len(vertices), values if len(weights) else None)
 
 
 @njit(cache=True, nogil=True)
@@ -126,10 +129,12 @@ def _count(indptr, owner, vertices, rank):
 
 
 @njit(cache=True, nogil=True)
-def _fill(indptr, indices, owner, vertices, rank, column, columns):
+def _fill(indptr, indices, weights, owner, vertices, rank, column, columns, values):
     end = 0
     for v in vertices:
         for e in range(indptr[v], indptr[v + 1]):
             if owner[e] == rank:
                 columns[end] = column[indices[e]]
+                if len(weights):
+                    values[end] = weights[e]
                 end += 1

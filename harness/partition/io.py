@@ -30,6 +30,8 @@ def save(shard: Shard | ReplicaShard, folder: Path) -> Path:
         if isinstance(value, Csr):
             arrays[f"{field.name}.indptr"], arrays[f"{field.name}.indices"] = value.indptr, value.indices
             scalars[f"{field.name}.num_columns"] = value.num_columns
+            if value.values is not None:
+                arrays[f"{field.name}.values"] = value.values
         elif isinstance(value, np.ndarray):
             arrays[field.name] = value
         elif value is not None:
@@ -59,7 +61,8 @@ def load(folder: Path, rank: int) -> Shard | ReplicaShard:
                 arrays.get(f"{name}.indices"),
                 scalars.get(f"{name}.num_columns"),
             )
-            values[name] = None if any(part is None for part in parts) else Csr(*parts)
+            whole = all(part is not None for part in parts)
+            values[name] = Csr(*parts, arrays.get(f"{name}.values")) if whole else None
         else:
             values[name] = arrays.get(name, scalars.get(name))
     optional = values["symmetric"] is True
@@ -77,7 +80,8 @@ def save_graph(graph: Graph, path: Path) -> None:
     """Write a whole graph; InputError where it cannot be written."""
     values = {field.name: getattr(graph, field.name) for field in dataclasses.fields(Graph)}
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-    _write(arrays, {name: value for name, value in values.items() if name not in arrays}, path)
+    scalars = {name: value for name, value in values.items() if name not in arrays and value is not None}
+    _write(arrays, scalars, path)
 
 
 def load_graph(path: Path) -> Graph:

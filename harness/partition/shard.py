@@ -15,11 +15,12 @@ import numpy as np
 
 @dataclass
 class Csr:
-    """A 0/1 sparse block in compressed rows: `indices[indptr[i]:indptr[i+1]]` are the columns of row i."""
+    """A sparse block in compressed rows: `indices[indptr[i]:indptr[i+1]]` are the columns of row i."""
 
     indptr: np.ndarray  # [rows + 1] int32, int64 from 2^31 entries on
     indices: np.ndarray  # [entries] int32
     num_columns: int
+    values: np.ndarray | None = None  # [entries] float32 edge weights; None where all are 1
 
     @property
     def num_rows(self) -> int:
@@ -28,6 +29,15 @@ class Csr:
     @property
     def num_entries(self) -> int:
         return len(self.indices)
+
+    def row_sums(self) -> np.ndarray:
+        """[rows] the sums of the values, float64; the numbers of entries where all values are 1."""
+        counts = np.diff(self.indptr)
+        if self.values is None:
+            return counts
+        return np.bincount(
+            np.repeat(np.arange(self.num_rows), counts), weights=self.values, minlength=self.num_rows
+        )
 
 
 @dataclass
@@ -52,7 +62,9 @@ class Shard:
     train: np.ndarray  # [n] bool
     val: np.ndarray  # [n] bool
     test: np.ndarray  # [n] bool
-    degrees: np.ndarray  # [n] int32 global in-degrees without self-loops
+    # [n] int32 global in-degrees without self-loops; of a weighted graph float64, the sums of the weights of
+    # in-edges. All fields of degrees are alike in this
+    degrees: np.ndarray
     split_counts: np.ndarray  # [3] int64: train, val, test vertices of the whole graph
 
     halo: np.ndarray  # [m] int32 global ids, grouped by owner ascending, ascending inside an owner
@@ -82,6 +94,11 @@ class Shard:
     @property
     def num_vertices(self) -> int:
         return int(self.sizes.sum())
+
+    @property
+    def weighted(self) -> bool:
+        """Of the whole graph."""
+        return self.degrees.dtype.kind == "f"
 
     @property
     def num_inner(self) -> int:
@@ -117,7 +134,8 @@ class ReplicaShard:
     train: np.ndarray  # [n] bool
     val: np.ndarray  # [n] bool
     test: np.ndarray  # [n] bool
-    degrees: np.ndarray  # [r] int32 global in-degrees without self-loops
+    # [r] int32 global in-degrees without self-loops, or float64 sums of weights
+    degrees: np.ndarray
     split_counts: np.ndarray  # [3] int64: train, val, test vertices of the whole graph
 
     mirror_counts: np.ndarray  # [P] int64: mirrors here whose master is on each worker (0 for this one)
@@ -135,6 +153,11 @@ class ReplicaShard:
     @property
     def num_vertices(self) -> int:
         return int(self.sizes.sum())
+
+    @property
+    def weighted(self) -> bool:
+        """Of the whole graph."""
+        return self.degrees.dtype.kind == "f"
 
     @property
     def num_masters(self) -> int:

@@ -22,6 +22,7 @@ def facts(shard: Shard | ReplicaShard) -> dict[str, Any]:
         "symmetric": bool(shard.symmetric),
         "multilabel": shard.labels.ndim == 2,
         "train": int(shard.split_counts[0]),
+        **({"weighted": True} if shard.weighted else {}),
     }
 
 
@@ -134,7 +135,8 @@ def _weights(shard: Shard) -> np.ndarray:
 
     def total(edges: Csr, columns: np.ndarray) -> float:
         rows = np.repeat(own, np.diff(edges.indptr))
-        return float(rows @ columns[edges.indices])
+        values = columns[edges.indices]
+        return float(rows @ (values if edges.values is None else values * edges.values))
 
     remote = total(shard.halo_edges, halo)
     return np.array([remote, remote + total(shard.inner_edges, own) + float(own @ own)])

@@ -129,7 +129,7 @@ def undirected_edges(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     """(low, high), [M] int32 each: every joined pair once, without self-loops, ascending by (low, high)."""
     indptr, indices = graph.indptr, graph.indices
     if not graph.symmetric:
-        indptr, indices, _ = from_csr(indptr, indices, symmetrise=True, where=graph.name)
+        indptr, indices, *_ = from_csr(indptr, indices, symmetrise=True, where=graph.name)
     return _upper(indptr, indices)
 
 

@@ -50,6 +50,7 @@ def prepare(run: Run) -> Path:
         num_workers=run.settings.workers,
         symmetric=stats["symmetric"],
         multilabel=stats["multilabel"],
+        weighted=stats.get("weighted", False),
     )
     reason = run.system.supports(facts)
     if reason:

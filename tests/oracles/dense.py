@@ -53,19 +53,21 @@ class History:
 
 
 def adjacency(graph) -> np.ndarray:
-    """[V, V] A with A[v, u] = 1 for an edge u -> v, u != v: row v holds v's in-neighbours, self-loops are
-    dropped.
+    """[V, V] A with A[v, u] the weight of an edge u -> v, u != v, 1 in a graph without weights: row v holds
+    v's in-neighbours, self-loops are dropped.
     """
     n = graph.num_vertices
     a = np.zeros((n, n))
-    a[np.repeat(np.arange(n), np.diff(graph.indptr)), graph.indices] = 1.0
+    a[np.repeat(np.arange(n), np.diff(graph.indptr)), graph.indices] = (
+        1.0 if graph.weights is None else graph.weights
+    )
     np.fill_diagonal(a, 0.0)
     return a
 
 
 def gcn_operator(a: np.ndarray, normalisation: str) -> np.ndarray:
-    """Â of the adjacency `a`: D^-1/2 (A + I) D^-1/2 ("symmetric") or D^-1 (A + I) ("row"), D =
-    in-degree + 1.
+    """Â of the adjacency `a`: D^-1/2 (A + I) D^-1/2 ("symmetric") or D^-1 (A + I) ("row"), D = 1 + the sum of
+    the in-edges' weights.
     """
     a_bar = a + np.eye(len(a))
     d = a_bar.sum(axis=1)

@@ -53,6 +53,16 @@ def random_graph(seed: int, *, vertices=14, directed=True, multilabel=False, cla
     )
 
 
+def with_edge_weights(graph: Graph, seed: int, zeros: float = 0.2) -> Graph:
+    """`graph` with random weights, a share `zeros` of them 0; a symmetric graph's are alike both ways."""
+    rng, n = np.random.default_rng(seed), graph.num_vertices
+    weights = rng.uniform(0.1, 3.0, (n, n)) * (rng.random((n, n)) >= zeros)
+    if graph.symmetric:
+        weights = np.triu(weights) + np.triu(weights, 1).T
+    rows = np.repeat(np.arange(n), np.diff(graph.indptr))
+    return validate(graph.replace(weights=weights[rows, graph.indices].astype(np.float32)))
+
+
 def random_weights(seed: int, model="gcn", widths=WIDTHS) -> dense.Weights:
     rng, weights = np.random.default_rng(seed), {}
     for l in range(len(widths) - 1):

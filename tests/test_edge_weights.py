@@ -1,0 +1,305 @@
+"""Edge weights: what they mean in a file; that partitions carry them and do not look at them; and that
+training with them is training on the weighted graph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.core.adjacency import Adjacency
+from harness.core.kernels import make_kernel
+from harness.core.system import RunFacts
+from harness.graph import csr
+from harness.graph.config import DatasetConfig
+from harness.graph.sources import fingerprint, load
+from harness.partition import io
+from harness.partition.assign import METHODS, assign
+from harness.partition.build import build_shards
+from harness.partition.build_replicas import build_replicas
+from harness.partition.cache import Cache, shards_for
+from harness.partition.config import EDGE_METHODS, PartitionConfig
+from harness.partition.vertexcut import assign_edges
+from harness.run.config import make_system
+from systems.adaqp import draws
+from tests import systems
+from tests.oracles import adaqp, dense, digest, halo, pipegcn
+from tests.oracles.samples import random_graph, with_edge_weights
+from tests.systems import Settings
+
+# A system per kind of exchange at the knobs at which it is exact: halo rows, whole blocks, blocks of
+# gradients, replicas, drawn rows, cached rows.
+TAKING = [
+    ("vanilla", {"features": "once"}),
+    ("vanilla", {"features": "refetch"}),
+    ("cagnet", {"features": "refetch"}),
+    ("sancus", {"bound": 0, "features": "once"}),
+    ("skipg", {"bound": 0}),
+    ("cdfgnn", {"cache": False, "quantise": False, "features": "refetch"}),
+    ("cdfgnn", {"cache": False, "quantise": False}),
+    ("bns", {"rate": 1.0}),
+    ("capgnn", {"rapa": False, "pipeline": False, "refresh": 1, "gradients": "exact"}),
+]
+
+
+def a_weighted_graph(seed: int, vertices: int = 20, directed: bool = False):
+    return with_edge_weights(random_graph(seed, vertices=vertices, directed=directed), seed)
+
+
+@pytest.mark.parametrize("variant", TAKING, ids=systems.label)
+@pytest.mark.parametrize("model,directed", [("gcn", False), ("sage", True)])
+def test_training_equals_the_dense_oracle_with_weights_on_1_to_4_workers(pool, variant, model, directed):
+    graph = a_weighted_graph(5, directed=directed)
+    how = Settings(model={"name": model, "layers": 2, "hidden": 4, "dropout": 0.0}, epochs=3)
+    for parts in range(1, 5):
+        outcome = systems.run(pool, graph, systems.block(variant[0], **variant[1]), parts, None, how)
+        want = dense.train(graph, outcome.weights[0], model=model, epochs=3, **how.optimiser)
+        systems.assert_trained_alike(outcome, want)
+        np.testing.assert_allclose(outcome.scores[-1], [want.scores[s] for s in ("train", "val", "test")])
+    unweighted = graph.replace(weights=None)
+    plain = dense.train(unweighted, outcome.weights[0], model=model, epochs=3, **how.optimiser)
+    assert not np.allclose(plain.losses, want.losses, rtol=1e-3), "weights change nothing: this tests nothing"
+
+
+@settings(max_examples=6)
+@given(seed=st.integers(0, 999), parts=st.integers(1, 4), directed=st.booleans())
+def test_vanilla_equals_the_dense_oracle_on_random_weighted_graphs(pool, seed, parts, directed):
+    graph = a_weighted_graph(seed, 16, directed)
+    how = Settings(model={"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.0, "normalisation": "row"})
+    outcome = systems.run(pool, graph, systems.block("vanilla"), parts, settings=how)
+    want = dense.train(graph, outcome.weights[0], normalisation="row", epochs=5, **how.optimiser)
+    systems.assert_trained_alike(outcome, want)
+
+
+@pytest.mark.parametrize("name", ["zero_halo", "local"])
+def test_controls_weigh_edges_too(pool, name):
+    graph = a_weighted_graph(3, directed=True)
+    outcome = systems.run(pool, graph, systems.block(name), 3)
+    oracle = halo.zero_halo if name == "zero_halo" else halo.local
+    want = oracle(graph, outcome.assignment, outcome.weights[0], epochs=5, **Settings().optimiser)
+    systems.assert_trained_alike(outcome, want)
+
+
+def test_approximate_systems_equal_their_own_oracles_with_weights(pool):
+    """AdaQP, whose bits per row depend on the weights of the edges that use it; PipeGCN; DIGEST."""
+    # The oracles find halos by weights above 0.
+    graph = with_edge_weights(random_graph(4, vertices=18, directed=True), 4, zeros=0)
+    how = Settings(epochs=4)
+    knobs = dict(bits=4, period=2, features="refetch")
+    outcome = systems.run(
+        pool, graph, systems.block("adaqp", assignment="adaptive", **knobs), 3, settings=how
+    )
+
+    def drawer(epoch, layer, way, sender, shape):
+        return draws(how.seed, epoch, layer, way, sender, shape, torch.float64).numpy()
+
+    def check(outcome, oracle, *more, **knobs):
+        want = oracle(
+            graph, outcome.assignment, outcome.weights[0], *more, epochs=4, **knobs, **how.optimiser
+        )
+        systems.assert_trained_alike(outcome, want)
+
+    check(outcome, adaqp.train, drawer, adaptive=True, model="gcn", normalisation="symmetric", **knobs)
+    knobs = dict(smooth_features=True, smooth_gradients=True, momentum=0.5, features="refetch")
+    outcome = systems.run(pool, graph, systems.block("pipegcn", **knobs), 3, settings=how)
+    check(outcome, pipegcn.train, model="gcn", **knobs)
+    block = systems.block("digest", interval=2, schedule="after", start="exact", loss="global")
+    outcome = systems.run(pool, graph, block, 3, settings=how)
+    how_combined = dict(agg="gradients", loss="global", init="exact", schedule="shifted")
+    check(outcome, digest.train, interval=2, model="gcn", **how_combined)
+
+
+@pytest.mark.parametrize("name", ["digest_a", "llcg"])
+def test_evaluation_sees_weights_whatever_the_system_trains_on(pool, name):
+    graph = a_weighted_graph(4)
+    outcome = systems.run(pool, graph, systems.block(name), 2, "random")
+    operator = dense.gcn_operator(dense.adjacency(graph), "symmetric")
+    logits = dense.forward(operator, graph.features.astype(float), outcome.weights[-1], "gcn")[1][-1]
+    scores = [dense.score(logits, graph.labels, getattr(graph, s)) for s in ("train", "val", "test")]
+    np.testing.assert_allclose(outcome.scores[-1], scores)
+
+
+@given(seed=st.integers(0, 999), directed=st.booleans())
+def test_degrees_and_the_three_normalisations_are_their_formulas(seed, directed):
+    graph = a_weighted_graph(seed, 16, directed)
+    a = dense.adjacency(graph)
+    np.testing.assert_allclose(graph.in_degrees(), a.sum(1))
+    (shard,) = build_shards(graph, np.zeros(16, np.int32), 1)
+    for normalisation, want in (
+        ("symmetric", (a + np.eye(16)) / np.sqrt(np.outer(1 + a.sum(1), 1 + a.sum(1)))),
+        ("row", (a + np.eye(16)) / (1 + a.sum(1))[:, None]),
+        ("mean", np.divide(a, a.sum(1)[:, None], out=np.zeros_like(a), where=a.sum(1)[:, None] > 0)),
+    ):
+        got = Adjacency(shard, normalisation, make_kernel("numba"), torch.device("cpu"))
+        np.testing.assert_allclose(got.apply(torch.eye(16), None).numpy(), want, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            got.out_edges()[0].forward(torch.eye(16)).numpy(), want.T, rtol=1e-5, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("method", [*METHODS, *EDGE_METHODS])
+@pytest.mark.parametrize("directed", [False, True])
+def test_partitions_do_not_look_at_weights_and_shards_carry_them(tmp_path, method, directed):
+    graph = a_weighted_graph(9, 30, directed)
+    plain = graph.replace(weights=None)
+    a, seen = dense.adjacency(graph), np.zeros((30, 30))
+    if method in EDGE_METHODS:
+        edges, same = (assign_edges(g, method, 3, 1) for g in (graph, plain))
+        np.testing.assert_array_equal(edges.owner, same.owner)
+        shards = list(build_replicas(graph, edges))
+    else:
+        owners, same = (assign(g, method, 3, 1) for g in (graph, plain))
+        np.testing.assert_array_equal(owners, same)
+        shards = list(build_shards(graph, owners, 3))
+    for made in shards:
+        io.save(made, tmp_path)
+        shard = io.load(tmp_path, made.rank)
+        assert shard.weighted
+        if shard.cut == "vertex":
+            blocks = [(shard.edges, shard.vertices, shard.vertices, a)]
+        else:
+            blocks = [
+                (shard.inner_edges, shard.inner, shard.inner, a),
+                (shard.halo_edges, shard.inner, shard.halo, a),
+            ]
+            if directed:
+                blocks.append((shard.out_halo_edges, shard.inner, shard.out_halo, a.T))
+        for block, rows, columns, matrix in blocks:
+            at = rows[np.repeat(np.arange(block.num_rows), np.diff(block.indptr))], columns[block.indices]
+            np.testing.assert_array_equal(block.values, matrix[at].astype(np.float32))
+            if matrix is a:
+                seen[at] += block.values
+    np.testing.assert_allclose(seen, a)
+
+
+def test_a_graph_whose_weights_are_all_1_is_the_graph_without_weights(tmp_path):
+    """To the bit: the same shards and statistics in the same files."""
+    graph = random_graph(2, vertices=20)
+    src, dst = graph.indices, np.repeat(np.arange(20), np.diff(graph.indptr))
+    given = {"features": graph.features, "labels": graph.labels.clip(0), "edges": np.stack([src, dst])}
+    files = {}
+    for name, more in (("plain", {}), ("ones", {"edge_weight": np.ones(len(src))})):
+        np.savez(tmp_path / f"{name}.npz", **given, **more)
+        config = DatasetConfig(name="mine", source="npz", path=str(tmp_path / f"{name}.npz"))
+        loaded = load(config, tmp_path, 1)
+        assert loaded.weights is None
+        spec = fingerprint(config, tmp_path, 1)
+        cache = Cache(tmp_path / f"cache-{name}")
+        folder = shards_for(cache, spec, lambda: loaded, PartitionConfig("random"), 2, 1)  # noqa: B023
+        files[name] = {f.name: f.read_bytes() for f in folder.iterdir() if f.name != "spec.json"}
+    assert files["plain"] == files["ones"] and len(files["plain"]) == 3
+
+
+@st.composite
+def weighted_lists(draw):
+    n = draw(st.integers(1, 8))
+    pair = st.tuples(st.integers(0, n - 1), st.integers(0, n - 1), st.sampled_from([0.0, 0.5, 1.0, 2.5]))
+    listed = draw(st.lists(pair, min_size=1, max_size=30))
+    src, dst, weights = (np.array(column) for column in zip(*listed))
+    return n, src, dst, weights
+
+
+@given(weighted_lists(), st.booleans())
+def test_repeated_edges_add_up(edges, stored):
+    n, src, dst, weights = edges
+    want, there = np.zeros((n, n)), np.zeros((n, n), bool)
+    np.add.at(want, (dst, src), weights)
+    there[dst, src] = True
+    if (weights == 1).all():
+        want = there.astype(float)  # no weights at all: a repeated edge counts once
+    if stored:
+        order = np.argsort(src, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(src, minlength=n))])
+        got = csr.from_csr(indptr, dst[order], symmetrise=False, weights=weights[order])
+    else:
+        got = csr.from_edges(src, dst, n, symmetrise=False, weights=weights)
+    rows = np.repeat(np.arange(n), np.diff(got.indptr))
+    assert got.indices.dtype == got.indptr.dtype == np.int32
+    assert (there[rows, got.indices]).all() and len(rows) == there.sum()
+    values = np.ones(len(rows)) if got.weights is None else got.weights
+    np.testing.assert_allclose(values, want[rows, got.indices])
+    assert csr.rows_ascend(got.indptr, got.indices)
+    assert got.symmetric == (np.array_equal(want, want.T) and np.array_equal(there, there.T))
+
+
+@given(weighted_lists())
+def test_an_undirected_edge_has_one_weight(edges):
+    n, src, dst, weights = edges
+    want, there = np.zeros((n, n)), np.zeros((n, n), bool)
+    np.add.at(want, (dst, src), weights)
+    there[dst, src] = True
+    if (weights == 1).all():
+        want = there.astype(float)
+    if ((want != want.T) & there & there.T).any():
+        with pytest.raises(InputError, match="give both the same weight"):
+            csr.from_edges(src, dst, n, symmetrise=True, weights=weights)
+        return
+    got = csr.from_edges(src, dst, n, symmetrise=True, weights=weights)
+    want = np.where(there, want, want.T)
+    rows = np.repeat(np.arange(n), np.diff(got.indptr))
+    assert got.symmetric and len(rows) == (there | there.T).sum()
+    np.testing.assert_allclose(1 if got.weights is None else got.weights, want[rows, got.indices])
+
+
+@pytest.mark.parametrize(
+    "weights,message",
+    [
+        ([1.0, -1.0, 2.0], "edge_weight=-1 of edge 1 cannot be used: give 0, or 1e-30 to 1e+30"),
+        ([1.0, 2.0, np.nan], "edge_weight=nan of edge 2"),
+        ([np.inf, 2.0, 1.0], "edge_weight=inf of edge 0"),
+        ([1.0, 1e-40, 1.0], "edge_weight=1e-40 of edge 1"),
+        ([1.0, 2.0], "does not fit 3 edges: give one number per edge"),
+        (np.array(["a", "b", "c"]), "give one number per edge"),
+        (np.ones((3, 2)), "give one number per edge"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_one_sentence(tmp_path, weights, message):
+    path = tmp_path / "g.npz"
+    edges = np.array([[0, 1], [1, 2], [2, 3]])
+    np.savez(path, edges=edges, features=np.eye(4), labels=np.array([0, 1, 0, 1]), edge_weight=weights)
+    with pytest.raises(InputError) as refused:
+        load(DatasetConfig(name="mine", source="npz", path=str(path)), tmp_path, 1)
+    assert message in str(refused.value) and str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_graph_refuses_weights_of_another_shape_or_sign():
+    graph = a_weighted_graph(1)
+    with pytest.raises(InputError, match="one float32 per edge"):
+        systems.validate(graph.replace(weights=graph.weights[1:]))
+    with pytest.raises(InputError, match="finite ones of 0 or more"):
+        systems.validate(graph.replace(weights=-graph.weights))
+
+
+def test_a_cached_graph_of_a_version_that_ignored_weights_is_not_taken_for_it(tmp_path):
+    edges = np.array([[0, 1], [1, 2]])
+    given = dict(edges=edges, features=np.eye(3), labels=np.array([0, 1, 0]))
+    np.savez(tmp_path / "g.npz", **given, edge_weight=np.array([1.0, 2.0]))
+    config = DatasetConfig(name="mine", source="npz", path=str(tmp_path / "g.npz"))
+    assert fingerprint(config, tmp_path, 1)["weights"] is True
+    np.savez(tmp_path / "g.npz", **given)
+    assert "weights" not in fingerprint(config, tmp_path, 1)
+
+
+FACTS = RunFacts(model="gcn", num_workers=2, symmetric=True, multilabel=False, weighted=True)
+
+
+@pytest.mark.parametrize("name", ["vanilla", "cagnet", "digest", "adaqp", "llcg"])
+def test_gat_refuses_weights_whatever_the_system(name):
+    reason = make_system(systems.block(name)).supports(dataclasses.replace(FACTS, model="gat"))
+    assert "edge_weight" in reason and "model=gcn" in reason
+    assert make_system(systems.block(name)).supports(FACTS) is None
+
+
+def test_systems_whose_formula_has_no_weights_refuse_them():
+    for name, mend in (("pscgcn", "give another system"), ("capgnn", "give system.rapa=false")):
+        system = make_system(systems.block(name))
+        assert mend in system.supports(FACTS)
+        assert system.supports(dataclasses.replace(FACTS, weighted=False)) is None
+    assert make_system(systems.block("capgnn", rapa=False)).supports(FACTS) is None
