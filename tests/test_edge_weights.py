@@ -24,7 +24,8 @@ from harness.partition.assign import METHODS, assign
 from harness.partition.build import build_shards
 from harness.partition.build_replicas import build_replicas
 from harness.partition.cache import Cache, shards_for
-from harness.partition.config import EDGE_METHODS, PartitionConfig
+from harness.partition.assign import Random
+from harness.partition.config import EDGE_METHODS
 from harness.partition.vertexcut import assign_edges
 from harness.run.config import make_system
 from systems.adaqp import draws
@@ -191,7 +192,7 @@ def test_a_graph_whose_weights_are_all_1_is_the_graph_without_weights(tmp_path):
         assert loaded.weights is None
         spec = fingerprint(config, tmp_path, 1)
         cache = Cache(tmp_path / f"cache-{name}")
-        folder = shards_for(cache, spec, lambda: loaded, PartitionConfig("random"), 2, 1)  # noqa: B023
+        folder = shards_for(cache, spec, lambda: loaded, Random(), 2, 1)  # noqa: B023
         files[name] = {f.name: f.read_bytes() for f in folder.iterdir() if f.name != "spec.json"}
     assert files["plain"] == files["ones"] and len(files["plain"]) == 3
 
