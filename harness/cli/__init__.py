@@ -44,6 +44,10 @@ COMMANDS = {
     "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
     "figures": Command("harness.figures.__main__", "the figures of the papers; starts the runs they lack"),
     "study": Command("harness.study.__main__", "every system on real graphs, as one page of tables"),
+    "import": Command(
+        "harness.importing.__main__", "an npz graph from CSV, PyG, DGL, OGB, networkx or scipy"
+    ),
+    "check": Command("harness.conformance.__main__", "the checks that every system inherits, for one system"),
     "bench": Command("harness.bench.__main__", "speed of the harness, beside its peers' where there are any"),
     "fidelity": Command("harness.fidelity.__main__", "how near the synthetic twins are to their graphs"),
 }
