@@ -20,11 +20,10 @@ from harness.graph import csr
 from harness.graph.config import DatasetConfig
 from harness.graph.sources import fingerprint, load
 from harness.partition import io
-from harness.partition.assign import METHODS, assign
+from harness.partition.assign import METHODS, Random, assign
 from harness.partition.build import build_shards
 from harness.partition.build_replicas import build_replicas
 from harness.partition.cache import Cache, shards_for
-from harness.partition.assign import Random
 from harness.partition.config import EDGE_METHODS
 from harness.partition.vertexcut import assign_edges
 from harness.run.config import make_system
