@@ -14,7 +14,7 @@ its degrees itself.
 
 Decisions
 - averages are weighted by training counts; Adam's moments stay where they are: local ones local, the server's
-  its own.
+  its own. Another `optimiser` takes Adam's place in both.
 - a mini-batch is drawn without replacement from all training vertices, by (seed, epoch, step).
 - layer 0 of the correction: features once (remote features are fetched in the first correction, and counted
   then) | refetch (in every correction).
@@ -68,12 +68,7 @@ class Llcg(System):
         self.context, self.parameters = context, list(context.model.parameters())
         mine = torch.tensor([len(context.train_rows)], device=self.device)
         self.counts = [int(count) for count in self.comm.all_gather(mine, -1, "counts")]
-        settings = context.optimiser.defaults
-        self.server = torch.optim.Adam(
-            self.parameters,
-            lr=settings["lr"] if self.server_lr is None else self.server_lr,
-            weight_decay=settings["weight_decay"],
-        )
+        self.server = context.new_optimiser(self.parameters, self.server_lr)
 
     # -- learn locally --
 

@@ -16,11 +16,11 @@ from harness.cluster.config import Cluster
 from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.comm.store import Store
-from harness.core.config import ModelConfig, OptimiserConfig
+from harness.core.config import ModelConfig
 from harness.core.cuts import halo_plan
 from harness.core.scores import Scorer
 from harness.core.trainer import Trainer
-from harness.run.config import make_system
+from harness.run.config import make_chosen, make_system
 from systems.digest_a import DigestA
 from tests.memory import shared_memory
 
@@ -31,7 +31,7 @@ def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=Non
         comm,
         make_system(block),
         typed(ModelConfig, model, "model"),
-        typed(OptimiserConfig, optimiser, "optimiser"),
+        make_chosen("optimiser", optimiser),
         seed=seed,
         epochs=epochs,
         kernel="numba",

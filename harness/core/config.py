@@ -1,10 +1,10 @@
-"""The typed schema of the blocks `model`, `optimiser` and `evaluate`; the values stand in `conf/`."""
+"""The typed schema of the blocks `model` and `evaluate`; the values stand in `conf/`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.check import InputError, at_least, choice, more_than, within
+from harness.check import InputError, at_least, choice, within
 
 MODELS = ("gcn", "sage", "gat")
 
@@ -51,18 +51,6 @@ class ModelConfig:
         its weights.
         """
         return "mean" if self.name == "sage" else self.normalisation
-
-
-@dataclass
-class OptimiserConfig:
-    """Adam, for every system alike. weight_decay is added to the gradient (L2)."""
-
-    lr: float = 0.01
-    weight_decay: float = 5e-4
-
-    def __post_init__(self) -> None:
-        more_than("lr", self.lr, 0.0)
-        at_least("weight_decay", self.weight_decay, 0.0)
 
 
 @dataclass

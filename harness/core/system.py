@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -30,6 +30,7 @@ from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency
+from harness.core.optimisers import Adam, Optimiser
 from harness.core.propagate import HaloDropout, WrongRows, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
 from harness.partition.shard import ReplicaShard, Shard
@@ -59,6 +60,8 @@ class RunFacts:
     num_workers: int
     symmetric: bool
     multilabel: bool
+    optimiser: Optimiser = field(default_factory=Adam)
+    scheduled: bool = False  # the learning rate differs between epochs
 
 
 @dataclass
@@ -76,6 +79,9 @@ class Context:
     exact_inputs   exact_inputs() -> {layer: H [n, F]}: what hidden layers 1.. would take in an exact forward
                    pass with the current
              weights and no dropout; outside the train clock only
+    new_optimiser   new_optimiser(parameters, lr=None) -> another optimiser of the run's kind, for systems
+                    that step more than one set of moments; it follows the run's schedule; lr
+                    None: the run's
     """
 
     shard: Shard | ReplicaShard
@@ -93,6 +99,7 @@ class Context:
     gradient: Callable[[torch.Tensor, float], torch.Tensor]
     exact_gradient: Callable[..., torch.Tensor]
     exact_inputs: Callable[[], dict[int, torch.Tensor]]
+    new_optimiser: Callable[..., torch.optim.Optimizer]
 
     @property
     def num_layers(self) -> int:
@@ -137,8 +144,13 @@ class System:
         """One sentence saying why this system cannot do the run, or None.
 
         A system with a backward pass of its own owns the matrix form Z = A H W, and attention is not of that
-        form.
+        form. The workers of an asynchronous one are at no common epoch.
         """
+        if self.asynchronous and run.scheduled:
+            return (
+                f"{type(self).__name__.lower()} has no epoch common to all workers that a schedule could go"
+                " by; give schedule=constant schedule.warmup=0"
+            )
         if run.model == "gat" and type(self).propagate is not System.propagate:
             return (
                 f"model=gat has no propagation matrix, and {type(self).__name__.lower()} defines its own"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -10,14 +11,16 @@ from harness.check import InputError
 from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, synchronise
-from harness.core.config import ModelConfig, OptimiserConfig
+from harness.core.config import ModelConfig
 from harness.core.cuts import make_cut
 from harness.core.evaluate import Evaluator, local_loss
 from harness.core.inputs import StaticInput
 from harness.core.kernels import make_kernel
 from harness.core.models import Model
+from harness.core.optimisers import Optimiser
 from harness.core.propagate import HaloDropout, WrongRows
 from harness.core.replicas import StaticSums
+from harness.core.schedules import Constant, Schedule
 from harness.core.scores import Scores
 from harness.core.system import Context, System
 from harness.partition.shard import ReplicaShard, Shard
@@ -26,7 +29,8 @@ from harness.partition.shard import ReplicaShard, Shard
 class Trainer:
     """One worker's training run: shard, model, optimiser and system, epoch by epoch.
 
-    epochs   of the whole run: for systems whose knobs follow it
+    epochs   of the whole run: for schedules, and systems whose knobs follow it
+    schedule   the learning rate of each epoch; None: the optimiser's own in all of them
     kernel   name of the sparse kernel, see `harness.core.kernels.make_kernel`
     cluster  what the workers run on, one device per worker; None: alike, of which nothing is known
     """
@@ -37,10 +41,11 @@ class Trainer:
         comm: Comm,
         system: System,
         model: ModelConfig,
-        optimiser: OptimiserConfig,
+        optimiser: Optimiser,
         *,
         seed: int,
         epochs: int,
+        schedule: Schedule | None = None,
         kernel: str = "auto",
         cluster: Cluster | None = None,
     ):
@@ -60,9 +65,9 @@ class Trainer:
         cut = self.cut = make_cut(shard, comm, system, model, self.kernel, self.x)
         widths = [self.x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
         self.model = Model(model, widths, seed).to(device)
-        self.optimiser = torch.optim.Adam(
-            self.model.parameters(), lr=optimiser.lr, weight_decay=optimiser.weight_decay
-        )
+        self.recipe, self.schedule, self.epochs = optimiser, schedule or Constant(), epochs
+        self.rates: list[tuple[torch.optim.Optimizer, float]] = []  # each optimiser's, before the schedule
+        self.optimiser = self.new_optimiser(self.model.parameters())
         self.passes = 0  # forward passes of the running epoch
         self.static: StaticInput | StaticSums | None = None
         self.exact_static: StaticInput | StaticSums | None = None  # of a system's extra, exact steps
@@ -83,6 +88,7 @@ class Trainer:
                 self.gradient,
                 self.exact_gradient,
                 self.exact_inputs,
+                self.new_optimiser,
             )
         )
         exact = cut.exact_forward("evaluate")
@@ -97,6 +103,16 @@ class Trainer:
         """This worker's share of all training vertices."""
         return len(self.train_rows) / self.train_count
 
+    def new_optimiser(
+        self, parameters: Iterable[torch.nn.Parameter], lr: float | None = None
+    ) -> torch.optim.Optimizer:
+        """The run's optimiser, of `parameters` and with a state of its own, at the learning rate `lr` (None:
+        the run's). It follows the run's schedule."""
+        rate = self.recipe.lr if lr is None else lr
+        made = self.recipe.make(parameters, rate)
+        self.rates.append((made, rate))
+        return made
+
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
         return list(self.model.parameters())
@@ -107,6 +123,10 @@ class Trainer:
         """
         self.recorder.begin_epoch(epoch)
         self.passes, self.next_epoch = 0, epoch + 1
+        factor = self.schedule.factor(epoch, self.epochs)
+        for optimiser, rate in self.rates:
+            for group in optimiser.param_groups:
+                group["lr"] = rate * factor
         if not self.began:
             self.began = True
             with self.recorder.clock("evaluate"):

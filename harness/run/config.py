@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import json
 import re
 from dataclasses import MISSING, dataclass, field
@@ -21,10 +20,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.code import code_of
 from harness.check import InputError, at_least, choice, did_you_mean, typed
+from harness.check.target import make, target_class, target_of
 from harness.cluster.config import Cluster
 from harness.comm.transport import TRANSPORTS
-from harness.core.config import EvaluateConfig, ModelConfig, OptimiserConfig
+from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.kernels import KERNELS
+from harness.core.optimisers import Adam, Optimiser
+from harness.core.schedules import Constant, Schedule
 from harness.core.system import System
 from harness.graph.config import DatasetConfig
 from harness.partition.config import PartitionConfig
@@ -34,10 +36,12 @@ BLOCKS = {
     "dataset": DatasetConfig,
     "partition": PartitionConfig,
     "model": ModelConfig,
-    "optimiser": OptimiserConfig,
     "evaluate": EvaluateConfig,
     "cluster": Cluster,
 }
+# Blocks that name their class with `_target_`: what it derives from, and the class of a block of before 0.2,
+# which names none.
+CHOSEN = {"optimiser": (Optimiser, Adam), "schedule": (Schedule, Constant)}
 
 
 @dataclass
@@ -105,7 +109,8 @@ class Run:
     dataset: DatasetConfig
     partition: PartitionConfig
     model: ModelConfig
-    optimiser: OptimiserConfig
+    optimiser: Optimiser
+    schedule: Schedule
     evaluate: EvaluateConfig
     cluster: Cluster
     system: System
@@ -146,7 +151,14 @@ class Run:
     @property
     def code(self) -> str:
         """A hash of the code that this program would compute the run with."""
-        return code_of("harness.run.worker", type(self.system).__module__)
+        named = (self.system, self.optimiser, self.schedule)
+        return code_of("harness.run.worker", *(type(each).__module__ for each in named))
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether the learning rate differs between epochs."""
+        epochs = self.settings.epochs
+        return any(self.schedule.factor(epoch, epochs) != 1.0 for epoch in range(epochs))
 
     @property
     def fingerprint(self) -> str:
@@ -162,6 +174,12 @@ def completed(composed: dict[str, Any]) -> dict[str, Any]:
         asynchronous = cls.asynchronous
     for name, cls in BLOCKS.items():
         config[name] = {**_defaults(cls), **config.get(name, {})}
+    for name in CHOSEN:
+        block = config.get(name, {})
+        with contextlib.suppress(InputError):
+            cls = _chosen(name, block)
+            block = {"_target_": target_of(cls), **_defaults(cls), **block}
+        config[name] = block
     return identity({**_defaults(RunConfig), **config}, asynchronous)
 
 
@@ -190,8 +208,11 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
         if missing:
             raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
     blocks = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
-    top = {k: v for k, v in config.items() if k not in BLOCKS and k != "system"}
-    known = [*RunConfig.__dataclass_fields__, *BLOCKS, "system"]
+    for name in CHOSEN:
+        blocks[name] = make_chosen(name, _block({name: {}, **config}, name))
+    named = (*BLOCKS, *CHOSEN, "system")
+    top = {k: v for k, v in config.items() if k not in named}
+    known = [*RunConfig.__dataclass_fields__, *named]
     for key in top:
         if key not in known:
             raise InputError(f"{key} is not a key of the config{did_you_mean(key, known)}")
@@ -203,38 +224,31 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     return Run(settings=settings, system=make_system(_block(config, "system")), composed=config, **blocks)
 
 
+def _chosen(name: str, block: dict[str, Any]) -> type:
+    """The class of a block of CHOSEN. InputError where its `_target_` names none."""
+    base, default = CHOSEN[name]
+    return target_class(block, base, name) if "_target_" in block else default
+
+
+def make_chosen(name: str, block: dict[str, Any]) -> Any:
+    """What a block of CHOSEN describes: the class its `_target_` names, built from its other keys."""
+    return make(_chosen(name, block), block, name)
+
+
 def make_system(block: dict[str, Any]) -> System:
     """The system its `_target_` names, built from the block's other keys."""
-    return typed(system_class(block), {k: v for k, v in block.items() if k != "_target_"}, "system")
+    return make(system_class(block), block, "system")
 
 
 def system_class(block: dict[str, Any]) -> type[System]:
     """The class that a block's `_target_` names. InputError where there is none, or it does not say what a
     system must.
     """
-    target = str(block.get("_target_", ""))
-    module, _, name = target.rpartition(".")
-    try:
-        cls = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f'system._target_="{target}" cannot be imported: {error}; is its module on the Python path?'
-        ) from None
-    if not (isinstance(cls, type) and issubclass(cls, System)):
-        raise InputError(
-            f'system._target_="{target}" is not a System; derive the class from harness.core.system.System'
-        )
-    # A class derived from a dataclass is one, but for the knobs that it adds.
-    if not dataclasses.is_dataclass(cls) or (
-        "__dataclass_fields__" not in vars(cls) and vars(cls).get("__annotations__")
-    ):
-        raise InputError(
-            f'system._target_="{target}" is not a dataclass; write @dataclass above the class, whose fields'
-            " are its knobs"
-        )
+    cls = target_class(block, System, "system")
     if lacking := cls.lacks():
         raise InputError(
-            f'system._target_="{target}" lacks the method {lacking}; define it as harness/core/system.py says'
+            f'system._target_="{block["_target_"]}" lacks the method {lacking}; define it as'
+            " harness/core/system.py says"
         )
     return cls
 
@@ -277,7 +291,7 @@ def stored(run_dir: Path) -> dict[str, Any]:
         ) from None
     if not isinstance(config, dict) or "system" not in config:
         raise InputError(f"{path} is damaged (it names no system); give fresh=true to start the run anew")
-    for name in (*BLOCKS, "system"):
+    for name in (*BLOCKS, *CHOSEN, "system"):
         if not isinstance(config.get(name, {}), dict):
             raise InputError(
                 f"{path} is damaged ({name} is no block of keys); give fresh=true to start the run anew"

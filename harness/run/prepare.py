@@ -51,6 +51,8 @@ def prepare(run: Run) -> Path:
         num_workers=run.settings.gpus,
         symmetric=stats["symmetric"],
         multilabel=stats["multilabel"],
+        optimiser=run.optimiser,
+        scheduled=run.scheduled,
     )
     reason = run.system.supports(facts)
     if reason:

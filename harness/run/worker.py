@@ -102,6 +102,7 @@ def train(
         run.optimiser,
         seed=run.settings.seed,
         epochs=run.settings.epochs,
+        schedule=run.schedule,
         kernel=run.settings.kernel,
         cluster=cluster_of(run, run_dir, comm),
     )

@@ -1,0 +1,87 @@
+"""Training with every block of a run that concerns it, on pooled workers: `tests.jobs.train` with more to
+choose.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.check import typed
+from harness.core.config import ModelConfig
+from harness.core.trainer import Trainer
+from harness.graph.graph import Graph
+from harness.partition.assign import assign
+from harness.run import config
+from tests.systems import shards_of
+
+VANILLA = {"_target_": "systems.vanilla.Vanilla"}
+GCN = {"name": "gcn", "layers": 2, "hidden": 4, "dropout": 0.0}
+
+
+def trainer(comm, shard, how: dict[str, Any]) -> Trainer:
+    """Of the blocks in `how`, by their names in a config; what it lacks has its default."""
+    made = {name: config.make_chosen(name, how.get(name, {})) for name in ("optimiser", "schedule")}
+    model = typed(ModelConfig, how.get("model", GCN), "model")
+    system = config.make_system(how.get("system", VANILLA))
+    return Trainer(shard, comm, system, model, seed=3, epochs=how.get("epochs", 6), kernel="numba", **made)
+
+
+def train(comm, how: dict[str, Any], shard) -> dict[str, Any]:
+    """Losses, rates, weights, first gradients and what was sent, epoch by epoch; in float64. With `stop_at`,
+    through a state dict and a new trainer.
+    """
+    torch.set_default_dtype(torch.float64)
+    try:
+        worker = trainer(comm, shard, how)
+        found: dict[str, Any] = {"losses": [], "rates": [], "weights": [], "sent": [], "scores": []}
+        for epoch in range(how.get("epochs", 6)):
+            if epoch == how.get("stop_at"):
+                state = worker.state_dict()
+                comm.barrier()
+                worker.system.close()
+                worker = trainer(comm, shard, how)
+                worker.load_state_dict(state)
+            loss = worker.train_epoch(epoch)
+            if epoch == 0:
+                found["gradients"] = {
+                    name: p.grad.numpy().copy() for name, p in worker.model.named_parameters()
+                }
+            found["sent"].append({key: tuple(value) for key, value in comm.recorder.epoch.sent.items()})
+            found["losses"].append(worker.global_loss(loss))
+            found["rates"].append([group["lr"] for each, _ in worker.rates for group in each.param_groups])
+            found["weights"].append(
+                {name: p.detach().numpy().copy() for name, p in worker.model.named_parameters()}
+            )
+            found["scores"].append(worker.evaluate())
+        worker.system.close()
+        comm.drain()
+        return found
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def run(pool, graph: Graph, parts: int, **how: Any) -> list[dict[str, Any]]:
+    """`train` on a random partition; results by worker, whose losses and weights are equal."""
+    shards = shards_of(graph, assign(graph, "random", parts, 3), parts)
+    found = pool.run(train, parts, how, per_worker=shards)
+    for other in found[1:]:
+        assert other["losses"] == found[0]["losses"]
+        for mine, theirs in zip(found[0]["weights"], other["weights"]):
+            assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
+    return found
+
+
+def same_bits(one: list[dict[str, Any]], other: list[dict[str, Any]], first: int = 0) -> bool:
+    """Whether two runs have the same losses and weights from epoch `first` on."""
+    return all(
+        a["losses"][first:] == b["losses"][first:]
+        and all(
+            np.array_equal(v[name], w[name])
+            for v, w in zip(a["weights"][first:], b["weights"][first:])
+            for name in v
+        )
+        for a, b in zip(one, other)
+    )
