@@ -68,10 +68,10 @@ class Adaqp(System):
         check_features(self.features)
 
     def supports(self, run):
-        if run.model == "gat" and self.assignment == "adaptive":
+        if not run.matrix and self.assignment == "adaptive":
             return (
-                "model=gat has no propagation matrix to weigh rows by; give system.assignment=uniform, or"
-                " model=gcn or model=sage"
+                f"model={run.model} has no propagation matrix to weigh rows by; give"
+                " system.assignment=uniform, or model=gcn or model=sage"
             )
         return super().supports(run)
 

@@ -15,6 +15,7 @@ its degrees itself.
 Decisions
 - averages are weighted by training counts; Adam's moments stay where they are: local ones local, the server's
   its own. Another `optimiser` takes Adam's place in both.
+- batch norm is refused: it would let local steps communicate.
 - a mini-batch is drawn without replacement from all training vertices, by (seed, epoch, step).
 - layer 0 of the correction: features once (remote features are fetched in the first correction, and counted
   then) | refetch (in every correction).
@@ -59,6 +60,14 @@ class Llcg(System):
         if self.server_lr is not None:
             at_least("server_lr", self.server_lr, 0)
         check_features(self.features)
+
+    def supports(self, run):
+        if run.norm == "batch":
+            return (
+                "the local steps of llcg are without communication, and model.norm=batch adds up"
+                " statistics of all workers; give model.norm=layer"
+            )
+        return super().supports(run)
 
     def steps(self):
         return self.local_steps + self.server_steps

@@ -16,7 +16,6 @@ from harness.cluster.config import Cluster
 from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.comm.store import Store
-from harness.core.config import ModelConfig
 from harness.core.cuts import halo_plan
 from harness.core.scores import Scorer
 from harness.core.trainer import Trainer
@@ -30,7 +29,7 @@ def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=Non
         shard,
         comm,
         make_system(block),
-        typed(ModelConfig, model, "model"),
+        make_chosen("model", model),
         make_chosen("optimiser", optimiser),
         seed=seed,
         epochs=epochs,

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from harness.bench import epoch, lines, partition, runs, systems
-from harness.core.config import ModelConfig
+from harness.core.architectures import Gcn
 from harness.core.dgl_kernel import load_dgl
 from harness.core.optimisers import Adam
 from tests.graphs import random_graph
 from tests.launching import Started
 
-MODEL = ModelConfig(name="gcn", layers=2, hidden=16, dropout=0.0)
+MODEL = Gcn(layers=2, hidden=16, dropout=0.0)
 
 
 @pytest.fixture(scope="module")

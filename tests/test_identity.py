@@ -131,12 +131,13 @@ def test_a_folder_of_version_0_1_is_found_under_its_old_name(tmp_path, overrides
     assert prepare.anew(run_of(*overrides, f"results={tmp_path}", "gpus=2", "stale=rerun"))
 
 
-@pytest.mark.parametrize("block", ["model", "evaluate", "partition"])
+@pytest.mark.parametrize("block", ["model", "optimiser", "schedule", "evaluate", "partition"])
 def test_keys_that_a_config_lacks_have_their_defaults(block):
     composed = run_of().composed
-    first = next(iter(config._defaults(config.BLOCKS[block])))
+    schema = config.CHOSEN[block]({}) if block in config.CHOSEN else config.BLOCKS[block]
+    first = next(iter(config._defaults(schema)))
     lacking = {**composed, block: {key: value for key, value in composed[block].items() if key != first}}
-    default = config._defaults(config.BLOCKS[block])[first]
+    default = config._defaults(schema)[first]
     assert config.completed(lacking)[block][first] == default
     assert (config.completed(lacking) == config.completed(composed)) == (composed[block][first] == default)
     assert config.completed({**lacking, "seed": 5}) != config.completed(composed)

@@ -172,7 +172,7 @@ def test_refused_in_one_sentence(arguments, parts):
     ],
 )
 def test_what_a_parameter_server_cannot_do_is_refused(knobs, given, said):
-    facts = RunFacts(model="gcn", num_workers=2, symmetric=True, multilabel=False, **given)
+    facts = RunFacts(model="gcn", matrix=True, num_workers=2, symmetric=True, multilabel=False, **given)
     reason = DigestA(**knobs).supports(facts)
     assert reason is None if said is None else said in reason and "\n" not in reason
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.check import typed
-from harness.core.config import ModelConfig
+from harness.core.normalisation import BatchNorm
 from harness.core.trainer import Trainer
 from harness.graph.graph import Graph
 from harness.partition.assign import assign
@@ -23,10 +22,9 @@ GCN = {"name": "gcn", "layers": 2, "hidden": 4, "dropout": 0.0}
 
 def trainer(comm, shard, how: dict[str, Any]) -> Trainer:
     """Of the blocks in `how`, by their names in a config; what it lacks has its default."""
-    made = {name: config.make_chosen(name, how.get(name, {})) for name in ("optimiser", "schedule")}
-    model = typed(ModelConfig, how.get("model", GCN), "model")
+    made = {name: config.make_chosen(name, {"model": GCN, **how}.get(name, {})) for name in config.CHOSEN}
     system = config.make_system(how.get("system", VANILLA))
-    return Trainer(shard, comm, system, model, seed=3, epochs=how.get("epochs", 6), kernel="numba", **made)
+    return Trainer(shard, comm, system, seed=3, epochs=how.get("epochs", 6), kernel="numba", **made)
 
 
 def train(comm, how: dict[str, Any], shard) -> dict[str, Any]:
@@ -85,3 +83,11 @@ def same_bits(one: list[dict[str, Any]], other: list[dict[str, Any]], first: int
         )
         for a, b in zip(one, other)
     )
+
+
+def standardised(comm) -> tuple[float, float]:
+    """Mean and variance over all workers of standardised rows around 10 000 with a deviation of 1."""
+    rows = torch.randn(400, 1, generator=torch.Generator().manual_seed(comm.rank))
+    y = BatchNorm(1)(rows + 1e4, comm, 400, 0).detach().double()
+    first, second, count = comm.total([float(y.sum()), float(y.square().sum()), 400])
+    return first / count, second / count - (first / count) ** 2

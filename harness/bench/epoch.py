@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from harness.bench.lines import Line, fastest, interleaved, medians
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, cpu_count
+from harness.core.architectures import Gcn
 from harness.core.config import ModelConfig
 from harness.core.dgl_kernel import load_dgl
 from harness.core.optimisers import Adam, Optimiser
@@ -232,7 +233,7 @@ def epoch_curve(points: int = 7, least: float = 1e5, most: float = 1e7, width: i
     for edges in np.geomspace(least, most, points):
         dataset = DatasetConfig(name=CURVE, source="twin", scale=float(edges / SPECS[CURVE].edges))
         graph = sources.load(dataset, Path("data"), seed=1)
-        model = ModelConfig(name="gcn", layers=2, hidden=width, dropout=0.0)
+        model = Gcn(layers=2, hidden=width, dropout=0.0)
         seconds = fastest(Ours(whole(graph), model, Adam(), "once"))
         rows.append(
             {

@@ -203,7 +203,9 @@ class Comm:
         parts[self.rank] = tensor
         return parts
 
-    def all_reduce(self, tensor: torch.Tensor, purpose: str, layer: int = -1) -> None:
+    def all_reduce(
+        self, tensor: torch.Tensor, purpose: str, layer: int = -1, direction: str = "backward"
+    ) -> None:
         """Sum `tensor` over the workers, in place, and wait for it."""
         total = 2 * (self.size - 1) * tensor.numel() * tensor.element_size()
         mine = total // self.size + (self.rank < total % self.size)
@@ -211,7 +213,7 @@ class Comm:
         flight = self._post(
             "all_reduce",
             layer,
-            "backward",
+            direction,
             purpose,
             {(self.rank + 1) % self.size: (0, mine)},
             lambda: self.transport.all_reduce(wire),

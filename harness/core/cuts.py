@@ -124,7 +124,7 @@ class EdgeCut:
             self.x,
             x_halo if adjacency.halo is not None else None,
             self.kernel,
-            rows_only=self.model.name == "gat",
+            rows_only=not self.model.matrix,
         )
 
 

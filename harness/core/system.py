@@ -57,11 +57,13 @@ class RunFacts:
     """What a system may look at to say that it cannot run: nothing else decides."""
 
     model: str
+    matrix: bool
     num_workers: int
     symmetric: bool
     multilabel: bool
     optimiser: Optimiser = field(default_factory=Adam)
     scheduled: bool = False  # the learning rate differs between epochs
+    norm: str = "none"  # between the model's layers
 
 
 @dataclass
@@ -146,14 +148,20 @@ class System:
         A system with a backward pass of its own owns the matrix form Z = A H W, and attention is not of that
         form. The workers of an asynchronous one are at no common epoch.
         """
+        name = type(self).__name__.lower()
         if self.asynchronous and run.scheduled:
             return (
-                f"{type(self).__name__.lower()} has no epoch common to all workers that a schedule could go"
-                " by; give schedule=constant schedule.warmup=0"
+                f"{name} has no epoch common to all workers that a schedule could go by; give"
+                " schedule=constant schedule.warmup=0"
             )
-        if run.model == "gat" and type(self).propagate is not System.propagate:
+        if self.asynchronous and run.norm == "batch":
             return (
-                f"model=gat has no propagation matrix, and {type(self).__name__.lower()} defines its own"
+                f"{name} has no pass common to all workers that model.norm=batch could take statistics of;"
+                " give model.norm=layer"
+            )
+        if not run.matrix and type(self).propagate is not System.propagate:
+            return (
+                f"model={run.model} has no propagation matrix, and {name} defines its own"
                 " product with one; give model=gcn or model=sage"
             )
         return None
@@ -286,12 +294,13 @@ class ReplicaSystem(System):
         return None if own else "synchronize(self, layer, z)"
 
     def supports(self, run: RunFacts) -> str | None:
-        if run.model == "gat":
+        if not run.matrix:
             return (
-                f"model=gat normalises over all of a vertex's edges, and {type(self).__name__.lower()} adds"
-                " up parts that know only their worker's; give model=gcn or model=sage"
+                f"model={run.model} has no propagation matrix, and {type(self).__name__.lower()} adds up"
+                " parts of a product with one, each of which knows only its worker's edges; give model=gcn"
+                " or model=sage"
             )
-        return None
+        return super().supports(run)
 
     def synchronize(self, layer: int, z: torch.Tensor) -> torch.Tensor:
         """What stands for the sum over replicas of their parts z [r, f_out] of A H W; its backward does so

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import json
 import re
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
 from functools import cached_property
 from importlib.resources import files
@@ -23,6 +24,7 @@ from harness.check import InputError, at_least, choice, did_you_mean, typed
 from harness.check.target import make, target_class, target_of
 from harness.cluster.config import Cluster
 from harness.comm.transport import TRANSPORTS
+from harness.core.architectures import model_class
 from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.kernels import KERNELS
 from harness.core.optimisers import Adam, Optimiser
@@ -35,13 +37,16 @@ from harness.trace.identity import fingerprint, identity
 BLOCKS = {
     "dataset": DatasetConfig,
     "partition": PartitionConfig,
-    "model": ModelConfig,
     "evaluate": EvaluateConfig,
     "cluster": Cluster,
 }
-# Blocks that name their class with `_target_`: what it derives from, and the class of a block of before 0.2,
-# which names none.
-CHOSEN = {"optimiser": (Optimiser, Adam), "schedule": (Schedule, Constant)}
+# Blocks that name their class with `_target_`, and how the class is found; of a block without one, as those
+# of before 0.2 are, it is the default.
+CHOSEN: dict[str, Callable[[dict[str, Any]], type]] = {
+    "model": model_class,
+    "optimiser": lambda block: target_class({"_target_": target_of(Adam), **block}, Optimiser, "optimiser"),
+    "schedule": lambda block: target_class({"_target_": target_of(Constant), **block}, Schedule, "schedule"),
+}
 
 
 @dataclass
@@ -151,7 +156,7 @@ class Run:
     @property
     def code(self) -> str:
         """A hash of the code that this program would compute the run with."""
-        named = (self.system, self.optimiser, self.schedule)
+        named = (self.system, self.model, self.optimiser, self.schedule)
         return code_of("harness.run.worker", *(type(each).__module__ for each in named))
 
     @property
@@ -177,7 +182,7 @@ def completed(composed: dict[str, Any]) -> dict[str, Any]:
     for name in CHOSEN:
         block = config.get(name, {})
         with contextlib.suppress(InputError):
-            cls = _chosen(name, block)
+            cls = CHOSEN[name](block)
             block = {"_target_": target_of(cls), **_defaults(cls), **block}
         config[name] = block
     return identity({**_defaults(RunConfig), **config}, asynchronous)
@@ -224,15 +229,9 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     return Run(settings=settings, system=make_system(_block(config, "system")), composed=config, **blocks)
 
 
-def _chosen(name: str, block: dict[str, Any]) -> type:
-    """The class of a block of CHOSEN. InputError where its `_target_` names none."""
-    base, default = CHOSEN[name]
-    return target_class(block, base, name) if "_target_" in block else default
-
-
 def make_chosen(name: str, block: dict[str, Any]) -> Any:
     """What a block of CHOSEN describes: the class its `_target_` names, built from its other keys."""
-    return make(_chosen(name, block), block, name)
+    return make(CHOSEN[name](block), block, name)
 
 
 def make_system(block: dict[str, Any]) -> System:

@@ -48,6 +48,8 @@ def prepare(run: Run) -> Path:
     stats = files.read_json(folder / "stats.json")
     facts = RunFacts(
         model=run.model.name,
+        matrix=run.model.matrix,
+        norm=run.model.norm,
         num_workers=run.settings.gpus,
         symmetric=stats["symmetric"],
         multilabel=stats["multilabel"],
