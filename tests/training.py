@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness.core.config import EvaluateConfig
+from harness.core.counted import MacroF1
 from harness.core.normalisation import BatchNorm
+from harness.core.scores import Scorer, Scores
 from harness.core.trainer import Trainer
 from harness.graph.graph import Graph
 from harness.partition.assign import assign
@@ -23,6 +26,7 @@ GCN = {"name": "gcn", "layers": 2, "hidden": 4, "dropout": 0.0}
 def trainer(comm, shard, how: dict[str, Any]) -> Trainer:
     """Of the blocks in `how`, by their names in a config; what it lacks has its default."""
     made = {name: config.make_chosen(name, {"model": GCN, **how}.get(name, {})) for name in config.CHOSEN}
+    made["evaluate"] = EvaluateConfig(**how.get("evaluate", {}))
     system = config.make_system(how.get("system", VANILLA))
     return Trainer(shard, comm, system, seed=3, epochs=how.get("epochs", 6), kernel="numba", **made)
 
@@ -34,7 +38,14 @@ def train(comm, how: dict[str, Any], shard) -> dict[str, Any]:
     torch.set_default_dtype(torch.float64)
     try:
         worker = trainer(comm, shard, how)
-        found: dict[str, Any] = {"losses": [], "rates": [], "weights": [], "sent": [], "scores": []}
+        found: dict[str, Any] = {
+            "losses": [],
+            "rates": [],
+            "weights": [],
+            "sent": [],
+            "scores": [],
+            "ends": [],
+        }
         for epoch in range(how.get("epochs", 6)):
             if epoch == how.get("stop_at"):
                 state = worker.state_dict()
@@ -54,11 +65,20 @@ def train(comm, how: dict[str, Any], shard) -> dict[str, Any]:
                 {name: p.detach().numpy().copy() for name, p in worker.model.named_parameters()}
             )
             found["scores"].append(worker.evaluate())
+            found["ends"].append(worker.ends_early(found["scores"][-1]))
         worker.system.close()
         comm.drain()
         return found
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def score(comm, logits: np.ndarray, threshold: float, shard) -> Scores:
+    """What the scorer makes of the whole graph's logits [V, C], macro-F1 included."""
+    masks = [torch.from_numpy(mask).nonzero().squeeze(1) for mask in (shard.train, shard.val, shard.test)]
+    cut, labels = EvaluateConfig(threshold=threshold).cut, torch.from_numpy(shard.labels)
+    scorer = Scorer(comm, labels.double(), masks, cut, {"macro_f1": MacroF1()})
+    return scorer(torch.from_numpy(logits[shard.inner]))
 
 
 def run(pool, graph: Graph, parts: int, **how: Any) -> list[dict[str, Any]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
-from harness.check import at_least, choice, within
+from harness.check import InputError, at_least, choice, within
 
 ACTIVATIONS = ("relu", "elu", "leaky_relu", "gelu", "tanh")
 NORMS = ("none", "layer", "batch", "l2")
@@ -66,9 +67,29 @@ class ModelConfig:
 class EvaluateConfig:
     """every: epochs between exact evaluations (the last epoch is always evaluated); 0 evaluates at the end
     only.
+
+    threshold   of graphs whose vertices have several labels: a label is predicted where its probability, the
+                logistic function of its logit, is above this (micro-F1 and balanced accuracy)
+    patience    the run ends after so many evaluations in a row without a better validation score (the one
+                that its best epoch is chosen by); 0: it goes on to its last epoch
     """
 
     every: int = 1
+    threshold: float = 0.5
+    patience: int = 0
 
     def __post_init__(self) -> None:
         at_least("every", self.every, 0)
+        if not 0 < self.threshold < 1:
+            raise InputError(f"threshold={self.threshold} is out of range: give more than 0 and less than 1")
+        at_least("patience", self.patience, 0)
+        if self.patience and not self.every:
+            raise InputError(
+                f"patience={self.patience} counts evaluations, of which every=0 makes one at the end; give"
+                " every=1 or more"
+            )
+
+    @property
+    def cut(self) -> float:
+        """The logit whose probability is `threshold`: 0 for 0.5."""
+        return math.log(self.threshold / (1 - self.threshold))

@@ -64,6 +64,7 @@ class RunFacts:
     optimiser: Optimiser = field(default_factory=Adam)
     scheduled: bool = False  # the learning rate differs between epochs
     norm: str = "none"  # between the model's layers
+    patience: int = 0  # evaluations, of early stopping
 
 
 @dataclass
@@ -153,6 +154,11 @@ class System:
             return (
                 f"{name} has no epoch common to all workers that a schedule could go by; give"
                 " schedule=constant schedule.warmup=0"
+            )
+        if self.asynchronous and run.patience:
+            return (
+                f"{name} is evaluated after its workers have gone on, and cannot be stopped early; give"
+                " evaluate.patience=0"
             )
         if self.asynchronous and run.norm == "batch":
             return (

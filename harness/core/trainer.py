@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -11,7 +11,8 @@ from harness.check import InputError
 from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, synchronise
-from harness.core.config import ModelConfig
+from harness.core.config import EvaluateConfig, ModelConfig
+from harness.core.counted import Score
 from harness.core.cuts import make_cut
 from harness.core.evaluate import Evaluator, local_loss
 from harness.core.inputs import StaticInput
@@ -22,6 +23,7 @@ from harness.core.propagate import HaloDropout, WrongRows
 from harness.core.replicas import StaticSums
 from harness.core.schedules import Constant, Schedule
 from harness.core.scores import Scores
+from harness.core.stopping import EarlyStopping
 from harness.core.system import Context, System
 from harness.partition.shard import ReplicaShard, Shard
 
@@ -30,6 +32,8 @@ class Trainer:
     """One worker's training run: shard, model, optimiser and system, epoch by epoch.
 
     epochs   of the whole run: for schedules, and systems whose knobs follow it
+    evaluate   threshold and patience; None: their defaults
+    scores     what is scored beside accuracy, AUC and balanced accuracy, by name
     schedule   the learning rate of each epoch; None: the optimiser's own in all of them
     kernel   name of the sparse kernel, see `harness.core.kernels.make_kernel`
     cluster  what the workers run on, one device per worker; None: alike, of which nothing is known
@@ -46,6 +50,8 @@ class Trainer:
         seed: int,
         epochs: int,
         schedule: Schedule | None = None,
+        evaluate: EvaluateConfig | None = None,
+        scores: Mapping[str, Score] | None = None,
         kernel: str = "auto",
         cluster: Cluster | None = None,
     ):
@@ -92,9 +98,19 @@ class Trainer:
             )
         )
         exact = cut.exact_forward("evaluate")
+        evaluate = evaluate or EvaluateConfig()
         self.evaluator = Evaluator(
-            exact, comm, lambda: cut.exact_input(exact, self.static), masks, self.labels, model.layers
+            exact,
+            comm,
+            lambda: cut.exact_input(exact, self.static),
+            masks,
+            self.labels,
+            model.layers,
+            evaluate.cut,
+            scores or {},
         )
+        self.stopping = EarlyStopping(evaluate.patience)
+        self.two_classes = self.labels.ndim == 1 and shard.num_classes == 2
         self.began = False
         self.next_epoch = 0  # this worker's, which in an asynchronous run is no other's
 
@@ -195,12 +211,17 @@ class Trainer:
         with self.recorder.clock("evaluate"), self.system.evaluation_weights(self.recorder.epoch.epoch):
             return self.evaluator(self.model)
 
+    def ends_early(self, scores: Scores) -> bool:
+        """Whether the run ends with this evaluation: to be asked once of each, in order."""
+        return self.stopping.over(scores.leading(self.two_classes))
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "system": self.system.state_dict(),
             "exact_static": self.exact_static is not None,
+            "stopping": (self.stopping.best, self.stopping.since),
             "next_epoch": self.next_epoch,
         }
 
@@ -209,6 +230,8 @@ class Trainer:
         self.optimiser.load_state_dict(state["optimiser"])
         self.system.load_state_dict(state["system"])
         self.began, self.next_epoch = True, state["next_epoch"]
+        if "stopping" in state:  # not in checkpoints of before 0.2
+            self.stopping.best, self.stopping.since = state["stopping"]
         if self.system.features == "once":
             # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
             self.static = self.cut.training_input()

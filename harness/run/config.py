@@ -26,6 +26,7 @@ from harness.cluster.config import Cluster
 from harness.comm.transport import TRANSPORTS
 from harness.core.architectures import model_class
 from harness.core.config import EvaluateConfig, ModelConfig
+from harness.core.counted import Score
 from harness.core.kernels import KERNELS
 from harness.core.optimisers import Adam, Optimiser
 from harness.core.schedules import Constant, Schedule
@@ -119,6 +120,7 @@ class Run:
     evaluate: EvaluateConfig
     cluster: Cluster
     system: System
+    scores: dict[str, Score]
     composed: dict[str, Any] = field(repr=False)
 
     @cached_property
@@ -156,7 +158,7 @@ class Run:
     @property
     def code(self) -> str:
         """A hash of the code that this program would compute the run with."""
-        named = (self.system, self.model, self.optimiser, self.schedule)
+        named = (self.system, self.model, self.optimiser, self.schedule, *self.scores.values())
         return code_of("harness.run.worker", *(type(each).__module__ for each in named))
 
     @property
@@ -185,6 +187,7 @@ def completed(composed: dict[str, Any]) -> dict[str, Any]:
             cls = CHOSEN[name](block)
             block = {"_target_": target_of(cls), **_defaults(cls), **block}
         config[name] = block
+    config.setdefault("score", {})
     return identity({**_defaults(RunConfig), **config}, asynchronous)
 
 
@@ -215,7 +218,8 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     blocks = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
     for name in CHOSEN:
         blocks[name] = make_chosen(name, _block({name: {}, **config}, name))
-    named = (*BLOCKS, *CHOSEN, "system")
+    blocks["scores"] = make_scores(_block({"score": {}, **config}, "score"))
+    named = (*BLOCKS, *CHOSEN, "score", "system")
     top = {k: v for k, v in config.items() if k not in named}
     known = [*RunConfig.__dataclass_fields__, *named]
     for key in top:
@@ -232,6 +236,17 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
 def make_chosen(name: str, block: dict[str, Any]) -> Any:
     """What a block of CHOSEN describes: the class its `_target_` names, built from its other keys."""
     return make(CHOSEN[name](block), block, name)
+
+
+def make_scores(block: dict[str, Any]) -> dict[str, Score]:
+    """The scores of a block `score`, by name, each the class its own `_target_` names."""
+    for name in block:
+        if name in ("acc", "auc", "balanced"):
+            raise InputError(f"score.{name} has the name of a score that every run has; give it another")
+    return {
+        name: make(target_class(_block(block, name), Score, f"score.{name}"), block[name], f"score.{name}")
+        for name in block
+    }
 
 
 def make_system(block: dict[str, Any]) -> System:
@@ -290,7 +305,7 @@ def stored(run_dir: Path) -> dict[str, Any]:
         ) from None
     if not isinstance(config, dict) or "system" not in config:
         raise InputError(f"{path} is damaged (it names no system); give fresh=true to start the run anew")
-    for name in (*BLOCKS, *CHOSEN, "system"):
+    for name in (*BLOCKS, *CHOSEN, "score", "system"):
         if not isinstance(config.get(name, {}), dict):
             raise InputError(
                 f"{path} is damaged ({name} is no block of keys); give fresh=true to start the run anew"

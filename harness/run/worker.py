@@ -103,6 +103,8 @@ def train(
         seed=run.settings.seed,
         epochs=run.settings.epochs,
         schedule=run.schedule,
+        evaluate=run.evaluate,
+        scores=run.scores,
         kernel=run.settings.kernel,
         cluster=cluster_of(run, run_dir, comm),
     )
@@ -131,7 +133,7 @@ def train(
     last = run.settings.epochs - 1
     every, saved_every = run.evaluate.every, run.settings.checkpoint_every
     with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
-        saving, waiting, diverged = 0.0, [], False
+        saving, waiting, diverged, ended = 0.0, [], False, False
         while met <= last:
             local_loss = trainer.train_epoch(trainer.next_epoch)
             recorder.epoch.log += saving  # of the checkpoint before this epoch
@@ -154,6 +156,9 @@ def train(
                     scores = trainer.evaluate()
                     if scores.not_finite:
                         recorder.metric(NOT_FINITE, scores.not_finite)
+                    for name, value in scores.named().items() if rank == 0 else ():
+                        recorder.metric(name, value)
+                    ended = trainer.ends_early(scores)
                 # On all workers alike: both are sums over all of them.
                 diverged = diverged or broken or (scores is not None and scores.not_finite > 0)
                 trace.write(
@@ -164,7 +169,7 @@ def train(
                 )
                 progress.epoch(recorder.epoch, loss, scores)
             waiting, met = [], done
-            if diverged and run.settings.diverged == "stop":
+            if ended or (diverged and run.settings.diverged == "stop"):
                 break
             # After the trace: a run goes on from a checkpoint only if every epoch before it was traced.
             if due:
