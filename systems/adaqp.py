@@ -28,6 +28,7 @@ does.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numba
 import numpy as np
@@ -54,6 +55,8 @@ class Adaqp(System):
     assignment: str = "uniform"
     period: int = 50
     features: str = "once"
+
+    own_rows: ClassVar[str] = "quantises what it sends"
 
     def __post_init__(self):
         choice("assignment", self.assignment, ("uniform", "adaptive"))

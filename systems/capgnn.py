@@ -63,6 +63,7 @@ weakest device is not sought out for the smallest part.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -109,6 +110,8 @@ class Capgnn(System):
     edge_bytes: float = 8
     beta_mb: float = 100
     pipeline: bool = True
+
+    own_rows: ClassVar[str] = "passes rows through caches in shared memory, which hold them as they are"
 
     def __post_init__(self):
         choice("policy", self.policy, POLICIES)

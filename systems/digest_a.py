@@ -93,6 +93,8 @@ class DigestA(System):
     asynchronous: ClassVar[bool] = True
     since: ClassVar[dict[str, Any]] = {"update": "delta"}
 
+    own_rows: ClassVar[str] = "passes hidden rows through a store, which holds them as they are"
+
     def __post_init__(self):
         at_least("interval", self.interval, 1)
         check_store(self.store)

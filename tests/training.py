@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness.comm.comm import Comm
+from harness.comm.recorder import Recorder
 from harness.core.config import EvaluateConfig
 from harness.core.counted import MacroF1
+from harness.core.cuts import halo_plan
 from harness.core.normalisation import BatchNorm
 from harness.core.scores import Scorer, Scores
 from harness.core.trainer import Trainer
@@ -37,6 +40,8 @@ def train(comm, how: dict[str, Any], shard) -> dict[str, Any]:
     """
     torch.set_default_dtype(torch.float64)
     try:
+        wire = how.get("wire", "float32")
+        comm = Comm(comm.rank, comm.size, comm.device, Recorder(), comm.transport, wire)
         worker = trainer(comm, shard, how)
         found: dict[str, Any] = {
             "losses": [],
@@ -45,6 +50,7 @@ def train(comm, how: dict[str, Any], shard) -> dict[str, Any]:
             "sent": [],
             "scores": [],
             "ends": [],
+            "logits": [],
         }
         for epoch in range(how.get("epochs", 6)):
             if epoch == how.get("stop_at"):
@@ -65,6 +71,7 @@ def train(comm, how: dict[str, Any], shard) -> dict[str, Any]:
                 {name: p.detach().numpy().copy() for name, p in worker.model.named_parameters()}
             )
             found["scores"].append(worker.evaluate())
+            found["logits"].append(worker.evaluator.logits(worker.model).numpy().copy())
             found["ends"].append(worker.ends_early(found["scores"][-1]))
         worker.system.close()
         comm.drain()
@@ -79,6 +86,26 @@ def score(comm, logits: np.ndarray, threshold: float, shard) -> Scores:
     cut, labels = EvaluateConfig(threshold=threshold).cut, torch.from_numpy(shard.labels)
     scorer = Scorer(comm, labels.double(), masks, cut, {"macro_f1": MacroF1()})
     return scorer(torch.from_numpy(logits[shard.inner]))
+
+
+def cross(comm, rows: int, dtype: str, shard) -> dict[str, Any]:
+    """What an exchange and broadcasts over bfloat16 give, both ways, by purpose; and what was counted."""
+    comm = Comm(comm.rank, comm.size, comm.device, Recorder(), comm.transport, "bfloat16")
+    comm.recorder.begin_epoch(0)
+    plan, found = halo_plan(shard, comm.device), {}
+    generator = torch.Generator().manual_seed(comm.rank)
+    h = torch.randn(shard.num_inner, 3, generator=generator).to(getattr(torch, dtype)).requires_grad_()
+    with comm.recorder.train():
+        for purpose, layer in (("halo", 1), ("evaluate", 1), ("norms", -1)):
+            halo = comm.exchange(plan, h, layer, purpose).wait()
+            (gradient,) = torch.autograd.grad((halo * halo.detach() * 0.3).sum(), h)
+            found[purpose] = (halo.detach().clone(), gradient.clone())
+        blocks = [torch.full((rows, 2), 0.1 + j, dtype=h.dtype) * (j == comm.rank) for j in range(comm.size)]
+        comm.broadcast_blocks(blocks, range(comm.size), 0, "forward", "blocks").wait()
+        total = torch.full((3,), 0.1, dtype=h.dtype)
+        comm.all_reduce(total, "weights")
+    sent = {key: tuple(value) for key, value in comm.recorder.epoch.sent.items()}
+    return {"h": h.detach(), "blocks": blocks, "total": total, "sent": sent, **found}
 
 
 def run(pool, graph: Graph, parts: int, **how: Any) -> list[dict[str, Any]]:

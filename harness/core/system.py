@@ -65,6 +65,7 @@ class RunFacts:
     scheduled: bool = False  # the learning rate differs between epochs
     norm: str = "none"  # between the model's layers
     patience: int = 0  # evaluations, of early stopping
+    wire: str = "float32"  # what rows travel as
 
 
 @dataclass
@@ -125,6 +126,8 @@ class System:
     exact_input: ClassVar[bool] = True
     # in comparisons: "reference" of exact training, or "control" that uses no remote rows
     role: ClassVar[str] = ""
+    # why `wire` has no say over its rows, as "quantises what it sends"; "" where `comm` sends them all
+    own_rows: ClassVar[str] = ""
     since: ClassVar[dict[str, Any]] = {}  # knobs that came after 0.1, where what 0.1 did is not their default
 
     @classmethod
@@ -150,6 +153,8 @@ class System:
         form. The workers of an asynchronous one are at no common epoch.
         """
         name = type(self).__name__.lower()
+        if run.wire != "float32" and self.own_rows:
+            return f"wire={run.wire} cannot be: {name} {self.own_rows}; give wire=float32"
         if self.asynchronous and run.scheduled:
             return (
                 f"{name} has no epoch common to all workers that a schedule could go by; give"
@@ -293,6 +298,7 @@ class ReplicaSystem(System):
     """
 
     cut: ClassVar[str] = "vertex"
+    own_rows: ClassVar[str] = "needs the same sums on all replicas of a vertex, which rounding would part"
 
     @classmethod
     def lacks(cls):

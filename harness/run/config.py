@@ -23,6 +23,7 @@ from harness.base.code import code_of
 from harness.check import InputError, at_least, choice, did_you_mean, typed
 from harness.check.target import make, target_class, target_of
 from harness.cluster.config import Cluster
+from harness.comm.comm import WIRES
 from harness.comm.transport import TRANSPORTS
 from harness.core.architectures import model_class
 from harness.core.config import EvaluateConfig, ModelConfig
@@ -62,6 +63,8 @@ class RunConfig:
     transport "memory", which the workers of one Linux host share, or "sockets" (gloo); "auto": memory where
     it can be. Workers with a GPU
               each use NCCL
+    wire      "float32", or "bfloat16": rows of exchanges and broadcasts are rounded on their way, in both
+              directions; sums (weights, batch norm) and evaluation are not
     data_dir  raw data sets; results: where run folders go; cache: graphs and shards
     run_dir   this run's folder (null: named by content under `results`)
     checkpoint_every   epochs between checkpoints, 0 for none
@@ -80,6 +83,7 @@ class RunConfig:
     threads: int | None = None
     kernel: str = "auto"
     transport: str = "auto"
+    wire: str = "float32"
     data_dir: str = "data"
     results: str = "results"
     cache: str = "results/cache"
@@ -98,6 +102,7 @@ class RunConfig:
         choice("device", self.device, ("auto", "cpu", "cuda"))
         choice("kernel", self.kernel, KERNELS)
         choice("transport", self.transport, TRANSPORTS)
+        choice("wire", self.wire, WIRES)
         if self.threads is not None:
             at_least("threads", self.threads, 1)
         at_least("checkpoint_every", self.checkpoint_every, 0)

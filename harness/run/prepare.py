@@ -52,6 +52,7 @@ def prepare(run: Run) -> Path:
         matrix=run.model.matrix,
         norm=run.model.norm,
         patience=run.evaluate.patience,
+        wire=run.settings.wire,
         num_workers=run.settings.gpus,
         symmetric=stats["symmetric"],
         multilabel=stats["multilabel"],

@@ -92,7 +92,7 @@ def train(
     torch.set_num_threads(threads)
     keep_freed_memory()
     recorder = Recorder()
-    comm = Comm(rank, size, device, recorder, transport)
+    comm = Comm(rank, size, device, recorder, transport, run.settings.wire)
     shard = io.load(configs.shard_folder(run_dir), rank)
     trainer = Trainer(
         shard,
