@@ -28,6 +28,7 @@ does.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numba
 import numpy as np
@@ -55,6 +56,8 @@ class Adaqp(System):
     period: int = 50
     features: str = "once"
 
+    own_rows: ClassVar[str] = "quantises what it sends"
+
     def __post_init__(self):
         choice("assignment", self.assignment, ("uniform", "adaptive"))
         if self.assignment == "uniform":
@@ -68,10 +71,10 @@ class Adaqp(System):
         check_features(self.features)
 
     def supports(self, run):
-        if run.model == "gat" and self.assignment == "adaptive":
+        if not run.matrix and self.assignment == "adaptive":
             return (
-                "model=gat has no propagation matrix to weigh rows by; give system.assignment=uniform, or"
-                " model=gcn or model=sage"
+                f"model={run.model} has no propagation matrix to weigh rows by; give"
+                " system.assignment=uniform, or model=gcn or model=sage"
             )
         return super().supports(run)
 

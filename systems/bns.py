@@ -52,10 +52,10 @@ class Bns(System):
         check_features(self.features)
 
     def supports(self, run):
-        if run.model == "gat" and self.rate < 1:
+        if not run.matrix and self.rate < 1:
             return (
-                "model=gat weighs neighbours by a softmax, in which drawn rows cannot stand for those that"
-                " were not; give model=gcn or model=sage, or system.rate=1"
+                f"model={run.model} has no propagation matrix, over whose entries drawn rows are scaled to"
+                " stand for those that were not; give model=gcn or model=sage, or system.rate=1"
             )
         return super().supports(run)
 

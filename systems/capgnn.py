@@ -129,6 +129,7 @@ class Capgnn(System):
     pipeline: bool = True
 
     exact: ClassVar = {"jaca": False, "rapa": False, "pipeline": False}
+    own_rows: ClassVar[str] = "passes rows through caches in shared memory, which hold them as they are"
 
     def __post_init__(self):
         choice("policy", self.policy, POLICIES)

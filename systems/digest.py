@@ -46,6 +46,7 @@ purpose (section 5.2).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -87,6 +88,8 @@ class Digest(System):
     delay: float = 0.0
     delay_spread: float = 0.0
     slowdown: float = 1.0
+
+    own_rows: ClassVar[str] = "passes hidden rows through a store, which holds them as they are"
 
     def __post_init__(self):
         at_least("interval", self.interval, 1)

@@ -41,6 +41,8 @@ Decisions
   slice in the store: in rotation an owner may push beside what is read of two rounds ago.
 - `server_s` is the clock to compare with others: seconds since the first update arrived. What has been
   trained is traced when the workers meet. The server's own CPU seconds stand in no worker's.
+- the server has Adam and no other optimiser; with `update=delta` workers take steps of whatever the run's is.
+  A schedule is refused: workers at rounds of their own have no common epoch that it could go by.
 Departures: the server is a process on worker 0's host, reached by a Unix socket; one host only.
 """
 
@@ -54,6 +56,7 @@ import torch
 
 from harness.check import at_least, choice
 from harness.comm.parameters import Parameters
+from harness.core.optimisers import Adam
 from harness.core.system import System, check_features
 from systems.parts.representations import Representations, check_store
 from systems.parts.straggler import Straggler
@@ -90,6 +93,8 @@ class DigestA(System):
     asynchronous: ClassVar[bool] = True
     since: ClassVar[dict[str, Any]] = {"update": "delta"}
 
+    own_rows: ClassVar[str] = "passes hidden rows through a store, which holds them as they are"
+
     def __post_init__(self):
         at_least("interval", self.interval, 1)
         check_store(self.store)
@@ -102,6 +107,11 @@ class DigestA(System):
         self.slow = Straggler(self.straggler, self.delay, self.delay_spread, self.slowdown)
 
     def supports(self, run):
+        if self.update == "gradient" and type(run.optimiser) is not Adam:
+            return (
+                "the server of system.update=gradient takes steps of Adam only; give optimiser=adam, or"
+                " system.update=delta for steps of the workers' own"
+            )
         return self.slow.refusal(run.num_workers) or super().supports(run)
 
     @property

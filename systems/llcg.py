@@ -14,7 +14,8 @@ its degrees itself.
 
 Decisions
 - averages are weighted by training counts; Adam's moments stay where they are: local ones local, the server's
-  its own.
+  its own. Another `optimiser` takes Adam's place in both.
+- batch norm is refused: it would let local steps communicate.
 - a mini-batch is drawn without replacement from all training vertices, by (seed, epoch, step).
 - layer 0 of the correction: features once (remote features are fetched in the first correction, and counted
   then) | refetch (in every correction).
@@ -60,6 +61,14 @@ class Llcg(System):
             at_least("server_lr", self.server_lr, 0)
         check_features(self.features)
 
+    def supports(self, run):
+        if run.norm == "batch":
+            return (
+                "the local steps of llcg are without communication, and model.norm=batch adds up"
+                " statistics of all workers; give model.norm=layer"
+            )
+        return super().supports(run)
+
     def steps(self):
         return self.local_steps + self.server_steps
 
@@ -68,12 +77,7 @@ class Llcg(System):
         self.context, self.parameters = context, list(context.model.parameters())
         mine = torch.tensor([len(context.train_rows)], device=self.device)
         self.counts = [int(count) for count in self.comm.all_gather(mine, -1, "counts")]
-        settings = context.optimiser.defaults
-        self.server = torch.optim.Adam(
-            self.parameters,
-            lr=settings["lr"] if self.server_lr is None else self.server_lr,
-            weight_decay=settings["weight_decay"],
-        )
+        self.server = context.new_optimiser(self.parameters, self.server_lr)
 
     # -- learn locally --
 

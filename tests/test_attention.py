@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.check import InputError
+from harness.core.architectures import Gat
 from harness.core.attention import AttentionEdges, attend, attend_with_torch
-from harness.core.config import ModelConfig
 from harness.core.system import RunFacts
 from harness.partition.build import build_shards
 from systems.adaqp import Adaqp
@@ -147,7 +147,8 @@ def test_dropout_is_the_same_for_any_number_of_workers(pool):
 
 
 def test_a_system_with_its_own_product_refuses_attention():
-    reason = Sancus().supports(RunFacts(model="gat", num_workers=2, symmetric=True, multilabel=False))
+    facts = RunFacts(model="gat", matrix=False, num_workers=2, symmetric=True, multilabel=False)
+    reason = Sancus().supports(facts)
     assert "model=gat" in reason and "give model=gcn" in reason
 
 
@@ -156,11 +157,11 @@ def test_a_system_with_its_own_product_refuses_attention():
     [(Bns(rate=0.5), "system.rate=1"), (Adaqp(bits=4, assignment="adaptive"), "assignment=uniform")],
 )
 def test_a_knob_that_attention_has_no_sense_for_is_refused_with_it(system, mend):
-    facts = RunFacts(model="gat", num_workers=2, symmetric=True, multilabel=False)
+    facts = RunFacts(model="gat", matrix=False, num_workers=2, symmetric=True, multilabel=False)
     assert mend in system.supports(facts)
     assert Bns(rate=1.0).supports(facts) is None and Adaqp(bits=4).supports(facts) is None
 
 
 def test_heads_divide_the_hidden_width():
     with pytest.raises(InputError, match="hidden=10 does not divide into heads=8"):
-        ModelConfig(name="gat", hidden=10)
+        Gat(hidden=10)

@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from harness.bench import epoch, lines, partition, runs, systems
-from harness.core.config import ModelConfig, OptimiserConfig
+from harness.core.architectures import Gcn
 from harness.core.dgl_kernel import load_dgl
+from harness.core.optimisers import Adam
 from tests.graphs import random_graph
 from tests.launching import Started
 
-MODEL = ModelConfig(name="gcn", layers=2, hidden=16, dropout=0.0)
+MODEL = Gcn(layers=2, hidden=16, dropout=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def shard():
 
 @pytest.fixture(scope="module")
 def everybody(shard):
-    return epoch.contenders(shard, MODEL, OptimiserConfig())
+    return epoch.contenders(shard, MODEL, Adam())
 
 
 def test_all_peers_take_part(everybody):
@@ -47,8 +48,8 @@ def test_everybody_computes_the_same_logits_and_losses(everybody):
 
 
 def test_a_peer_that_computes_something_else_is_refused(shard):
-    ours = epoch.Ours(shard, MODEL, OptimiserConfig(), "once")
-    other = epoch.Ours(shard, MODEL, OptimiserConfig(lr=0.5), "once")
+    ours = epoch.Ours(shard, MODEL, Adam(), "once")
+    other = epoch.Ours(shard, MODEL, Adam(lr=0.5), "once")
     for _ in range(2):
         other()
     with pytest.raises(AssertionError, match="impostor"):

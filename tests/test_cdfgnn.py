@@ -396,5 +396,5 @@ def test_the_partition_needs_no_word_and_a_wrong_one_is_refused(tmp_path):
 
 
 def test_attention_is_refused_with_the_reason():
-    facts = prepare.RunFacts(model="gat", num_workers=2, symmetric=True, multilabel=False)
+    facts = prepare.RunFacts(model="gat", matrix=False, num_workers=2, symmetric=True, multilabel=False)
     assert "give model=gcn or model=sage" in make_system(systems.block("cdfgnn")).supports(facts)

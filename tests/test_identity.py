@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from harness.check import InputError
+from harness.core.optimisers import Adam
+from harness.core.schedules import Constant
 from harness.core.system import Ready, System
 from harness.report import groups
 from harness.run import config, overrides, prepare
@@ -225,12 +227,14 @@ def test_the_method_on_the_command_line_is_the_option(place):
     assert refused.code == 2 and 'partition="blok" is not known; did you mean "block"?' in refused.err
 
 
-@pytest.mark.parametrize("block", ["model", "evaluate"])
+@pytest.mark.parametrize("block", ["model", "optimiser", "schedule", "evaluate"])
 def test_keys_that_a_config_lacks_have_their_defaults(block):
     composed = run_of().composed
-    first = next(iter(config._defaults(config.BLOCKS[block])))
+    schemas = {"model": config.model_class({}), "optimiser": Adam, "schedule": Constant, **config.BLOCKS}
+    schema = schemas[block]
+    first = next(iter(config._defaults(schema)))
     lacking = {**composed, block: {key: value for key, value in composed[block].items() if key != first}}
-    default = config._defaults(config.BLOCKS[block])[first]
+    default = config._defaults(schema)[first]
     assert config.completed(lacking)[block][first] == default
     assert (config.completed(lacking) == config.completed(composed)) == (composed[block][first] == default)
     assert config.completed({**lacking, "seed": 5}) != config.completed(composed)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.bench import overlap
-from harness.core.config import ModelConfig
+from harness.core.architectures import Gcn
 from tests import jobs, systems
 from tests.graphs import random_graph as larger_graph
 from tests.oracles.samples import random_graph
@@ -81,9 +81,7 @@ def test_over_a_slow_link_nothing_arrives_early_and_all_arrives(pool):
 
 def test_overlap_lines_are_finite():
     graph = larger_graph(300, 12, num_features=20, num_classes=4, seed=1)
-    found = overlap.overlap_lines(
-        graph, ModelConfig(name="gcn", layers=2, hidden=8, dropout=0.0), names=("pipegcn",)
-    )
+    found = overlap.overlap_lines(graph, Gcn(layers=2, hidden=8, dropout=0.0), names=("pipegcn",))
     assert (
         [line.target for line in found] == [overlap.TARGET]
         and np.isfinite(found[0].ratio)

@@ -94,3 +94,11 @@ def test_rows_that_versions_with_other_keys_made_have_names_of_their_own(tmp_pat
         "plain (code revision abc1234)",
         "plain (code abc)",
     }
+
+
+def test_an_optimiser_is_named_as_one_chooses_it(tmp_path, capsys):
+    for name in ("Adam", "Sgd"):
+        block = {"_target_": f"harness.core.optimisers.{name}", "lr": 0.01}
+        traces.finished(tmp_path / name, traces.config(optimiser=block))
+    shown = {row["system"] for row in rows(run_markdown(capsys, tmp_path))}
+    assert shown == {"plain optimiser=adam", "plain optimiser=sgd"}

@@ -22,14 +22,14 @@ from harness.bench.partition import partition_lines
 from harness.bench.runs import Folders, cpu_lines, start_lines
 from harness.bench.systems import system_lines
 from harness.comm.recorder import cpu_count
-from harness.core.config import ModelConfig
+from harness.core.architectures import Gcn
 from harness.core.kernels import make_kernel
 from harness.graph import sources
 from harness.graph.config import DatasetConfig
 
 PARTS = ("epoch", "cpu", "systems", "overlap", "partition", "spmm", "curve", "start")
 GRAPH = DatasetConfig(name="reddit", source="twin", scale=0.05)
-MODEL = ModelConfig(name="gcn", layers=2, hidden=128, dropout=0.0)
+MODEL = Gcn(layers=2, hidden=128, dropout=0.0)
 LINEAR = 1.15  # largest exponent of cost ~ edges^k that still counts as linear
 
 

@@ -20,8 +20,10 @@ import torch.nn.functional as F
 from harness.bench.lines import Line, fastest, interleaved, medians
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, cpu_count
-from harness.core.config import ModelConfig, OptimiserConfig
+from harness.core.architectures import Gcn
+from harness.core.config import ModelConfig
 from harness.core.dgl_kernel import load_dgl
+from harness.core.optimisers import Adam, Optimiser
 from harness.core.trainer import Trainer
 from harness.graph import sources
 from harness.graph.config import DatasetConfig
@@ -45,7 +47,7 @@ def whole(graph: Graph) -> Shard:
 class Ours:
     """The trainer as a run uses it. Calling it does one epoch and keeps the loss."""
 
-    def __init__(self, shard: Shard, model: ModelConfig, optimiser: OptimiserConfig, features: str):
+    def __init__(self, shard: Shard, model: ModelConfig, optimiser: Optimiser, features: str):
         comm = Comm(0, 1, torch.device("cpu"), Recorder())
         system = make_system({"_target_": EXACT, "features": features})
         # The exact system does not read the number of epochs.
@@ -68,14 +70,14 @@ class Peer:
         forward: Callable[[torch.Tensor], torch.Tensor],
         parameters: list[torch.nn.Parameter],
         shard: Shard,
-        optimiser: OptimiserConfig,
+        optimiser: Optimiser,
     ):
         self.forward, self.x = forward, torch.as_tensor(shard.features)
         self.train = torch.as_tensor(shard.train).nonzero().squeeze(1)
         labels = torch.as_tensor(shard.labels)
         self.multilabel = labels.ndim == 2
         self.labels = labels[self.train].float() if self.multilabel else labels[self.train].long()
-        self.optimiser = torch.optim.Adam(parameters, lr=optimiser.lr, weight_decay=optimiser.weight_decay)
+        self.optimiser = optimiser.make(parameters, optimiser.lr)
         self.losses: list[float] = []
 
     def __call__(self) -> None:
@@ -95,7 +97,7 @@ class Peer:
         return self.forward(self.x)
 
 
-def pyg_peer(shard: Shard, weights, optimiser: OptimiserConfig, form: str) -> Peer:
+def pyg_peer(shard: Shard, weights, optimiser: Optimiser, form: str) -> Peer:
     """PyG's GCNConv over `form`: "edge_index" [2, E] (gather and scatter), or "csr", a torch.sparse
     matrix.
     """
@@ -122,7 +124,7 @@ def pyg_peer(shard: Shard, weights, optimiser: OptimiserConfig, form: str) -> Pe
     return Peer(_stack(layers, lambda layer, h: layer(h, edges)), _parameters(layers), shard, optimiser)
 
 
-def dgl_peer(shard: Shard, weights, optimiser: OptimiserConfig) -> Peer | None:
+def dgl_peer(shard: Shard, weights, optimiser: Optimiser) -> Peer | None:
     """DGL's GraphConv with `norm="both"` over the graph with self-loops, its formats made beforehand; None
     without DGL.
     """
@@ -157,7 +159,7 @@ def _parameters(layers) -> list[torch.nn.Parameter]:
     return [parameter for layer in layers for parameter in layer.parameters()]
 
 
-def contenders(shard: Shard, model: ModelConfig, optimiser: OptimiserConfig) -> dict[str, Ours | Peer]:
+def contenders(shard: Shard, model: ModelConfig, optimiser: Optimiser) -> dict[str, Ours | Peer]:
     """Everybody who can run here, all with our initial weights."""
     ours = {f"features={how}": Ours(shard, model, optimiser, how) for how in ("refetch", "once")}
     weights = [
@@ -185,7 +187,7 @@ def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[Line]
     keep_freed_memory()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse (CSR|CSC|invariant)", UserWarning)
-        runs = contenders(whole(graph), model, OptimiserConfig())
+        runs = contenders(whole(graph), model, Adam())
         found: dict[str, float] = {}
         if "PyG, edge_index" in runs:
             # Many times slower and gigabytes in size: a few epochs beside ours tell enough, and it leaves the
@@ -231,8 +233,8 @@ def epoch_curve(points: int = 7, least: float = 1e5, most: float = 1e7, width: i
     for edges in np.geomspace(least, most, points):
         dataset = DatasetConfig(name=CURVE, source="twin", scale=float(edges / SPECS[CURVE].edges))
         graph = sources.load(dataset, Path("data"), seed=1)
-        model = ModelConfig(name="gcn", layers=2, hidden=width, dropout=0.0)
-        seconds = fastest(Ours(whole(graph), model, OptimiserConfig(), "once"))
+        model = Gcn(layers=2, hidden=width, dropout=0.0)
+        seconds = fastest(Ours(whole(graph), model, Adam(), "once"))
         rows.append(
             {
                 "graph": f"twin/{CURVE}",

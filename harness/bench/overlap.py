@@ -30,7 +30,8 @@ from harness.comm.comm import Comm
 from harness.comm.group import process_group
 from harness.comm.recorder import Recorder
 from harness.comm.transport import Transfer
-from harness.core.config import ModelConfig, OptimiserConfig
+from harness.core.config import ModelConfig
+from harness.core.optimisers import Adam
 from harness.core.trainer import Trainer
 from harness.graph.graph import Graph
 from harness.partition.assign import assign
@@ -157,7 +158,7 @@ def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelCon
 
         def passed(rate: float) -> tuple[dict[str, list], Comm]:
             comm = SlowLink(rank, len(shards), torch.device("cpu"), Recorder(), transport, rate=rate)
-            system, optimiser = make_system(block), OptimiserConfig()
+            system, optimiser = make_system(block), Adam()
             return _train(Trainer(shards[rank], comm, system, model, optimiser, seed=1, epochs=EPOCHS)), comm
 
         fast, comm = passed(float("inf"))

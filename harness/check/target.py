@@ -49,7 +49,8 @@ def target_class(block: Mapping[str, Any], where: str, base: type[T]) -> type[T]
             f'{field}="{target}" is not a dataclass; write @dataclass above the class, whose fields'
             " are its knobs"
         )
-    if lacking := cls.lacks():
+    lacks = getattr(cls, "lacks", None)
+    if lacks and (lacking := lacks()):
         raise InputError(
             f'{field}="{target}" lacks the method {lacking}; define it as'
             f" {base.__module__.replace('.', '/')}.py says"
@@ -63,3 +64,8 @@ def made(block: Mapping[str, Any], where: str, base: type[T]) -> T:
     Raises InputError with one sentence at the first thing wrong.
     """
     return typed(target_class(block, where, base), {k: v for k, v in block.items() if k != KEY}, where)
+
+
+def target_of(cls: type) -> str:
+    """What a block's `_target_` says where it names `cls`."""
+    return f"{cls.__module__}.{cls.__qualname__}"

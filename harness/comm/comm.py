@@ -7,7 +7,8 @@ host memory).
 
 What is counted is what a worker hands to the transport, by (layer, direction, purpose, peer):
 
-    exchange    rows * width * element size, to each peer
+    exchange    rows * width * element size, to each peer; 2 bytes per value under `wire=bfloat16`, here and
+                of broadcasts
     broadcast   the block's bytes once for each of the P - 1 receivers, at the root
     all_gather  the worker's own bytes once for each of the P - 1 receivers
     all_reduce  a worker's share of 2 (P - 1) n elements, the traffic of a ring over all workers together
@@ -24,6 +25,10 @@ from harness.comm.flight import HaloPlan, InFlight
 from harness.comm.recorder import Recorder
 from harness.comm.transport import PeerLost, Transfer, Transport
 
+WIRES = ("float32", "bfloat16")
+# Purposes whose rows are never rounded: evaluation is exact, whatever the training sends.
+EXACT = frozenset({"evaluate"})
+
 
 class Comm:
     """The transport of one worker.
@@ -32,6 +37,9 @@ class Comm:
     device       where the tensors of the model live
     recorder     gets spans and counts; outside its train clock nothing is counted
     transport    what carries the bytes; None for a worker alone
+    wire         "float32": rows travel as they are; "bfloat16": rows of a layer's exchanges and broadcasts
+                 are rounded to bfloat16 on their way, and counted so. Sums, integers, what belongs to no
+                 layer, and what is EXACT travel as they are
     """
 
     def __init__(
@@ -41,6 +49,7 @@ class Comm:
         device: torch.device,
         recorder: Recorder,
         transport: Transport | None = None,
+        wire: str = "float32",
     ):
         assert (transport is None) == (size == 1)
         self.rank = rank
@@ -48,6 +57,7 @@ class Comm:
         self.device = device
         self.recorder = recorder
         self.transport = transport
+        self.halves = wire == "bfloat16"
         self.staged = device.type == "cuda" and size > 1 and transport.on_host
         self._buffers: dict[tuple, torch.Tensor] = {}
         self._sequence = 0
@@ -105,11 +115,12 @@ class Comm:
         received = self.buffer(
             (direction, purpose, layer, slot, width, "in"), (sum(receive), width), rows.dtype
         )
-        row_bytes = width * rows.element_size()
+        halved = self.halved(rows.dtype, layer, purpose)
         outgoing, incoming = (
-            self._wire(rows, (direction, purpose, layer, slot, "out")),
-            self._wire_like(received),
+            self._wire(rows, (direction, purpose, layer, slot, "out"), halved),
+            self._wire_like(received, (direction, purpose, layer, slot, "in"), halved),
         )
+        row_bytes = width * outgoing.element_size()
         flight = self._post(
             "exchange",
             layer,
@@ -130,19 +141,18 @@ class Comm:
         elsewhere.
         """
         own = blocks[self.rank]
-        sends = (
-            {p: (own.shape[0], own.numel() * own.element_size()) for p in self.peers}
-            if self.rank in roots
-            else {}
-        )
+        halved = self.halved(own.dtype, layer, purpose)
         wires = {
             j: (
-                self._wire(blocks[j], (direction, purpose, layer, j))
+                self._wire(blocks[j], (direction, purpose, layer, j), halved)
                 if j == self.rank
-                else self._wire_like(blocks[j])
+                else self._wire_like(blocks[j], (direction, purpose, layer, j), halved)
             )
             for j in roots
         }
+        sends = (
+            dict.fromkeys(self.peers, (own.shape[0], wires[self.rank].nbytes)) if self.rank in roots else {}
+        )
         finishes = [self._unwire(blocks[j], wires[j]) for j in roots if j != self.rank]
 
         def finish() -> None:
@@ -203,7 +213,9 @@ class Comm:
         parts[self.rank] = tensor
         return parts
 
-    def all_reduce(self, tensor: torch.Tensor, purpose: str, layer: int = -1) -> None:
+    def all_reduce(
+        self, tensor: torch.Tensor, purpose: str, layer: int = -1, direction: str = "backward"
+    ) -> None:
         """Sum `tensor` over the workers, in place, and wait for it."""
         total = 2 * (self.size - 1) * tensor.numel() * tensor.element_size()
         mine = total // self.size + (self.rank < total % self.size)
@@ -211,7 +223,7 @@ class Comm:
         flight = self._post(
             "all_reduce",
             layer,
-            "backward",
+            direction,
             purpose,
             {(self.rank + 1) % self.size: (0, mine)},
             lambda: self.transport.all_reduce(wire),
@@ -307,30 +319,46 @@ class Comm:
             self._buffers[key, device.type] = have
         return have
 
-    def outgoing(self, key: tuple, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    def outgoing(self, key: tuple, shape: tuple[int, ...], dtype: torch.dtype, halved: bool) -> torch.Tensor:
         """A tensor to fill and hand to `start_exchange`, once: where the transport has one, its own, so that
-        nothing is copied.
+        nothing is copied. Rows that travel `halved` are copied in any case.
         """
-        own = None if self.transport is None or self.staged else self.transport.outgoing(shape, dtype)
+        copied = self.transport is None or self.staged or halved
+        own = None if copied else self.transport.outgoing(shape, dtype)
         return self.buffer(key, shape, dtype) if own is None else own
 
     @property
     def _wire_device(self) -> torch.device:
         return torch.device("cpu") if self.staged else self.device
 
-    def _wire(self, tensor: torch.Tensor, key: tuple) -> torch.Tensor:
-        """The tensor as the transport takes it: itself, or a pinned copy where GPU rows travel over gloo."""
-        tensor = tensor.contiguous()
-        if not self.staged:
-            return tensor
-        wire = self.buffer((*key, "wire"), tuple(tensor.shape), tensor.dtype, self._wire_device)
-        return wire.copy_(tensor)
+    def halved(self, dtype: torch.dtype, layer: int, purpose: str) -> bool:
+        """Whether rows of this type, layer and purpose travel as bfloat16."""
+        return self.halves and dtype.is_floating_point and layer >= 0 and purpose not in EXACT
 
-    def _wire_like(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _wire(self, tensor: torch.Tensor, key: tuple, halved: bool = False) -> torch.Tensor:
+        """The tensor as the transport takes it: itself, or a copy, in bfloat16 where `halved`, and pinned
+        where GPU rows travel over gloo.
+        """
+        tensor = tensor.contiguous()
+        if not self.staged and not halved:
+            return tensor
+        dtype = torch.bfloat16 if halved else tensor.dtype
+        wire = self.buffer((*key, "wire"), tuple(tensor.shape), dtype, self._wire_device).copy_(tensor)
+        # Transports move bytes, and not all of them know bfloat16.
+        return wire.view(torch.int16) if halved else wire
+
+    def _wire_like(self, tensor: torch.Tensor, key: tuple = (), halved: bool = False) -> torch.Tensor:
+        """What a peer's `_wire` of such a tensor is received in."""
+        if halved:
+            shape = tuple(tensor.shape)
+            return self.buffer((*key, "wire in"), shape, torch.int16, self._wire_device)
         return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True) if self.staged else tensor
 
     def _unwire(self, tensor: torch.Tensor, wire: torch.Tensor) -> Callable[[], None] | None:
-        return (lambda: tensor.copy_(wire)) if wire is not tensor else None
+        if wire is tensor:
+            return None
+        halved = wire.dtype == torch.int16 != tensor.dtype
+        return lambda: tensor.copy_(wire.view(torch.bfloat16) if halved else wire)
 
 
 class PendingHalo(Crossing):
@@ -343,7 +371,9 @@ class PendingHalo(Crossing):
     def send(self, h):
         with self.recorder.inside("other", "pack", self.layer):
             key = ("forward", self.purpose, self.layer, "pack")
-            packed = self.comm.outgoing(key, (len(self.plan.send_rows), h.shape[1]), h.dtype)
+            shape = (len(self.plan.send_rows), h.shape[1])
+            halved = self.comm.halved(h.dtype, self.layer, self.purpose)
+            packed = self.comm.outgoing(key, shape, h.dtype, halved)
             torch.index_select(h, 0, self.plan.send_rows, out=packed)
             self.flight, self.received = self.comm.start_exchange(
                 packed, self.plan.send_counts, self.plan.receive_counts, self.layer, "forward", self.purpose

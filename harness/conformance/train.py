@@ -9,9 +9,8 @@ from harness.check import typed
 from harness.cluster.config import Cluster
 from harness.comm.comm import Comm
 from harness.comm.watched import Watched
-from harness.core.config import ModelConfig, OptimiserConfig
 from harness.core.trainer import Trainer
-from harness.run.config import make_system
+from harness.run.config import make_model, make_optimiser, make_system
 
 
 def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=None) -> Trainer:
@@ -19,8 +18,8 @@ def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=Non
         shard,
         comm,
         make_system(block),
-        typed(ModelConfig, model, "model"),
-        typed(OptimiserConfig, optimiser, "optimiser"),
+        make_model(model),
+        make_optimiser(optimiser),
         seed=seed,
         epochs=epochs,
         kernel="numba",

@@ -50,6 +50,7 @@ class Adjacency:
         self, shard: Shard, normalisation: str, kernel: Kernel, device: torch.device, degrees: str = "global"
     ):
         self.num_inner, self.self_loops = shard.num_inner, normalisation != "mean"
+        self.num_own = self.num_inner  # rows that are this worker's vertices: all of them
         self.num_halo = shard.num_halo if degrees == "global" else 0
         inner_degrees = shard.degrees if degrees == "global" else shard.inner_edges.row_sums()
         row, column = scales(inner_degrees, normalisation)

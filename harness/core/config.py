@@ -1,77 +1,95 @@
-"""The typed schema of the blocks `model`, `optimiser` and `evaluate`; the values stand in `conf/`."""
+"""The typed schema of the blocks `model` and `evaluate`; the values stand in `conf/`."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import ClassVar
 
-from harness.check import InputError, at_least, choice, more_than, within
+import torch
 
-MODELS = ("gcn", "sage", "gat")
+from harness.check import InputError, at_least, choice, within
+
+ACTIVATIONS = ("relu", "elu", "leaky_relu", "gelu", "tanh")
+NORMS = ("none", "layer", "batch", "l2")
 
 
 @dataclass
 class ModelConfig:
-    """name: "gcn", "sage" (GraphSAGE with mean aggregation) or "gat" (attention over neighbours). dropout
-    acts on every layer's input but the features.
+    """Base of every model: `layers` graph convolutions, and what stands between them. A model derives from it
+    and says what a layer is.
 
-    normalisation   of the GCN's adjacency: "symmetric" D^-1/2 (A+I) D^-1/2 or "row" D^-1 (A+I); a SAGE always
-                    takes the mean
-    norm            between layers: "none", "layer" (layer norm before the activation) or "l2" (rows of length
-                    1 after it)
-    heads, out_heads   of a GAT: concatenated in hidden layers (hidden counts all of them), averaged in the
-                       last
+    name         what messages and tables call it
+    dropout      acts on every layer's input but the features
+    norm         between layers: "none", "layer" (layer norm before the activation), "batch" (batch norm
+                 before the activation, its statistics over all vertices of all workers) or "l2" (rows of
+                 length 1 after the activation)
+    activation   between layers: "relu", "elu", "leaky_relu" (slope 0.01), "gelu" or "tanh"
+    residual     adds a layer's input to what follows its activation, in every layer but the last: hidden rows
+                 as they are, features through a matrix X W
     """
 
-    name: str = "gcn"
+    name: str = ""
     layers: int = 2
     hidden: int = 64
     dropout: float = 0.5
-    normalisation: str = "symmetric"
     norm: str = "none"
-    heads: int = 8
-    out_heads: int = 1
+    activation: str = "relu"
+    residual: bool = False
+
+    # Whether a layer is of the form A H W with a fixed propagation matrix A. One that is not asks the system
+    # for halo rows (`System.halo`), and systems with a product of their own refuse it.
+    matrix: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        choice("name", self.name, MODELS)
+        self.name = self.name or type(self).__name__.lower()
         at_least("layers", self.layers, 1)
         at_least("hidden", self.hidden, 1)
         within("dropout", self.dropout, 0.0, 0.99)
-        choice("normalisation", self.normalisation, ("symmetric", "row"))
-        choice("norm", self.norm, ("none", "layer", "l2"))
-        at_least("heads", self.heads, 1)
-        at_least("out_heads", self.out_heads, 1)
-        if self.name == "gat" and self.layers > 1 and self.hidden % self.heads:
-            raise InputError(
-                f"hidden={self.hidden} does not divide into heads={self.heads}; give a multiple of heads"
-            )
+        choice("norm", self.norm, NORMS)
+        choice("activation", self.activation, ACTIVATIONS)
 
     @property
     def aggregation(self) -> str:
-        """The name `harness.core.adjacency` knows the propagation matrix by; a GAT uses its edges and none of
-        its weights.
+        """The name `harness.core.adjacency` knows the propagation matrix by: "symmetric", "row" or "mean"."""
+        return "symmetric"
+
+    def layer(self, f_in: int, f_out: int, last: bool, generator: torch.Generator) -> torch.nn.Module:
+        """One layer, from rows [n, f_in] to [n, f_out], its weights drawn from `generator`; the last one
+        gives logits. Norm, activation and residual are added around it.
+
+        See `harness.core.models.Layer` for the two methods it needs.
         """
-        return "mean" if self.name == "sage" else self.normalisation
-
-
-@dataclass
-class OptimiserConfig:
-    """Adam, for every system alike. weight_decay is added to the gradient (L2)."""
-
-    lr: float = 0.01
-    weight_decay: float = 5e-4
-
-    def __post_init__(self) -> None:
-        more_than("lr", self.lr, 0.0)
-        at_least("weight_decay", self.weight_decay, 0.0)
+        raise NotImplementedError
 
 
 @dataclass
 class EvaluateConfig:
     """every: epochs between exact evaluations (the last epoch is always evaluated); 0 evaluates at the end
     only.
+
+    threshold   of graphs whose vertices have several labels: a label is predicted where its probability, the
+                logistic function of its logit, is above this (micro-F1 and balanced accuracy)
+    patience    the run ends after so many evaluations in a row without a better validation score (the one
+                that its best epoch is chosen by); 0: it goes on to its last epoch
     """
 
     every: int = 1
+    threshold: float = 0.5
+    patience: int = 0
 
     def __post_init__(self) -> None:
         at_least("every", self.every, 0)
+        if not 0 < self.threshold < 1:
+            raise InputError(f"threshold={self.threshold} is out of range: give more than 0 and less than 1")
+        at_least("patience", self.patience, 0)
+        if self.patience and not self.every:
+            raise InputError(
+                f"patience={self.patience} counts evaluations, of which every=0 makes one at the end; give"
+                " every=1 or more"
+            )
+
+    @property
+    def cut(self) -> float:
+        """The logit whose probability is `threshold`: 0 for 0.5."""
+        return math.log(self.threshold / (1 - self.threshold))

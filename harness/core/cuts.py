@@ -104,7 +104,8 @@ class EdgeCut:
         return ExactForward(self.exact_adjacency, self.comm, self.exact_plan, purpose)
 
     def exact_input(self, exact, trained=None):
-        if trained is not None and self.shard is self.whole and self.system.exact_input:
+        sent_exactly = not self.comm.halves
+        if trained is not None and self.shard is self.whole and self.system.exact_input and sent_exactly:
             return trained
         return self._static(exact.adjacency, exact.halo(0, self.x).wait())
 
@@ -124,7 +125,7 @@ class EdgeCut:
             self.x,
             x_halo if adjacency.halo is not None else None,
             self.kernel,
-            rows_only=self.model.name == "gat",
+            rows_only=not self.model.matrix,
         )
 
 

@@ -5,7 +5,7 @@ It runs outside the train clock, so nothing of it is timed as training or counte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch.nn import functional as F
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.core.adjacency import Adjacency
+from harness.core.counted import Score
 from harness.core.inputs import StaticInput
 from harness.core.models import Model, Strategy
 from harness.core.propagate import HaloDropout, propagate
@@ -53,6 +54,7 @@ class Evaluator:
     """Scores of each split of the whole graph, the same on every worker (`harness.core.scores`).
 
     make_input   builds the exact StaticInput; called at the first evaluation only
+    cut, scores  see `harness.core.scores.Scorer`
     """
 
     def __init__(
@@ -63,9 +65,11 @@ class Evaluator:
         masks: list[torch.Tensor],
         labels: torch.Tensor,
         num_layers: int,
+        cut: float,
+        scores: Mapping[str, Score],
     ):
         self.strategy, self.make_input = strategy, make_input
-        self.scorer = Scorer(comm, labels, masks)
+        self.scorer = Scorer(comm, labels, masks, cut, scores)
         self.input: StaticInput | None = None
         no_ids = torch.empty(0, dtype=torch.int32)
         self.no_dropout = [HaloDropout(0.0, no_ids, no_ids, 0)] * num_layers

@@ -1,5 +1,5 @@
-"""GCN, GraphSAGE-mean and GAT of any depth and width, written against a system's answer to "what remote rows
-do I use?".
+"""Layers of GCN, GraphSAGE-mean and GAT, and stacks of layers of any depth and width, written against a
+system's answer to "what remote rows do I use?".
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from harness.check import InputError
+from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency
 from harness.core.attention import attend
 from harness.core.config import ModelConfig
 from harness.core.inputs import StaticInput
+from harness.core.normalisation import FUNCTIONS, BatchNorm
 from harness.core.propagate import (
     BackwardMark,
     HaloDropout,
@@ -30,6 +32,7 @@ class Strategy(Protocol):
 
     name: str  # in messages
     adjacency: Adjacency
+    comm: Comm
 
     def halo(self, layer: int, h: torch.Tensor): ...
 
@@ -41,21 +44,22 @@ class Strategy(Protocol):
 
 
 class Layer(nn.Module):
-    """One graph convolution: Z = A H W (+ H W_root) + b.
+    """One graph convolution: Z = A H W (+ H W_root) + b. A model's layer has these two methods; what stands
+    between layers, `Model` adds.
 
     weight [f_in, f_out]; root [f_in, f_out] in GraphSAGE only, for the vertex's own row; bias [f_out]
     """
 
-    def __init__(self, f_in: int, f_out: int, root: bool, norm: bool, generator: torch.Generator):
+    def __init__(self, f_in: int, f_out: int, root: bool, generator: torch.Generator):
         super().__init__()
         self.weight = nn.Parameter(glorot(f_in, f_out, generator))
         self.root = nn.Parameter(glorot(f_in, f_out, generator)) if root else None
         self.bias = nn.Parameter(torch.zeros(f_out))
-        self.norm = nn.LayerNorm(f_out) if norm else None
 
     def forward(
         self, layer: int, h: torch.Tensor, static: StaticInput | None, strategy: Strategy, drop: HaloDropout
     ) -> torch.Tensor:
+        """Z [n, f_out] of rows h [n, f_in]; in layer 0 of what `static` keeps, where it is given."""
         z = (
             static.times(self.weight)
             if static is not None
@@ -86,9 +90,7 @@ class AttentionLayer(nn.Module):
     averaged
     """
 
-    def __init__(
-        self, f_in: int, f_out: int, heads: int, concat: bool, norm: bool, generator: torch.Generator
-    ):
+    def __init__(self, f_in: int, f_out: int, heads: int, concat: bool, generator: torch.Generator):
         super().__init__()
         self.heads, self.concat = heads, concat
         f = f_out // heads if concat else f_out
@@ -96,7 +98,6 @@ class AttentionLayer(nn.Module):
         self.att_source = nn.Parameter(glorot(heads, f, generator))
         self.att_target = nn.Parameter(glorot(heads, f, generator))
         self.bias = nn.Parameter(torch.zeros(f_out))
-        self.norm = nn.LayerNorm(f_out) if norm else None
 
     def forward(
         self, layer: int, h: torch.Tensor, static: StaticInput | None, strategy: Strategy, drop: HaloDropout
@@ -132,20 +133,24 @@ class AttentionLayer(nn.Module):
 
 
 class Model(nn.Module):
-    """L layers with ReLU (a GAT: ELU) between them; widths [L + 1]. The same seed gives the same weights on
-    every worker.
+    """L layers with norm, activation and residual between them; widths [L + 1]. The same seed gives the same
+    weights on every worker.
     """
 
     def __init__(self, config: ModelConfig, widths: list[int], seed: int):
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         last = len(widths) - 2
-        self.activation = F.elu if config.name == "gat" else torch.relu
-        self.unit_rows = config.norm == "l2"
-        self.layers = nn.ModuleList(
-            make_layer(config, f_in, f_out, l == last, generator)
-            for l, (f_in, f_out) in enumerate(zip(widths, widths[1:]))
-        )
+        self.activation = FUNCTIONS[config.activation]
+        self.unit_rows, self.residual = config.norm == "l2", config.residual
+        self.layers = nn.ModuleList()
+        for l, (f_in, f_out) in enumerate(zip(widths, widths[1:])):
+            layer = config.layer(f_in, f_out, l == last, generator)
+            layer.norm = make_norm(config.norm, f_out) if l < last else None
+            # Hidden rows are added as they are. Features are another thing, even where there are as many.
+            project = config.residual and l == 0 < last
+            layer.skip = nn.Parameter(glorot(f_in, f_out, generator)) if project else None
+            self.layers.append(layer)
 
     def forward(
         self,
@@ -163,10 +168,10 @@ class Model(nn.Module):
         """
         h = x
         for l, layer in enumerate(self.layers):
-            only = static if l == 0 else None
+            only, taken = static if l == 0 else None, h
             if recorder is not None:
                 recorder.segment("compute", "forward", l)
-                recorder.flops(layer.flops(strategy.adjacency, only))
+                recorder.flops(self.flops(l, strategy, only))
             try:
                 h = layer(l, h, only, strategy, drops[l])
             except WrongRows as wrong:
@@ -176,25 +181,35 @@ class Model(nn.Module):
             if recorder is not None:
                 # The backward pass repeats the forward products once for the weight and once for the input,
                 # which layer 0 does not ask for.
-                h = BackwardMark.apply(
-                    h, recorder, l, layer.flops(strategy.adjacency, only) * (1 if l == 0 else 2)
-                )
+                h = BackwardMark.apply(h, recorder, l, self.flops(l, strategy, only) * (1 if l == 0 else 2))
             if l + 1 < len(self.layers):
-                h = self.activation(h if layer.norm is None else layer.norm(h))
+                h = self.activation(self._normalised(l, h, strategy))
+                if self.residual:
+                    h = h + (taken if layer.skip is None else self._projected(taken, only, layer.skip))
                 if self.unit_rows:
                     h = F.normalize(h, dim=1)
         return h
 
+    def flops(self, l: int, strategy: Strategy, static: StaticInput | None) -> int:
+        """Of layer l's products in one forward pass: 2 for a multiply-add."""
+        layer = self.layers[l]
+        skip = 0 if layer.skip is None else 2 * strategy.adjacency.num_inner * layer.skip.numel()
+        return layer.flops(strategy.adjacency, static) + skip
 
-def make_layer(
-    config: ModelConfig, f_in: int, f_out: int, last: bool, generator: torch.Generator
-) -> nn.Module:
-    norm = config.norm == "layer" and not last
-    if config.name == "gat":
-        return AttentionLayer(
-            f_in, f_out, config.out_heads if last else config.heads, not last, norm, generator
-        )
-    return Layer(f_in, f_out, config.name == "sage", norm, generator)
+    def _normalised(self, l: int, z: torch.Tensor, strategy: Strategy) -> torch.Tensor:
+        norm = self.layers[l].norm
+        if isinstance(norm, BatchNorm):
+            return norm(z, strategy.comm, strategy.adjacency.num_own, l)
+        return z if norm is None else norm(z)
+
+    @staticmethod
+    def _projected(x: torch.Tensor, static: StaticInput | None, weight: torch.Tensor) -> torch.Tensor:
+        return x @ weight if static is None else static.own_times(weight)
+
+
+def make_norm(name: str, width: int) -> nn.Module | None:
+    """The module of a norm over rows [n, width]; None for those that have no parameters."""
+    return {"layer": nn.LayerNorm, "batch": BatchNorm}[name](width) if name in ("layer", "batch") else None
 
 
 def glorot(f_in: int, f_out: int, generator: torch.Generator) -> torch.Tensor:

@@ -35,6 +35,7 @@ class ReplicaAdjacency:
 
     def __init__(self, shard: ReplicaShard, normalisation: str, kernel: Kernel, device: torch.device):
         self.num_inner, self.num_masters = shard.num_replicas, shard.num_masters
+        self.num_own = self.num_masters  # rows that are this worker's vertices; the others are mirrors
         row, column = scales(shard.degrees, normalisation)
         self.edges = SparseOperator(
             shard.edges,

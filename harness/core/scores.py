@@ -5,7 +5,8 @@ Every score is exact and the same on every worker, however the vertices are divi
 scores of their positives once per evaluation, and sum counts.
 
     accuracy   share of vertices whose highest logit is their class; of several labels per vertex the
-               micro-F1, 2 TP / (predicted + true), a label being predicted where its logit is above 0
+               micro-F1, 2 TP / (predicted + true), a label being predicted where its probability is above
+               `evaluate.threshold` (0.5: where its logit is above 0)
     auc        mean over classes c of P(s_c(positive) > s_c(negative)) + P(equal) / 2, positives being the
                vertices of class c and negatives the others of the split; s_c the log-odds of class c under
                the softmax (two classes: the difference of their logits, one pair of sets; several labels per
@@ -19,11 +20,13 @@ A class without positives, or for `auc` without negatives, in a split is left ou
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 
 from harness.comm.comm import Comm
+from harness.core.counted import Score
 
 SPLITS = ("train", "val", "test")
 RANKED = ("val", "test")  # the splits that auc and balanced accuracy are given for
@@ -36,12 +39,25 @@ class Scores:
 
     not_finite   vertices of the whole graph that have a logit which is not a finite number; the scores are
                  then NaN
+    more         scores of `harness.core.counted` by name, in the order of RANKED
     """
 
     accuracy: tuple[float, float, float]
     auc: tuple[float, float]
     balanced: tuple[float, float]
     not_finite: int = 0
+    more: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def leading(self, two_classes: bool) -> float:
+        """The validation score that a run is judged by: the AUC of a graph with two classes, else the
+        accuracy (as `harness.trace.summary.leading_score`)."""
+        return self.auc[0] if two_classes else self.accuracy[1]
+
+    def named(self) -> dict[str, float]:
+        """`more`, by the names of a trace's `metrics`."""
+        return {
+            f"{split}_{name}": value for name, pair in self.more.items() for split, value in zip(RANKED, pair)
+        }
 
     def columns(self) -> dict[str, float]:
         """By column of a trace's `epochs`."""
@@ -54,10 +70,20 @@ class Scores:
 class Scorer:
     """Scores logits [n, C] of a worker's own vertices. labels [n] or [n, C]; masks: local rows of each split,
     [k] each.
+
+    cut    where vertices have several labels, the logit above which a label is predicted
+    more   scores beside the three, by name
     """
 
-    def __init__(self, comm: Comm, labels: torch.Tensor, masks: list[torch.Tensor]):
-        self.comm, self.labels, self.masks = comm, labels, masks
+    def __init__(
+        self,
+        comm: Comm,
+        labels: torch.Tensor,
+        masks: list[torch.Tensor],
+        cut: float = 0.0,
+        more: Mapping[str, Score] | None = None,
+    ):
+        self.comm, self.labels, self.masks, self.cut, self.more = comm, labels, masks, cut, more or {}
         self.positives: list[list[int]] | None = None  # by worker: how many, by ranked split and class
 
     def __call__(self, logits: torch.Tensor) -> Scores:
@@ -70,11 +96,18 @@ class Scorer:
         bad = (~torch.isfinite(logits)).any(1).sum()
         won = [outranked(*pair, theirs) for pair, theirs in zip(ranked, self._gather(ranked, classes))]
         sizes = torch.tensor([len(mask) for mask in self.masks], device=logits.device)
-        accuracy = torch.stack([score_counts(*pair) for pair in chosen])
-        recall = [recall_counts(*pair) for pair in chosen[1:]]
-        bad, sizes, accuracy, *rest = self._total([bad[None], sizes, accuracy, *won, *recall])
+        accuracy = torch.stack([score_counts(*pair, self.cut) for pair in chosen])
+        recall = [recall_counts(*pair, self.cut) for pair in chosen[1:]]
+        counted = [
+            score.counts(predicted(*pair, self.cut), *pair)
+            for score in self.more.values()
+            for pair in chosen[1:]
+        ]
+        bad, sizes, accuracy, *rest = self._total([bad[None], sizes, accuracy, *won, *recall, *counted])
         if bad:
-            return Scores((math.nan,) * 3, (math.nan,) * 2, (math.nan,) * 2, int(bad))
+            none = (math.nan,) * 2
+            return Scores((math.nan,) * 3, none, none, int(bad), dict.fromkeys(self.more, none))
+        rest, totals = rest[:4], iter(rest[4:])
         found = torch.tensor(self.positives, dtype=torch.float64).sum(0).view(2, classes)
         return Scores(
             tuple(
@@ -83,6 +116,10 @@ class Scorer:
             ),
             tuple(_auc(*each) for each in zip(rest[:2], found, sizes[1:])),
             tuple(_balanced(counts, self.labels.ndim == 2) for counts in rest[2:]),
+            more={
+                name: (score.value(next(totals)), score.value(next(totals)))
+                for name, score in self.more.items()
+            },
         )
 
     def _total(self, counts: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -162,27 +199,32 @@ def outranked(scores: torch.Tensor, positive: torch.Tensor, positives: list[torc
     return won
 
 
-def score_counts(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def predicted(logits: torch.Tensor, labels: torch.Tensor, cut: float = 0.0) -> torch.Tensor:
+    """What logits [t, C] say: a class [t], or where a vertex has several labels each of them, [t, C] bool."""
+    return logits.argmax(1) if labels.ndim == 1 else logits > cut
+
+
+def score_counts(logits: torch.Tensor, labels: torch.Tensor, cut: float = 0.0) -> torch.Tensor:
     """Numerator and denominator [2] of the accuracy of logits [t, C], which add up over workers."""
+    found = predicted(logits, labels, cut)
     if labels.ndim == 1:
-        return torch.stack(
-            [(logits.argmax(1) == labels).sum(), torch.tensor(len(labels), device=logits.device)]
-        )
-    predicted, true = logits > 0, labels > 0
+        return torch.stack([(found == labels).sum(), torch.tensor(len(labels), device=logits.device)])
+    true = labels > 0
     # Micro-F1 = 2 TP / (2 TP + FP + FN) = 2 TP / (predicted + true).
-    return torch.stack([2 * (predicted & true).sum(), predicted.sum() + true.sum()])
+    return torch.stack([2 * (found & true).sum(), found.sum() + true.sum()])
 
 
-def recall_counts(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def recall_counts(logits: torch.Tensor, labels: torch.Tensor, cut: float = 0.0) -> torch.Tensor:
     """TP, positives, TN and negatives of every class, [4, C]; they add up over workers. Of one label per
     vertex TN is not counted, and 0."""
+    found = predicted(logits, labels, cut)
     if labels.ndim == 1:
         classes = logits.shape[1]
-        right = torch.bincount(labels[logits.argmax(1) == labels], minlength=classes)
+        right = torch.bincount(labels[found == labels], minlength=classes)
         positives = torch.bincount(labels, minlength=classes)
         return torch.stack([right, positives, torch.zeros_like(right), len(labels) - positives])
-    predicted, true = logits > 0, labels > 0
-    return torch.stack([(predicted & true).sum(0), true.sum(0), (~predicted & ~true).sum(0), (~true).sum(0)])
+    true = labels > 0
+    return torch.stack([(found & true).sum(0), true.sum(0), (~found & ~true).sum(0), (~true).sum(0)])
 
 
 def _mean(values: torch.Tensor, there: torch.Tensor) -> float:

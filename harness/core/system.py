@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -30,6 +30,7 @@ from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency
+from harness.core.optimisers import Adam, Optimiser
 from harness.core.propagate import HaloDropout, WrongRows, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
 from harness.partition.shard import ReplicaShard, Shard
@@ -56,10 +57,16 @@ class RunFacts:
     """What a system may look at to say that it cannot run: nothing else decides."""
 
     model: str
+    matrix: bool
     num_workers: int
     symmetric: bool
     multilabel: bool
     weighted: bool = False  # edges have weights other than 1
+    optimiser: Optimiser = field(default_factory=Adam)
+    scheduled: bool = False  # the learning rate differs between epochs
+    norm: str = "none"  # between the model's layers
+    patience: int = 0  # evaluations, of early stopping
+    wire: str = "float32"  # what rows travel as
 
 
 @dataclass
@@ -77,6 +84,9 @@ class Context:
     exact_inputs   exact_inputs() -> {layer: H [n, F]}: what hidden layers 1.. would take in an exact forward
                    pass with the current
              weights and no dropout; outside the train clock only
+    new_optimiser   new_optimiser(parameters, lr=None) -> another optimiser of the run's kind, for systems
+                    that step more than one set of moments; it follows the run's schedule; lr
+                    None: the run's
     """
 
     shard: Shard | ReplicaShard
@@ -94,6 +104,7 @@ class Context:
     gradient: Callable[[torch.Tensor, float], torch.Tensor]
     exact_gradient: Callable[..., torch.Tensor]
     exact_inputs: Callable[[], dict[int, torch.Tensor]]
+    new_optimiser: Callable[..., torch.optim.Optimizer]
 
     @property
     def num_layers(self) -> int:
@@ -118,6 +129,8 @@ class System:
     role: ClassVar[str] = ""
     # knobs at which it is exact full-graph training (`harness.conformance` holds it to that); None: none
     exact: ClassVar[dict[str, Any] | None] = None
+    # why `wire` has no say over its rows, as "quantises what it sends"; "" where `comm` sends them all
+    own_rows: ClassVar[str] = ""
     since: ClassVar[dict[str, Any]] = {}  # knobs that came after 0.1, where what 0.1 did is not their default
 
     @classmethod
@@ -144,16 +157,34 @@ class System:
         """One sentence saying why this system cannot do the run, or None.
 
         A system with a backward pass of its own owns the matrix form Z = A H W, and attention is not of that
-        form.
+        form. The workers of an asynchronous one are at no common epoch.
         """
-        if run.model == "gat" and run.weighted:
+        if not run.matrix and run.weighted:
             return (
-                "model=gat weighs neighbours by attention alone, and the edges of this graph have weights;"
-                " give model=gcn or model=sage, or leave edge_weight out of the file"
+                f"model={run.model} weighs neighbours by attention alone, and the edges of this graph have"
+                " weights; give model=gcn or model=sage, or leave edge_weight out of the file"
             )
-        if run.model == "gat" and type(self).propagate is not System.propagate:
+        name = type(self).__name__.lower()
+        if run.wire != "float32" and self.own_rows:
+            return f"wire={run.wire} cannot be: {name} {self.own_rows}; give wire=float32"
+        if self.asynchronous and run.scheduled:
             return (
-                f"model=gat has no propagation matrix, and {type(self).__name__.lower()} defines its own"
+                f"{name} has no epoch common to all workers that a schedule could go by; give"
+                " schedule=constant schedule.warmup=0"
+            )
+        if self.asynchronous and run.patience:
+            return (
+                f"{name} is evaluated after its workers have gone on, and cannot be stopped early; give"
+                " evaluate.patience=0"
+            )
+        if self.asynchronous and run.norm == "batch":
+            return (
+                f"{name} has no pass common to all workers that model.norm=batch could take statistics of;"
+                " give model.norm=layer"
+            )
+        if not run.matrix and type(self).propagate is not System.propagate:
+            return (
+                f"model={run.model} has no propagation matrix, and {name} defines its own"
                 " product with one; give model=gcn or model=sage"
             )
         return None
@@ -279,6 +310,7 @@ class ReplicaSystem(System):
     """
 
     cut: ClassVar[str] = "vertex"
+    own_rows: ClassVar[str] = "needs the same sums on all replicas of a vertex, which rounding would part"
 
     @classmethod
     def lacks(cls):
@@ -286,12 +318,13 @@ class ReplicaSystem(System):
         return None if own else "synchronize(self, layer, z)"
 
     def supports(self, run: RunFacts) -> str | None:
-        if run.model == "gat":
+        if not run.matrix:
             return (
-                f"model=gat normalises over all of a vertex's edges, and {type(self).__name__.lower()} adds"
-                " up parts that know only their worker's; give model=gcn or model=sage"
+                f"model={run.model} has no propagation matrix, and {type(self).__name__.lower()} adds up"
+                " parts of a product with one, each of which knows only its worker's edges; give model=gcn"
+                " or model=sage"
             )
-        return None
+        return super().supports(run)
 
     def synchronize(self, layer: int, z: torch.Tensor) -> torch.Tensor:
         """What stands for the sum over replicas of their parts z [r, f_out] of A H W; its backward does so

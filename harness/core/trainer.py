@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -10,15 +11,19 @@ from harness.check import InputError
 from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, synchronise
-from harness.core.config import ModelConfig, OptimiserConfig
+from harness.core.config import EvaluateConfig, ModelConfig
+from harness.core.counted import Score
 from harness.core.cuts import make_cut
 from harness.core.evaluate import Evaluator, local_loss
 from harness.core.inputs import StaticInput
 from harness.core.kernels import make_kernel
 from harness.core.models import Model
+from harness.core.optimisers import Optimiser
 from harness.core.propagate import HaloDropout, WrongRows
 from harness.core.replicas import StaticSums
+from harness.core.schedules import Constant, Schedule
 from harness.core.scores import Scores
+from harness.core.stopping import EarlyStopping
 from harness.core.system import Context, System
 from harness.partition.shard import ReplicaShard, Shard
 
@@ -26,7 +31,10 @@ from harness.partition.shard import ReplicaShard, Shard
 class Trainer:
     """One worker's training run: shard, model, optimiser and system, epoch by epoch.
 
-    epochs   of the whole run: for systems whose knobs follow it
+    epochs   of the whole run: for schedules, and systems whose knobs follow it
+    evaluate   threshold and patience; None: their defaults
+    scores     what is scored beside accuracy, AUC and balanced accuracy, by name
+    schedule   the learning rate of each epoch; None: the optimiser's own in all of them
     kernel   name of the sparse kernel, see `harness.core.kernels.make_kernel`
     cluster  what the workers run on, one device per worker; None: alike, of which nothing is known
     """
@@ -37,10 +45,13 @@ class Trainer:
         comm: Comm,
         system: System,
         model: ModelConfig,
-        optimiser: OptimiserConfig,
+        optimiser: Optimiser,
         *,
         seed: int,
         epochs: int,
+        schedule: Schedule | None = None,
+        evaluate: EvaluateConfig | None = None,
+        scores: Mapping[str, Score] | None = None,
         kernel: str = "auto",
         cluster: Cluster | None = None,
     ):
@@ -60,9 +71,9 @@ class Trainer:
         cut = self.cut = make_cut(shard, comm, system, model, self.kernel, self.x)
         widths = [self.x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
         self.model = Model(model, widths, seed).to(device)
-        self.optimiser = torch.optim.Adam(
-            self.model.parameters(), lr=optimiser.lr, weight_decay=optimiser.weight_decay
-        )
+        self.recipe, self.schedule, self.epochs = optimiser, schedule or Constant(), epochs
+        self.rates: list[tuple[torch.optim.Optimizer, float]] = []  # each optimiser's, before the schedule
+        self.optimiser = self.new_optimiser(self.model.parameters())
         self.passes = 0  # forward passes of the running epoch
         self.static: StaticInput | StaticSums | None = None
         self.exact_static: StaticInput | StaticSums | None = None  # of a system's extra, exact steps
@@ -83,12 +94,23 @@ class Trainer:
                 self.gradient,
                 self.exact_gradient,
                 self.exact_inputs,
+                self.new_optimiser,
             )
         )
         exact = cut.exact_forward("evaluate")
+        evaluate = evaluate or EvaluateConfig()
         self.evaluator = Evaluator(
-            exact, comm, lambda: cut.exact_input(exact, self.static), masks, self.labels, model.layers
+            exact,
+            comm,
+            lambda: cut.exact_input(exact, self.static),
+            masks,
+            self.labels,
+            model.layers,
+            evaluate.cut,
+            scores or {},
         )
+        self.stopping = EarlyStopping(evaluate.patience)
+        self.two_classes = self.labels.ndim == 1 and shard.num_classes == 2
         self.began = False
         self.next_epoch = 0  # this worker's, which in an asynchronous run is no other's
 
@@ -96,6 +118,16 @@ class Trainer:
     def train_share(self) -> float:
         """This worker's share of all training vertices."""
         return len(self.train_rows) / self.train_count
+
+    def new_optimiser(
+        self, parameters: Iterable[torch.nn.Parameter], lr: float | None = None
+    ) -> torch.optim.Optimizer:
+        """The run's optimiser, of `parameters` and with a state of its own, at the learning rate `lr` (None:
+        the run's). It follows the run's schedule."""
+        rate = self.recipe.lr if lr is None else lr
+        made = self.recipe.make(parameters, rate)
+        self.rates.append((made, rate))
+        return made
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
@@ -107,6 +139,10 @@ class Trainer:
         """
         self.recorder.begin_epoch(epoch)
         self.passes, self.next_epoch = 0, epoch + 1
+        factor = self.schedule.factor(epoch, self.epochs)
+        for optimiser, rate in self.rates:
+            for group in optimiser.param_groups:
+                group["lr"] = rate * factor
         if not self.began:
             self.began = True
             with self.recorder.clock("evaluate"):
@@ -175,12 +211,17 @@ class Trainer:
         with self.recorder.clock("evaluate"), self.system.evaluation_weights(self.recorder.epoch.epoch):
             return self.evaluator(self.model)
 
+    def ends_early(self, scores: Scores) -> bool:
+        """Whether the run ends with this evaluation: to be asked once of each, in order."""
+        return self.stopping.over(scores.leading(self.two_classes))
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "system": self.system.state_dict(),
             "exact_static": self.exact_static is not None,
+            "stopping": (self.stopping.best, self.stopping.since),
             "next_epoch": self.next_epoch,
         }
 
@@ -189,6 +230,8 @@ class Trainer:
         self.optimiser.load_state_dict(state["optimiser"])
         self.system.load_state_dict(state["system"])
         self.began, self.next_epoch = True, state["next_epoch"]
+        if "stopping" in state:  # not in checkpoints of before 0.2
+            self.stopping.best, self.stopping.since = state["stopping"]
         if self.system.features == "once":
             # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
             self.static = self.cut.training_input()

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,13 +23,14 @@ class Column:
     key: str
     value: Callable[[Summary], float | None]
     digits: str
+    scored: bool = False  # a score, which a run that diverged does not have
 
 
 def _score(at: str, name: str) -> Callable[[Summary], float | None]:
     """A score in percent at the best validation or at the last evaluation; none of a run that diverged."""
 
     def value(s: Summary) -> float | None:
-        known = s["diverged"] is None and s[at] and s[at][name] is not None
+        known = s["diverged"] is None and s[at] and s[at].get(name) is not None
         return 100 * s[at][name] if known else None
 
     return value
@@ -48,17 +49,15 @@ def _megabytes(part: str) -> Callable[[Summary], float]:
     return lambda s: s["bytes_epoch"][part] / 1e6
 
 
-ACCURACY = Column("test acc %", "test_acc_percent", _score("best", "test"), ".2f")
-LAST = Column("last acc %", "last_acc_percent", _score("final", "test"), ".2f")
-AUC = Column("test AUC %", "test_auc_percent", _score("best", "test_auc"), ".2f")
-LAST_AUC = Column("last AUC %", "last_auc_percent", _score("final", "test_auc"), ".2f")
-BALANCED = Column("balanced acc %", "balanced_acc_percent", _score("best", "test_balanced"), ".2f")
+ACCURACY = Column("test acc %", "test_acc_percent", _score("best", "test"), ".2f", True)
+LAST = Column("last acc %", "last_acc_percent", _score("final", "test"), ".2f", True)
+AUC = Column("test AUC %", "test_auc_percent", _score("best", "test_auc"), ".2f", True)
+LAST_AUC = Column("last AUC %", "last_auc_percent", _score("final", "test_auc"), ".2f", True)
+BALANCED = Column("balanced acc %", "balanced_acc_percent", _score("best", "test_balanced"), ".2f", True)
 MAJORITY = Column("majority %", "majority_percent", _majority, ".2f")
 # By the score that leads: it, at the best validation and in the last evaluation, and the scores beside it.
 LEADING = {"acc": (ACCURACY, LAST), "auc": (AUC, LAST_AUC)}
 BESIDE = {"acc": (AUC, BALANCED, MAJORITY), "auc": (ACCURACY, BALANCED, MAJORITY)}
-# Keys of what a run that diverged does not have.
-SCORED = frozenset(column.key for column in (ACCURACY, LAST, AUC, LAST_AUC, BALANCED))
 TIMES = {
     "wall": (
         Column("epoch s", "epoch_s", lambda s: s["epoch_s"], ".4f"),
@@ -97,6 +96,14 @@ ALL = {
         *BYTES,
     )
 }
+
+
+def more(names: Iterable[str]) -> tuple[Column, ...]:
+    """Columns of the scores of one's own (`score=NAME`), at the best validation."""
+    return tuple(
+        Column(f"{name.replace('_', ' ')} %", f"{name}_percent", _score("best", f"test_{name}"), ".2f", True)
+        for name in names
+    )
 
 
 def named(column: Column, multilabel: bool) -> Column:

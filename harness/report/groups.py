@@ -305,7 +305,9 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def knob(key: str, value: Any) -> str:
-    """`key=value` as one would type it."""
+    """`key=value` as one would type it; a class by its name, as `optimiser=sgd`."""
+    if key.endswith("._target_"):
+        key, value = key.removesuffix("._target_"), str(value).rpartition(".")[2].lower()
     if value is None or isinstance(value, bool):
         value = {None: "null", True: "true", False: "false"}[value]
     return f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"

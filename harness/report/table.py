@@ -47,7 +47,7 @@ class Section:
     @property
     def blocks(self) -> list[tuple[Column, ...]]:
         """The measured columns: scores, times, bytes."""
-        scores = (*columns.LEADING[self.score], *columns.BESIDE[self.score])
+        scores = (*columns.LEADING[self.score], *columns.BESIDE[self.score], *columns.more(own(self.groups)))
         multilabel = self.groups[0].first.summary["multilabel"]
         return [
             tuple(columns.named(column, multilabel) for column in scores),
@@ -182,6 +182,11 @@ class Section:
         return headings, rows, places
 
 
+def own(groups: list[Group]) -> list[str]:
+    """The names of the scores of one's own that any of the runs has, in order."""
+    return list(dict.fromkeys(name for g in groups for run in g.runs for name in run.summary["scores"]))
+
+
 def leading(groups: list[Group]) -> str:
     """The score that leads: "auc" where it does so in every run, else "acc"."""
     return "auc" if all(run.summary["score"] == "auc" for group in groups for run in group.runs) else "acc"
@@ -199,7 +204,7 @@ def estimate_of(group: Group, column: Column) -> Estimate:
     """The column's mean over the group's seeds; none of a score where a seed diverged: the others' mean would
     flatter.
     """
-    return estimate([]) if group.diverged and column.key in columns.SCORED else group.estimate(column.value)
+    return estimate([]) if group.diverged and column.scored else group.estimate(column.value)
 
 
 def _key_cells(g: Group) -> list[str]:
@@ -296,6 +301,7 @@ def write_csv(groups: list[Group], path: Path | str) -> None:
     """One row per group, full precision. A column that a row's section does not show is empty there;
     `_half95` is half the 95 % interval, empty with one seed; `by_seed` the leading score of each seed."""
     shown = {id(group): section for section in sections(groups) for group in section.groups}
+    every = {**columns.ALL, **{column.key: column for column in columns.more(own(groups))}}
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     out.writerow(
@@ -313,12 +319,12 @@ def write_csv(groups: list[Group], path: Path | str) -> None:
             "by_seed",
             "less_exact",
             "less_exact_half95",
-            *(f"{key}{end}" for key in columns.ALL for end in ("", "_half95")),
+            *(f"{key}{end}" for key in every for end in ("", "_half95")),
         ]
     )
     for g in groups:
         section = shown[id(g)]
-        own = {column.key for block in section.blocks for column in block}
+        held = {column.key for block in section.blocks for column in block}
         row = [
             g.dataset,
             g.first.summary["twin"],
@@ -336,8 +342,8 @@ def write_csv(groups: list[Group], path: Path | str) -> None:
             section.by_seed(g),
             *_exactly(section.ahead(g)),
         ]
-        for key, column in columns.ALL.items():
-            e = estimate_of(g, column) if key in own else None
+        for key, column in every.items():
+            e = estimate_of(g, column) if key in held else None
             row += ["", ""] if e is None else _exactly(e)
         out.writerow(row)
     Path(path).write_text(text.getvalue())

@@ -20,11 +20,16 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.code import code_of
 from harness.check import InputError, at_least, choice, did_you_mean, typed
-from harness.check.target import made, target_class
+from harness.check.target import made, target_class, target_of
 from harness.cluster.config import Cluster
+from harness.comm.comm import WIRES
 from harness.comm.transport import TRANSPORTS
-from harness.core.config import EvaluateConfig, ModelConfig, OptimiserConfig
+from harness.core.architectures import model_class
+from harness.core.config import EvaluateConfig, ModelConfig
+from harness.core.counted import Score
 from harness.core.kernels import check_kernel
+from harness.core.optimisers import Adam, Optimiser
+from harness.core.schedules import Constant, Schedule
 from harness.core.system import System
 from harness.graph.dataset import Dataset
 from harness.partition import config as partitions
@@ -32,15 +37,26 @@ from harness.partition.config import Partitioner
 from harness.trace.identity import WORKERS, canonical, fingerprint, identity
 
 BLOCKS = {
-    "model": ModelConfig,
-    "optimiser": OptimiserConfig,
     "evaluate": EvaluateConfig,
     "cluster": Cluster,
 }
-# Blocks whose `_target_` names a class derived from these.
-TARGETS = {"dataset": Dataset, "partition": Partitioner, "system": System}
-# What a block without a `_target_` names.
-BUILT_IN = {"dataset": "harness.graph.sources.Source"}
+# Blocks whose `_target_` names a class derived from these. A model may be named by `model.name` instead.
+TARGETS = {
+    "dataset": Dataset,
+    "partition": Partitioner,
+    "optimiser": Optimiser,
+    "schedule": Schedule,
+    "system": System,
+}
+# What a block without a `_target_` names, as those of version 0.1 are.
+BUILT_IN = {
+    "dataset": "harness.graph.sources.Source",
+    "optimiser": target_of(Adam),
+    "schedule": target_of(Constant),
+}
+ALL = (*BLOCKS, *TARGETS, "model", "score")
+# Blocks that may be left out.
+EMPTY: dict[str, dict[str, Any]] = {"model": {}, "optimiser": {}, "schedule": {}, "score": {}}
 
 
 @dataclass
@@ -59,6 +75,8 @@ class RunConfig:
                or "module.Class" of one's own
     transport  between workers without a GPU each: "memory" (shared by the workers of one Linux host),
                "sockets" (gloo) or "auto" (memory where it can be). Workers with a GPU each use NCCL
+    wire       "float32", or "bfloat16": rows of exchanges and broadcasts are rounded on their way, in both
+               directions; sums (weights, batch norm) and evaluation are not
     data_dir   folder of raw data sets, laid out as torch_geometric and ogb do
     results    folder that run folders go to
     cache      folder of cached graphs and shards
@@ -81,6 +99,7 @@ class RunConfig:
     threads: int | None = None
     kernel: str = "auto"
     transport: str = "auto"
+    wire: str = "float32"
     data_dir: str = "data"
     results: str = "results"
     cache: str = "results/cache"
@@ -100,6 +119,7 @@ class RunConfig:
         choice("device", self.device, ("auto", "cpu", "cuda"))
         check_kernel(self.kernel)
         choice("transport", self.transport, TRANSPORTS)
+        choice("wire", self.wire, WIRES)
         if self.threads is not None:
             at_least("threads", self.threads, 1)
         at_least("checkpoint_every", self.checkpoint_every, 0)
@@ -122,10 +142,12 @@ class Run:
     dataset: Dataset
     partition: Partitioner
     model: ModelConfig
-    optimiser: OptimiserConfig
+    optimiser: Optimiser
+    schedule: Schedule
     evaluate: EvaluateConfig
     cluster: Cluster
     system: System
+    scores: dict[str, Score]
     composed: dict[str, Any] = field(repr=False)
 
     @cached_property
@@ -168,14 +190,20 @@ class Run:
     @property
     def code(self) -> str:
         """A hash of the code that this program would compute the run with."""
-        pieces = (getattr(self, name) for name in TARGETS)
+        pieces = (self.model, *(getattr(self, name) for name in TARGETS), *self.scores.values())
         kernel = [self.settings.kernel.rpartition(".")[0]] if "." in self.settings.kernel else []
         return code_of("harness.run.worker", *(type(piece).__module__ for piece in pieces), *kernel)
 
     @property
     def follows_epochs(self) -> bool:
         """Whether what an epoch does depends on how many the whole run has."""
-        return self.system.follows_epochs()
+        return self.system.follows_epochs() or self.schedule.follows_epochs()
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether the learning rate differs between epochs."""
+        epochs = self.settings.epochs
+        return any(self.schedule.factor(epoch, epochs) != 1.0 for epoch in range(epochs))
 
     @property
     def fingerprint(self) -> str:
@@ -190,12 +218,17 @@ def _made_for(path: Path, _changed: int) -> dict[str, Any]:
 
 def completed(composed: dict[str, Any]) -> dict[str, Any]:
     """What is run, with the keys that the config's version did not know at the values that do what it did."""
-    config, asynchronous = as_of_now(composed), True
+    config, asynchronous = {**EMPTY, **as_of_now(composed)}, True
     for name, base in TARGETS.items():
+        block = _named(config[name], name)
         with contextlib.suppress(InputError):  # of a class that is not here, keys are compared as they stand
-            cls = target_class(_named(config[name], name), name, base)
-            config[name] = {**_defaults(cls), **getattr(cls, "since", {}), **config[name]}
+            cls = target_class(block, name, base)
+            block = {**_defaults(cls), **getattr(cls, "since", {}), **block}
             asynchronous = getattr(cls, "asynchronous", asynchronous)
+        config[name] = block
+    with contextlib.suppress(InputError):
+        cls = model_class(config["model"])
+        config["model"] = {"_target_": target_of(cls), **_defaults(cls), **config["model"]}
     for name, cls in BLOCKS.items():
         config[name] = {**_defaults(cls), **config.get(name, {})}
     return identity({**_defaults(RunConfig), **config}, asynchronous)
@@ -235,9 +268,14 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     # A config that is checked always says how many workers.
     config = {WORKERS: RunConfig.workers, **as_of_now(config)}
     blocks = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
-    blocks |= {name: made(_named(_block(config, name), name), name, base) for name, base in TARGETS.items()}
-    top = {k: v for k, v in config.items() if k not in blocks}
-    known = [*RunConfig.__dataclass_fields__, *BLOCKS, *TARGETS]
+    blocks |= {
+        name: made(_named(_block({**EMPTY, **config}, name), name), name, base)
+        for name, base in TARGETS.items()
+    }
+    blocks["model"] = make_model(_block({**EMPTY, **config}, "model"))
+    blocks["scores"] = make_scores(_block({**EMPTY, **config}, "score"))
+    top = {k: v for k, v in config.items() if k not in ALL}
+    known = [*RunConfig.__dataclass_fields__, *ALL]
     for key in top:
         if key not in known:
             raise InputError(f"{key} is not a key of the config{did_you_mean(key, known)}")
@@ -247,6 +285,29 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
         raise InputError(str(error).removeprefix("config.")) from None
     blocks["cluster"].check_workers(settings.workers)
     return Run(settings=settings, composed=config, **blocks)
+
+
+def make_model(block: dict[str, Any]) -> ModelConfig:
+    """The model that a block describes: its `_target_`, or the model of the tree that `name` names."""
+    return typed(model_class(block), {k: v for k, v in block.items() if k != "_target_"}, "model")
+
+
+def make_optimiser(block: dict[str, Any]) -> Optimiser:
+    """The optimiser that a block describes; Adam where it names none."""
+    return made(_named(block, "optimiser"), "optimiser", Optimiser)
+
+
+def make_schedule(block: dict[str, Any]) -> Schedule:
+    """The schedule that a block describes; a constant rate where it names none."""
+    return made(_named(block, "schedule"), "schedule", Schedule)
+
+
+def make_scores(block: dict[str, Any]) -> dict[str, Score]:
+    """The scores of a block `score`, by name, each the class its own `_target_` names."""
+    for name in block:
+        if name in ("acc", "auc", "balanced"):
+            raise InputError(f"score.{name} has the name of a score that every run has; give it another")
+    return {name: made(_block(block, name), f"score.{name}", Score) for name in block}
 
 
 def make_system(block: dict[str, Any]) -> System:
@@ -292,7 +353,7 @@ def stored(run_dir: Path) -> dict[str, Any]:
         ) from None
     if not isinstance(config, dict) or "system" not in config:
         raise InputError(f"{path} is damaged (it names no system); give fresh=true to start the run anew")
-    for name in (*BLOCKS, *TARGETS):
+    for name in ALL:
         if not isinstance(config.get(name, {}), dict):
             raise InputError(
                 f"{path} is damaged ({name} is no block of keys); give fresh=true to start the run anew"

@@ -252,6 +252,8 @@ def _values(override: Override) -> list[str]:
     value = override.value()
     if override.is_sweep_override() and hasattr(value, "list"):
         return [str(v) for v in value.list]
+    if isinstance(value, list):  # several options of one group
+        return [str(v) for v in value]
     return [str(value)]
 
 

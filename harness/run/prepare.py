@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
 from harness.check import InputError
+from harness.core.config import EvaluateConfig
 from harness.core.system import RunFacts, check_cut
 from harness.partition.cache import Cache, shards_for
 from harness.run import config as configs
@@ -47,14 +48,30 @@ def prepare(run: Run) -> Path:
     stats = files.read_json(folder / "stats.json")
     facts = RunFacts(
         model=run.model.name,
+        matrix=run.model.matrix,
+        norm=run.model.norm,
+        patience=run.evaluate.patience,
+        wire=run.settings.wire,
         num_workers=run.settings.workers,
         symmetric=stats["symmetric"],
         multilabel=stats["multilabel"],
+        optimiser=run.optimiser,
+        scheduled=run.scheduled,
         weighted=stats.get("weighted", False),
     )
     reason = run.system.supports(facts)
     if reason:
         raise InputError(f"system: {reason}")
+    if run.evaluate.patience and (stats.get("majority") or {"val": 0})["val"] is None:
+        raise InputError(
+            f"evaluate.patience={run.evaluate.patience} goes by the validation score, and the graph has no"
+            " validation vertices; give evaluate.patience=0"
+        )
+    if run.evaluate.threshold != EvaluateConfig.threshold and not stats["multilabel"]:
+        warnings.warn(
+            f"evaluate.threshold={run.evaluate.threshold} has no effect: every vertex has one label",
+            stacklevel=2,
+        )
     run_dir = run.directory
     if _begun_on(run_dir) not in (None, graph):
         raise _changed(run_dir)

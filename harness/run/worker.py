@@ -92,7 +92,7 @@ def train(
     torch.set_num_threads(threads)
     keep_freed_memory()
     recorder = Recorder()
-    comm = Comm(rank, size, device, recorder, transport)
+    comm = Comm(rank, size, device, recorder, transport, run.settings.wire)
     shard = io.load(configs.shard_folder(run_dir), rank)
     trainer = Trainer(
         shard,
@@ -102,6 +102,9 @@ def train(
         run.optimiser,
         seed=run.settings.seed,
         epochs=run.settings.epochs,
+        schedule=run.schedule,
+        evaluate=run.evaluate,
+        scores=run.scores,
         kernel=run.settings.kernel,
         cluster=cluster_of(run, run_dir, comm),
     )
@@ -132,7 +135,7 @@ def train(
     with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
         if met:
             progress.resumed(met)
-        saving, waiting, diverged = 0.0, [], False
+        saving, waiting, diverged, ended = 0.0, [], False, False
         while met <= last:
             local_loss = trainer.train_epoch(trainer.next_epoch)
             recorder.epoch.log += saving  # of the checkpoint before this epoch
@@ -155,6 +158,9 @@ def train(
                     scores = trainer.evaluate()
                     if scores.not_finite:
                         recorder.metric(NOT_FINITE, scores.not_finite)
+                    for name, value in scores.named().items() if rank == 0 else ():
+                        recorder.metric(name, value)
+                    ended = trainer.ends_early(scores)
                 # On all workers alike: both are sums over all of them.
                 diverged = diverged or broken or (scores is not None and scores.not_finite > 0)
                 trace.write(
@@ -165,7 +171,7 @@ def train(
                 )
                 progress.epoch(recorder.epoch, loss, scores)
             waiting, met = [], done
-            if diverged and run.settings.diverged == "stop":
+            if ended or (diverged and run.settings.diverged == "stop"):
                 break
             # After the trace: a run goes on from a checkpoint only if every epoch before it was traced.
             if due:

@@ -73,6 +73,7 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
             f"diverged: from epoch {diverged} on the loss or the logits are no finite numbers, so it has no"
             " accuracy"
         )
+    notes += _stopped_early(trace, run)
     notes += _attempts(trace)
     return {
         "schema": SCHEMA_VERSION,
@@ -88,7 +89,8 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
         "diverged": diverged,
         "score": (score := leading_score(trace)),
         "multilabel": bool(_shards(trace).get("multilabel")),
-        **_scores(run, score),
+        "scores": own_scores(trace),
+        **_scores(run, score, trace),
         "majority": _shards(trace).get("majority"),
         "epoch_s": float(slowest["train_s"].mean()),
         "epoch_median_s": float(slowest["train_s"].median()),
@@ -200,7 +202,31 @@ def leading_score(trace: Trace) -> str:
     return "auc" if two and not lacking else "acc"
 
 
-def _scores(epochs: pd.DataFrame, leading: str) -> dict[str, Any]:
+def own_scores(trace: Trace) -> list[str]:
+    """The names of the run's scores beside accuracy, AUC and balanced accuracy (`score=NAME`)."""
+    return list(trace.config.get("score") or {})
+
+
+def _stopped_early(trace: Trace, epochs: pd.DataFrame) -> list[str]:
+    """A note where the run ended because its validation score had not improved for `evaluate.patience`
+    evaluations."""
+    patience = (trace.config.get("evaluate") or {}).get("patience", 0)
+    leading = leading_score(trace)
+    by = epochs.drop_duplicates("epoch").set_index("epoch")[f"val_{leading}"].dropna()
+    last = int(epochs["epoch"].max())
+    if not patience or by.empty or last + 1 == trace.config.get("epochs"):
+        return []
+    best = int(by.idxmax())
+    if (by.index > best).sum() < patience:
+        return []
+    score = {"acc": "accuracy", "auc": "AUC"}[leading]
+    return [
+        f"stopped early at epoch {last}: {patience} evaluations in a row without a better validation {score}"
+        f" than that of epoch {best}"
+    ]
+
+
+def _scores(epochs: pd.DataFrame, leading: str, trace: Trace) -> dict[str, Any]:
     """`final`: at the last evaluation; `best`: at the one with the highest leading score on the validation
     vertices (the first such)."""
     scored = epochs.drop_duplicates("epoch").dropna(subset=["train_acc"])
@@ -220,10 +246,18 @@ def _scores(epochs: pd.DataFrame, leading: str) -> dict[str, Any]:
             for split in ("val", "test")
         },
     }
-    return {
+    found = {
         at: {"epoch": int(row["epoch"]), **{name: _known(row[column]) for name, column in names.items()}}
         for at, row in rows.items()
     }
+    own, metrics = (
+        [f"{split}_{name}" for name in own_scores(trace) for split in ("val", "test")],
+        trace.metrics,
+    )
+    for at in found.values() if own else ():
+        values = metrics[metrics["epoch"] == at["epoch"]].groupby("name")["value"].first()
+        at |= {name: _known(values.get(name, math.nan)) for name in own}
+    return found
 
 
 def _known(accuracy: float) -> float | None:

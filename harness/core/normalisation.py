@@ -1,0 +1,74 @@
+"""What stands between two layers: activations, and batch norm over the vertices of all workers."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from harness.comm.comm import Comm
+
+FUNCTIONS = {
+    "relu": torch.relu,
+    "elu": F.elu,
+    "leaky_relu": F.leaky_relu,
+    "gelu": F.gelu,
+    "tanh": torch.tanh,
+}
+
+
+class BatchNorm(nn.Module):
+    """Batch norm (Ioffe and Szegedy, 2015) whose batch is the whole graph:
+
+        y = weight (z - mean) / sqrt(var + eps) + bias          mean, var [f] over all vertices of all workers
+
+    Every pass sees the whole graph, so the exact forward pass of evaluation takes its own statistics, as
+    training does: there are no running averages, and nothing to keep for a resumed run.
+
+    Bytes per layer and pass, over P workers: 2 (P - 1) (2 f + 1) values forward, 2 (P - 1) 2 f backward,
+    purpose `batch_norm`.
+    """
+
+    def __init__(self, width: int, eps: float = 1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.eps = eps
+
+    def forward(self, z: torch.Tensor, comm: Comm, vertices: int, layer: int) -> torch.Tensor:
+        """z [n, f], whose first `vertices` rows are this worker's vertices; the others are mirrors, which
+        their masters count.
+        """
+        return _Standardise.apply(z, comm, vertices, layer, self.eps) * self.weight + self.bias
+
+
+class _Standardise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, z, comm, vertices, layer, eps):
+        # Each worker sums its own rows and the sums are added up. The variance is summed around the mean, in
+        # a second all-reduce: the difference of two large sums would lose its digits.
+        own = z[:vertices]
+        sums = torch.cat([own.sum(0), own.new_tensor([float(vertices)])])
+        comm.all_reduce(sums, "batch_norm", layer, "forward")
+        count = sums[-1]
+        centred = z - sums[:-1] / count
+        squares = centred[:vertices].square().sum(0)
+        comm.all_reduce(squares, "batch_norm", layer, "forward")
+        scale = torch.rsqrt(squares / count + eps)
+        standard = centred * scale
+        ctx.save_for_backward(standard, scale, count)
+        ctx.given = comm, vertices, layer
+        return standard
+
+    @staticmethod
+    def backward(ctx, g):
+        # dL/dz = scale (g - (sum g + standard sum(g standard)) / count), both sums over all vertices. Rows of
+        # one vertex on several workers each bring a part of g; the master subtracts for all of them.
+        standard, scale, count = ctx.saved_tensors
+        comm, vertices, layer = ctx.given
+        sums = torch.cat([g.sum(0), (g * standard).sum(0)])
+        comm.all_reduce(sums, "batch_norm", layer)
+        total, along = sums.view(2, -1) / count
+        back = g.clone(memory_format=torch.contiguous_format)
+        back[:vertices] -= total + standard[:vertices] * along
+        return back * scale, None, None, None, None

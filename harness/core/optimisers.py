@@ -1,0 +1,81 @@
+"""Optimisers: what makes a step of the weights out of their gradients, the same for every system.
+
+Each is a dataclass that `optimiser._target_` names; its values stand in `conf/optimiser/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from harness.check import InputError, at_least, more_than, within
+
+
+@dataclass
+class Optimiser:
+    """Base of every optimiser.
+
+    lr             learning rate, before the schedule
+    weight_decay   how strongly weights are drawn to 0; how it is applied is the optimiser's own
+    """
+
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+
+    def __post_init__(self) -> None:
+        more_than("lr", self.lr, 0.0)
+        at_least("weight_decay", self.weight_decay, 0.0)
+
+    def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        """An optimiser of `parameters` with the learning rate `lr`."""
+        raise NotImplementedError
+
+
+@dataclass
+class Adam(Optimiser):
+    """Adam (Kingma and Ba, 2015). weight_decay is added to the gradient (L2)."""
+
+    def make(self, parameters, lr):
+        return torch.optim.Adam(parameters, lr=lr, weight_decay=self.weight_decay)
+
+
+@dataclass
+class AdamW(Optimiser):
+    """AdamW (Loshchilov and Hutter, 2019): Adam whose weight decay, lr * weight_decay * W, is taken from the
+    weights apart from the gradient.
+    """
+
+    weight_decay: float = 0.01
+
+    def make(self, parameters, lr):
+        return torch.optim.AdamW(parameters, lr=lr, weight_decay=self.weight_decay)
+
+
+@dataclass
+class Sgd(Optimiser):
+    """Gradient descent; every step sees the whole graph. weight_decay is added to the gradient (L2).
+
+    momentum   0 to 1: the share of the last step's velocity that is kept
+    nesterov   take the gradient as if the velocity had already been applied (Nesterov's momentum)
+    """
+
+    lr: float = 0.1
+    momentum: float = 0.9
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        within("momentum", self.momentum, 0.0, 0.9999)
+        if self.nesterov and not self.momentum:
+            raise InputError("nesterov=true needs a momentum above 0; give momentum=0.9, or nesterov=false")
+
+    def make(self, parameters, lr):
+        return torch.optim.SGD(
+            parameters,
+            lr=lr,
+            weight_decay=self.weight_decay,
+            momentum=self.momentum,
+            nesterov=self.nesterov,
+        )

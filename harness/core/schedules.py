@@ -1,0 +1,82 @@
+"""Schedules: the learning rate of each epoch, as a share of the optimiser's `lr`.
+
+Each is a dataclass that `schedule._target_` names; its values stand in `conf/schedule/`. A share depends on
+the epoch's number alone, so a resumed run goes on with the same rates.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from harness.check import at_least, more_than, within
+
+
+@dataclass
+class Schedule:
+    """Base of every schedule.
+
+    warmup   epochs over which the rate rises linearly: epoch e has (e + 1) / warmup of it; 0: no warm-up
+    """
+
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        at_least("warmup", self.warmup, 0)
+
+    def factor(self, epoch: int, epochs: int) -> float:
+        """What `optimiser.lr` is multiplied by in `epoch`, counted from 0, of a run of `epochs`."""
+        if epoch < self.warmup:
+            return (epoch + 1) / self.warmup
+        return self.after_warmup(epoch - self.warmup, epochs - self.warmup)
+
+    def follows_epochs(self) -> bool:
+        """Whether the rate of an epoch depends on how many epochs the run has."""
+        return False
+
+    def after_warmup(self, epoch: int, epochs: int) -> float:
+        """The factor in `epoch` of the `epochs` that follow the warm-up, both counted from its end."""
+        raise NotImplementedError
+
+
+@dataclass
+class Constant(Schedule):
+    """The same rate in every epoch after the warm-up."""
+
+    def after_warmup(self, epoch, epochs):
+        return 1.0
+
+
+@dataclass
+class Step(Schedule):
+    """The rate is multiplied by `gamma` every `every` epochs: gamma^(e // every)."""
+
+    every: int = 50
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("every", self.every, 1)
+        more_than("gamma", self.gamma, 0.0)
+
+    def after_warmup(self, epoch, epochs):
+        return self.gamma ** (epoch // self.every)
+
+
+@dataclass
+class Cosine(Schedule):
+    """Half a cosine from 1 towards `floor`: floor + (1 - floor) (1 + cos(pi e / epochs)) / 2 (Loshchilov and
+    Hutter, 2017, without restarts).
+    """
+
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        within("floor", self.floor, 0.0, 1.0)
+
+    def follows_epochs(self):
+        return True
+
+    def after_warmup(self, epoch, epochs):
+        return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * epoch / epochs)) / 2

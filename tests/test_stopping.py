@@ -1,0 +1,123 @@
+"""Early stopping, and the threshold from which on a label is predicted."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import metrics
+
+from harness.check import InputError
+from harness.core.stopping import EarlyStopping
+from harness.core.system import RunFacts
+from harness.trace.reader import Trace
+from systems.digest_a import DigestA
+from tests import training
+from tests.graphs import random_graph
+from tests.systems import shards_of
+from tests.test_config_refused import accept
+
+
+@given(st.lists(st.integers(0, 5), max_size=20), st.integers(0, 4))
+def test_it_ends_when_the_best_is_so_many_evaluations_behind(scores, patience):
+    stopping = EarlyStopping(patience)
+    said = [stopping.over(score) for score in scores]
+    behind = [n - scores.index(max(scores[: n + 1])) for n in range(len(scores))]
+    assert said == [0 < patience <= each for each in behind]
+
+
+def test_what_cannot_be_scored_does_not_count():
+    stopping = EarlyStopping(1)
+    assert not any(map(stopping.over, (math.nan, 0.5, math.nan))) and stopping.over(0.5)
+
+
+# The validation score rises and falls with these on the graph of `place`.
+HASTY = ("optimiser.lr=0.3", "epochs=400", "evaluate.patience=3", "evaluate.every=2")
+
+
+def test_a_run_ends_early_and_says_at_which_epoch(place):
+    done = place.run(*HASTY)
+    assert done.code == 0, done.err
+    (run_dir,) = place.runs()
+    trace = Trace(run_dir)
+    scored = trace.epochs.drop_duplicates("epoch").set_index("epoch")["val_acc"].dropna()
+    last, best = int(trace.epochs["epoch"].max()), int(scored.idxmax())
+    assert last < 399 and (scored.index > best).sum() == 3 and last == scored.index[-1]
+    note = f"stopped early at epoch {last}: 3 evaluations in a row without a better validation accuracy"
+    assert any(each.startswith(note) for each in trace.summary["notes"]) and note in done.out
+    assert trace.summary["best"]["epoch"] == best and trace.summary["final"]["epoch"] == last
+
+
+def test_evaluations_before_a_stop_count_after_it(pool):
+    graph = random_graph(40, 4, seed=2)
+    for found in training.run(pool, graph, 2, stop_at=3, evaluate={"patience": 2}, epochs=6):
+        expected = EarlyStopping(2)
+        assert found["ends"] == [expected.over(s.accuracy[1]) for s in found["scores"]]
+
+
+def test_a_graph_with_two_classes_goes_by_its_auc(pool):
+    graph = random_graph(40, 4, seed=2)
+    graph = dataclasses.replace(graph, labels=graph.labels % 2, num_classes=2)
+    for found in training.run(pool, graph, 2, evaluate={"patience": 1}):
+        expected = EarlyStopping(1)
+        assert found["ends"] == [expected.over(s.auc[0]) for s in found["scores"]]
+
+
+@pytest.mark.parametrize(
+    "arguments, parts",
+    [
+        (["evaluate.patience=-1"], ["evaluate.patience=-1", "give 0 or more"]),
+        (["evaluate.patience=3", "evaluate.every=0"], ["evaluate.patience=3", "every=1 or more"]),
+        (["evaluate.threshold=0"], ["evaluate.threshold=0.0", "more than 0 and less than 1"]),
+        (["evaluate.threshold=1"], ["evaluate.threshold=1.0", "more than 0 and less than 1"]),
+    ],
+    ids=lambda x: x[-1] if isinstance(x, list) else None,
+)
+def test_refused_in_one_sentence(arguments, parts):
+    with pytest.raises(InputError) as refused:
+        accept(*arguments)
+    sentence = str(refused.value)
+    assert "\n" not in sentence and all(part in sentence for part in parts), sentence
+
+
+def test_an_asynchronous_system_refuses_it():
+    facts = RunFacts(model="gcn", matrix=True, num_workers=2, symmetric=True, multilabel=False, patience=2)
+    assert "give evaluate.patience=0" in DigestA().supports(facts)
+
+
+def test_a_threshold_without_effect_is_told(place):
+    done = place.run("evaluate.threshold=0.3", "launch=prepare")
+    assert done.code == 0
+    assert done.err == "warning: evaluate.threshold=0.3 has no effect: every vertex has one label\n"
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    threshold=st.sampled_from([0.5, 0.1, 0.3, 0.9]),
+    parts=st.integers(1, 4),
+    classes=st.integers(2, 4),
+)
+def test_scores_above_a_threshold_are_scikit_learns(pool, seed, threshold, parts, classes):
+    rng = np.random.default_rng(seed)
+    graph = random_graph(40, 4, seed=seed % 50, multilabel=True)
+    labels = rng.integers(0, 2, (40, classes)).astype(np.uint8)
+    graph = dataclasses.replace(graph, labels=labels, num_classes=classes)
+    logits = rng.normal(0, 3, (40, classes))
+    shards = shards_of(graph, np.arange(40, dtype=np.int32) % parts, parts)
+    found = pool.run(training.score, parts, logits, threshold, per_worker=shards)
+    assert all(str(other) == str(found[0]) for other in found)
+    predicted = 1 / (1 + np.exp(-logits)) > threshold
+    for number, split in enumerate(("train", "val", "test")):
+        mask = getattr(graph, split)
+        want = metrics.f1_score(labels[mask], predicted[mask], average="micro", zero_division=0)
+        assert found[0].accuracy[number] == pytest.approx(want, abs=1e-12)
+    for number, split in enumerate(("val", "test")):
+        mask = getattr(graph, split)
+        there = (labels[mask] | predicted[mask]).any(0)
+        f1 = metrics.f1_score(labels[mask], predicted[mask], average=None, zero_division=0)[there]
+        want = f1.mean() if there.any() else math.nan
+        assert found[0].more["macro_f1"][number] == pytest.approx(want, abs=1e-12, nan_ok=True)

@@ -1,0 +1,114 @@
+"""Rows that travel as bfloat16 are rounded once, both ways, and counted as 2 bytes per value; nothing else
+is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from harness.core.system import RunFacts
+from harness.run import config
+from harness.trace.reader import Trace
+from tests import systems, training
+from tests.graphs import random_graph
+from tests.systems import shards_of
+
+GRAPH = random_graph(40, 4, seed=2)
+SENDING = ["vanilla", "cagnet", "sancus", "skipg", "pipegcn", "bns", "pscgcn", "llcg"]
+REFUSING = ["adaqp", "capgnn", "cdfgnn", "digest", "digest_a"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_are_rounded_once_each_way_and_sums_and_evaluation_are_not(pool, dtype):
+    assignment = np.arange(40, dtype=np.int32) % 3
+    shards = shards_of(GRAPH, assignment, 3)
+    workers = pool.run(training.cross, 3, 5, dtype, per_worker=shards)
+    everyone = torch.zeros(40, 3, dtype=getattr(torch, dtype))
+    for found, shard in zip(workers, shards):
+        everyone[torch.as_tensor(shard.inner).long()] = found["h"]
+
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        return x.bfloat16().to(x.dtype)
+
+    for purpose, travels in (("halo", rounded), ("evaluate", lambda x: x), ("norms", lambda x: x)):
+        gradient = torch.zeros_like(everyone)
+        for found, shard in zip(workers, shards):
+            halo = torch.as_tensor(shard.halo).long()
+            assert torch.equal(found[purpose][0], travels(everyone[halo]))
+            gradient[halo] += travels(travels(everyone[halo]) * 0.3)
+        for found, shard in zip(workers, shards):
+            own = gradient[torch.as_tensor(shard.inner).long()]
+            torch.testing.assert_close(found[purpose][1], own, rtol=1e-6, atol=1e-7)
+    exact = torch.tensor(0.1, dtype=everyone.dtype)
+    for rank, found in enumerate(workers):
+        for j, block in enumerate(found["blocks"]):
+            value = exact + j
+            assert torch.equal(block, torch.full_like(block, float(value if j == rank else rounded(value))))
+        assert torch.allclose(found["total"], 3 * exact, rtol=1e-6)
+        for (_, _, purpose, peer), (rows, size) in found["sent"].items():
+            if purpose in ("halo", "blocks"):
+                assert size == 2 * rows * {"halo": 3, "blocks": 2}[purpose]
+            elif purpose != "weights":
+                assert size == everyone.element_size() * rows * 3, (purpose, peer)
+
+
+@pytest.mark.parametrize("name", SENDING)
+def test_a_system_sends_two_bytes_per_value_and_goes_on_bit_for_bit(pool, name):
+    how = {"system": systems.block(name), "epochs": 4}
+    full = training.run(pool, GRAPH, 2, **how)
+    half = training.run(pool, GRAPH, 2, **how, wire="bfloat16")
+    assert training.same_bits(half, training.run(pool, GRAPH, 2, **how, wire="bfloat16", stop_at=2))
+    np.testing.assert_allclose(half[0]["losses"], full[0]["losses"], rtol=0.05)
+    seen = 0
+    for one, other in zip(full, half):
+        for before, after in zip(one["sent"], other["sent"]):
+            for key in before.keys() & after.keys():
+                (rows, size), (rows_after, size_after) = before[key], after[key]
+                layer, _, purpose, _ = key
+                if layer >= 0 and rows and rows_after and purpose not in ("flags", "wanted", "bits"):
+                    assert size / rows == 4 * size_after / rows_after, key  # float64 here
+                    seen += 1
+                elif purpose == "weights":
+                    assert size == size_after
+    assert seen
+
+
+def test_a_run_sends_half_the_bytes_of_rows(place):
+    done = place.run("wire=bfloat16", "epochs=2", "partition=random")
+    assert done.code == 0, done.err
+    (run_dir,) = place.runs()
+    trace = Trace(run_dir)
+    halo = trace.comm[(trace.comm["layer"] == 1) & (trace.comm["purpose"] == "halo")]
+    assert (halo["bytes"] == 2 * 4 * halo["rows"]).all() and halo["rows"].sum() > 0  # model.hidden=4
+    whole = place.run("epochs=2", "partition=random")
+    assert whole.code == 0
+    by_wire = {Trace(path).config["wire"]: Trace(path).summary["bytes_total"] for path in place.runs()}
+    weights = trace.comm.loc[trace.comm["purpose"] == "weights", "bytes"].sum()
+    assert by_wire["float32"] - weights == 2 * (by_wire["bfloat16"] - weights)
+
+
+def test_evaluation_is_exact_whatever_training_sends(pool):
+    """With weights that stand still both runs evaluate the same model."""
+    still = {"lr": 1e-30, "weight_decay": 0.0}
+    for features in ("once", "refetch"):
+        system = {**training.VANILLA, "features": features}
+        full, half = (
+            training.run(pool, GRAPH, 3, system=system, optimiser=still, epochs=1, wire=wire)
+            for wire in ("float32", "bfloat16")
+        )
+        assert full[0]["losses"] != half[0]["losses"]
+        assert str(full[0]["scores"]) == str(half[0]["scores"])
+        assert all(np.array_equal(a, b) for a, b in zip(full[0]["logits"], half[0]["logits"]))
+
+
+@pytest.mark.parametrize("name", REFUSING + SENDING)
+def test_a_system_whose_rows_it_does_not_carry_refuses_it(name):
+    facts = {"model": "gcn", "matrix": True, "num_workers": 2, "symmetric": True, "multilabel": False}
+    facts = RunFacts(**facts, wire="bfloat16")
+    reason = config.make_system(systems.block(name)).supports(facts)
+    assert (reason is None) == (name in SENDING)
+    assert reason is None or (
+        reason.startswith("wire=bfloat16 cannot be: ") and "give wire=float32" in reason
+    )
