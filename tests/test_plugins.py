@@ -38,10 +38,9 @@ def losses(trace: Trace) -> np.ndarray:
 
 def test_a_model_and_a_score_are_trained_traced_and_shown(place, followed):
     for workers in (1, 2):
-        done = place.run(
-            followed, "model=mixed", "model.dropout=0", "score=[within,macro_f1]", f"gpus={workers}"
-        )
-        assert done.code == 0, done.err
+        scores = "score=[within,macro_f1]"
+        first = place.run(followed, "model=mixed", "model.dropout=0", scores, f"gpus={workers}")
+        assert first.code == 0, first.err
     done = place.run(followed, "model=mixed", "model.dropout=0", "model.own=1", "gpus=2")
     assert done.code == 0, done.err
     traces = {(t.config["gpus"], t.config["model"]["own"]): t for t in map(Trace, place.runs())}
@@ -55,6 +54,7 @@ def test_a_model_and_a_score_are_trained_traced_and_shown(place, followed):
         assert set(trace.metrics["worker"]) == {0}
         best = trace.summary["best"]
         assert best["test_macro_f1"] == values.loc[best["epoch"], "test_macro_f1"]
+    assert re.search(r"beside it .*, within two \d+\.\d\d %, macro f1 \d+\.\d\d %", first.out)
     shown = table.plain(groups.load([place.results])[0])
     assert "within two %" in shown and "macro f1 %" in shown and "model.own=1" in shown
     (column,) = columns.more(["within_two"])

@@ -112,5 +112,6 @@ def _add_scores(grid: Table, s: dict[str, Any]) -> None:
         else [f"AUC {_percent(best['test_auc'])}"]
     )
     beside.append(f"balanced accuracy {_percent(best['test_balanced'])}")
+    beside += [f"{name.replace('_', ' ')} {_percent(best[f'test_{name}'])}" for name in s["scores"]]
     majority = (s["majority"] or {}).get("test")
     grid.add_row("beside it", f"{', '.join(beside)}; the same answer for every vertex: {_percent(majority)}")
