@@ -143,15 +143,13 @@ class Capgnn(System):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 0)
         at_least("top_k", self.top_k, -1)
-        at_least("reserved_device_mb", self.reserved_device_mb, 0)
-        at_least("reserved_host_mb", self.reserved_host_mb, 0)
         at_least("refresh", self.refresh, 1)
         choice("gradients", self.gradients, ("fresh", "exact"))
         check_features(self.features)
         within("alpha", self.alpha, 0, 1)
         at_least("threshold", self.threshold, 0)
         choice("rapa_degrees", self.rapa_degrees, ("global", "local"))
-        for name in ("vertex_bytes", "edge_bytes", "beta_mb"):
+        for name in ("reserved_device_mb", "reserved_host_mb", "vertex_bytes", "edge_bytes", "beta_mb"):
             at_least(name, getattr(self, name), 0)
 
     def supports(self, run):
@@ -197,18 +195,9 @@ class Capgnn(System):
         first = 1 if self.features == "once" else 0
         widths = {l: self.widths[l] for l in range(first, self.num_layers)}
         self.halos = Halos(self.shard, self.comm)
-        local, shared = self.sizes(list(widths.values()))
-        self.cache = Tiers(
-            self.halos,
-            self.shard,
-            self.comm,
-            self.plan,
-            self.policy,
-            local,
-            shared,
-            self.top_k,
-            exclusive=self.tiers == "exclusive",
-        )
+        sizes, exclusive = self.sizes(list(widths.values())), self.tiers == "exclusive"
+        whose = (self.halos, self.shard, self.comm, self.plan)
+        self.cache = Tiers(*whose, self.policy, *sizes, self.top_k, exclusive=exclusive)
         self.rows = TierRows(self.cache, self.comm, widths)
 
     def sizes(self, widths: list[int]) -> tuple[list[int], int]:
