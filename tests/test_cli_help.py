@@ -9,7 +9,9 @@ import pytest
 
 from harness import cli
 from harness.check import InputError
+from harness.check.target import target_class
 from harness.core.config import EvaluateConfig
+from harness.core.system import System
 from harness.run import config, keys
 from harness.run.config import RunConfig
 from tests.launching import ROOT
@@ -52,7 +54,7 @@ def test_every_key_is_described(cls):
 @pytest.mark.parametrize("name", config.configured())
 def test_every_knob_of_a_system_is_described(name):
     block = config.configured()[name]
-    said = keys.described(config.system_class(block))
+    said = keys.described(target_class(block, "system", System))
     assert [key for key in block if key not in ("_target_", "defaults") and not said[key]] == []
 
 

@@ -43,7 +43,7 @@ def test_a_model_and_a_score_are_trained_traced_and_shown(place, followed):
         assert first.code == 0, first.err
     done = place.run(followed, "model=mixed", "model.dropout=0", "model.own=1", "gpus=2")
     assert done.code == 0, done.err
-    traces = {(t.config["gpus"], t.config["model"]["own"]): t for t in map(Trace, place.runs())}
+    traces = {(t.config["workers"], t.config["model"]["own"]): t for t in map(Trace, place.runs())}
     np.testing.assert_allclose(losses(traces[1, 0.5]), losses(traces[2, 0.5]), rtol=1e-4)
     assert not np.allclose(losses(traces[2, 0.5]), losses(traces[2, 1.0]), rtol=1e-3), "neighbours are used"
     for workers in (1, 2):

@@ -149,7 +149,7 @@ class Section:
     def best(self, column: Column) -> list[bool]:
         """Which groups have the best value of a column: the highest score, the fewest seconds or bytes. The
         control does without remote rows and is no competitor; nor is a run that has not finished."""
-        sign = 1 if column.key in columns.SCORED else -1
+        sign = 1 if column.scored else -1
         values = [
             sign * estimate_of(g, column).mean
             if column is not columns.MAJORITY and g.finished and not g.diverged and g.first.role != "control"

@@ -4,6 +4,7 @@ dataclass says of it, which is the one place where it is described.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import textwrap
@@ -27,6 +28,16 @@ example: halobench run -m system={systems} dataset={dataset} workers=4 seed=1,2
 
 
 def described(cls: type) -> dict[str, str]:
+    """What the docstrings of a class and of its bases say of each key, in one line; empty where
+    they say nothing."""
+    made = {field.name: "" for field in fields(cls)}
+    for each in cls.__mro__:
+        if dataclasses.is_dataclass(each):
+            made = {key: text or _told(each).get(key, "") for key, text in made.items()}
+    return made
+
+
+def _told(cls: type) -> dict[str, str]:
     """What a class's docstring says of each key, in one line; empty where it says nothing.
 
     An entry begins at the margin with its key, or several with commas between, and ends before the next one
@@ -69,7 +80,9 @@ def text(words: list[str], conf: str) -> str:
         choices = f"{name}=NAME, of {', '.join(sorted(options[name]))}" if name in options else name
         head = textwrap.fill(choices, WIDTH, subsequent_indent="    ", break_on_hyphens=False)
         keys = {key: value for key, value in block.items() if key != "_target_"}
-        parts.append("\n".join([head, *_lines(f"{name}.", type(getattr(run, name)), keys)]))
+        # Of scores there may be several, each a block of its own; their options are all there is to say.
+        lines = [] if name == "score" else _lines(f"{name}.", type(getattr(run, name)), keys)
+        parts.append("\n".join([head, *lines]))
     return "\n\n".join(parts)
 
 
