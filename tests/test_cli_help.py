@@ -77,7 +77,7 @@ def test_help_has_every_key_with_its_value(capsys):
         "workers=1",
         "model.dropout=0.5",
         "evaluate.every=1",
-        "partition.method=metis",
+        "partition.seed=null",
     ):
         assert re.search(rf"^  {re.escape(key)} +\S", shown, re.M), key
     assert "eps_E or eps_A in epochs" in shown
