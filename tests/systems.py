@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from harness.conformance.runs import Outcome, Settings, planted_graph, run, shards_of  # noqa: F401
-from harness.core.system import RunFacts
+from harness.conformance.subject import facts_of
 from harness.partition.build_replicas import build_replicas  # noqa: F401
 from harness.partition.vertexcut import assign_edges  # noqa: F401
 from harness.run.config import make_system
@@ -42,7 +42,7 @@ def derived(name: str, block: dict[str, Any]) -> SimpleNamespace:
     """
     system = make_system(block)
     exact, as_it_stands = type(system).exact, [(name, {})]
-    models = [m for m in ("gcn", "sage", "gat") if system.supports(RunFacts(m, 2, True, False)) is None]
+    models = [m for m in ("gcn", "sage", "gat") if system.supports(facts_of(m)) is None]
     return SimpleNamespace(
         EXACT={name: [exact]} if exact is not None else {},
         STALE=[] if system.asynchronous else as_it_stands,

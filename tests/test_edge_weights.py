@@ -18,6 +18,7 @@ from harness.core.kernels import make_kernel
 from harness.core.system import RunFacts
 from harness.graph import csr
 from harness.graph.config import DatasetConfig
+from harness.graph.graph import validate
 from harness.graph.sources import fingerprint, load
 from harness.partition import io
 from harness.partition.assign import METHODS, Random, assign
@@ -272,9 +273,9 @@ def test_weights_that_cannot_be_used_are_one_sentence(tmp_path, weights, message
 def test_a_graph_refuses_weights_of_another_shape_or_sign():
     graph = a_weighted_graph(1)
     with pytest.raises(InputError, match="one float32 per edge"):
-        systems.validate(graph.replace(weights=graph.weights[1:]))
+        validate(graph.replace(weights=graph.weights[1:]))
     with pytest.raises(InputError, match="finite ones of 0 or more"):
-        systems.validate(graph.replace(weights=-graph.weights))
+        validate(graph.replace(weights=-graph.weights))
 
 
 def test_a_cached_graph_of_a_version_that_ignored_weights_is_not_taken_for_it(tmp_path):
@@ -287,12 +288,12 @@ def test_a_cached_graph_of_a_version_that_ignored_weights_is_not_taken_for_it(tm
     assert "weights" not in fingerprint(config, tmp_path, 1)
 
 
-FACTS = RunFacts(model="gcn", num_workers=2, symmetric=True, multilabel=False, weighted=True)
+FACTS = RunFacts(model="gcn", matrix=True, num_workers=2, symmetric=True, multilabel=False, weighted=True)
 
 
 @pytest.mark.parametrize("name", ["vanilla", "cagnet", "digest", "adaqp", "llcg"])
 def test_gat_refuses_weights_whatever_the_system(name):
-    reason = make_system(systems.block(name)).supports(dataclasses.replace(FACTS, model="gat"))
+    reason = make_system(systems.block(name)).supports(dataclasses.replace(FACTS, model="gat", matrix=False))
     assert "edge_weight" in reason and "model=gcn" in reason
     assert make_system(systems.block(name)).supports(FACTS) is None
 

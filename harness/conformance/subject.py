@@ -17,6 +17,12 @@ MODELS = ("gcn", "sage", "gat")
 WORDS = ("system", "cluster")  # what a check may be given: the rest of a run is the check's own
 
 
+def facts_of(model: str) -> RunFacts:
+    """A run of one of MODELS on two workers."""
+    matrix = configs.make_model({"name": model}).matrix
+    return RunFacts(model, matrix, num_workers=2, symmetric=True, multilabel=False)
+
+
 @dataclass
 class Subject:
     """A system: its config block, and one made from it."""
@@ -32,7 +38,7 @@ class Subject:
 
     def refusal(self, model: str) -> str | None:
         """Why the system cannot train a model, in its own words; None where it can."""
-        return self.system.supports(RunFacts(model, 2, symmetric=True, multilabel=False))
+        return self.system.supports(facts_of(model))
 
 
 def subject(words: Sequence[str], config_dir: str | None = None) -> Subject:
