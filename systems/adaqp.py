@@ -17,7 +17,7 @@ Notation: s rows sent by and m halo rows received by a worker; alpha the propaga
 Decisions
 - the quantiser is linear a row (systems/parts/quantise.py); its two constants travel with the row and are
   counted.
-- adaptive: the sender decides from the rows it is about to send and tells the receiver in one byte a row,
+- adaptive: the sender decides from the rows it is about to send and tells the receiver in one byte per row,
   counted. The paper weighs variance against time with a solver; here time is fixed by the budget and the best
   rows are upgraded first, which is optimal but for the last upgrade that does not fit.
 - layer 0: features once (fetched exactly, once) | refetch (quantised anew every epoch).

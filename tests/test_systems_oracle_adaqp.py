@@ -75,7 +75,7 @@ def test_adaqp_equals_its_oracle(pool, knobs, run):
 
 
 def test_bytes_are_those_of_the_bits_that_the_oracle_chooses(pool):
-    """A row of B bits is B F / 8 bytes rounded up and two constants; where bits are chosen, one byte a row;
+    """A row of B bits is B F / 8 bytes rounded up and two constants; where bits are chosen, one byte per row;
     once, the weights w.
     """
     graph, width = random_graph(12, vertices=40), 6

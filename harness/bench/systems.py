@@ -28,7 +28,7 @@ def compute_per_epoch(trace: Trace) -> float:
 
 
 def system_lines(folders: Folders, rounds: int = 3, names: list[str] | None = None, **keys) -> list[Line]:
-    """A line a system, each with its values in `conf/system/`, 4 workers: the least of its rounds over the
+    """A line per system, each with its values in `conf/system/`, 4 workers: the least of its rounds over the
     least of vanilla's, all interleaved. Vanilla against itself is there as well: what that line is off 1 is
     noise."""
     known = configured()

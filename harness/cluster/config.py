@@ -1,4 +1,4 @@
-"""The typed schema of the block `cluster`: devices, one a worker, and the links between them; the values
+"""The typed schema of the block `cluster`: devices, one per worker, and the links between them; the values
 stand in `conf/cluster/`.
 
 What a source does not give stays null, and whoever needs it says so in one sentence. Training reads the
@@ -77,7 +77,7 @@ class Cluster:
     """Devices in rank order and what joins them.
 
     name     of the testbed; "measured": the devices are those of the run, measured when it starts
-    devices  one a worker; a run with fewer workers takes the first
+    devices  one per worker; a run with fewer workers takes the first
     matrix   rows of the matrix that the devices' times are of
     inside   between two devices of one host; bridge: what all devices of a host share; between: from host to
              host

@@ -84,7 +84,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def train(self) -> Iterator[None]:
-        """Run the train clock. Opened once an epoch; segments cover it without gaps."""
+        """Run the train clock. Opened once per epoch; segments cover it without gaps."""
         cpu = time.process_time()
         start = time.monotonic()
         self.training = True

@@ -25,8 +25,8 @@ BLOCK_BYTES = 64 << 20  # Redis takes strings up to 512 MB
 TIMEOUT = 60.0  # seconds without an answer
 EXPIRY = 86_400  # seconds
 
-# KEYS: the slice, the index. ARGV: wanted stamp or "newest", bytes a row, blocks. Returns the stamp, then the
-# rows by block.
+# KEYS: the slice, the index. ARGV: wanted stamp or "newest", bytes per row, blocks. Returns the stamp,
+# then the rows by block.
 GATHER = """
 local stamps, slot, best = redis.call('HGETALL', KEYS[1]), nil, nil
 for i = 1, #stamps, 2 do

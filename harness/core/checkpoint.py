@@ -15,7 +15,7 @@ from harness.core.trainer import Trainer
 
 
 class Checkpoints:
-    """`folder/epoch-000040/worker-0.pt`, one file a worker; a checkpoint counts once `folder/latest` names
+    """`folder/epoch-000040/worker-0.pt`, one file per worker; a checkpoint counts once `folder/latest` names
     it.
 
     attempt   how many times this run has been started before

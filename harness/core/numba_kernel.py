@@ -1,8 +1,8 @@
 """The sparse product compiled here: rows packed to whole cache lines, sums in registers.
 
 For each block of up to 128 float32 columns the (scaled) rows of x are packed into a buffer, and every output
-row then adds up its entries' packed rows. Packing applies the column scale once a vertex instead of once an
-edge and rounds rows up to whole cache lines, so that the sum has no ragged end. A row's sum lives in
+row then adds up its entries' packed rows. Packing applies the column scale once per vertex instead of once
+per edge and rounds rows up to whole cache lines, so that the sum has no ragged end. A row's sum lives in
 registers over all its entries, which neither numba nor LLVM arrives at by itself: the inner loop is written
 as vector instructions.
 """

@@ -195,7 +195,7 @@ class System:
         return []
 
     def needs_devices(self) -> bool:
-        """Whether it reads `cluster.devices`: they are then there, one a worker, measured where the run's
+        """Whether it reads `cluster.devices`: they are then there, one per worker, measured where the run's
         cluster names none.
         """
         return False

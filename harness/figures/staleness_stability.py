@@ -60,10 +60,10 @@ def draw(groups):
     line(model, 100 * shares, [largest_step(share) for share in shares], "largest stable step", 6)
     together: dict[tuple[str, float], list] = {}
     for group in groups:
-        stale = group.first.name != "vanilla"
+        stale = group.first.role != "reference"
         share = group.first.trace.shards["remote_weight"] if stale else 0.0
         together.setdefault((group.first.name, share), []).append(group)
-    for index, ((name, share), members) in enumerate(sorted(together.items(), key=lambda pair: pair[0][1])):
+    for index, ((_, share), members) in enumerate(sorted(together.items(), key=lambda pair: pair[0][1])):
         members.sort(key=lambda group: knob(group, "optimiser.lr"))
         scores = [
             group.estimate(
@@ -73,7 +73,7 @@ def draw(groups):
         ]
         label = (
             "exact"
-            if name == "vanilla"
+            if members[0].first.role == "reference"
             else f"{members[0].partition}, {members[0].workers} workers: {100 * share:.0f} % remote"
         )
         line(
@@ -85,7 +85,7 @@ def draw(groups):
             marker="o",
             markersize=4,
         )
-        if name != "vanilla":
+        if members[0].first.role != "reference":
             line(model, [100 * share], [largest_step(share)], label, index, marker="o", linestyle="none")
     model.set_yscale("log")
     model.set_xlabel("share of weight that is remote, %")

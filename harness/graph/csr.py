@@ -2,7 +2,7 @@
 
 Two counting sorts make every row ascending without a comparison: bucket the edges by source, then deal the
 sources out in ascending order to the rows of their targets. A repeated edge then sits beside its twin and is
-dropped on the way. The largest moment holds about 24 bytes an edge beside the caller's arrays (symmetrising
+dropped on the way. The largest moment holds about 24 bytes per edge beside the caller's arrays (symmetrising
 an asymmetric graph).
 """
 

@@ -13,7 +13,7 @@ tier, only the workers whose local tier does not hold v (where there is none, v 
 refresh, too, a worker gets from it only what its local tier does not hold. "fifo" and "lru" are lists, next
 to go first. The paper says no more; decided is:
 
-    Every worker looks its whole halo up once an epoch, in halo order, first in its local list. What is not
+    Every worker looks its whole halo up once per epoch, in halo order, first in its local list. What is not
     there is taken in at the end, and the first goes where the list is full; it goes at once, so that a later
     lookup in the same epoch does not find it. lru moves what is found to the end.
     The lookups that failed go to the global list, and all of them find what it held at the start of the
