@@ -288,7 +288,12 @@ def test_accuracy_is_drawn_over_the_learning_rate_by_remote_share(tmp_path):
                 target=100 * lr * share,
             )
         composed = traces.config(gpus=4, optimiser={"lr": lr}, system___target_="systems.vanilla.V")
-        traces.finished(tmp_path / f"{lr}", composed, stats={"graph": "cora", "remote_weight": 0.66})
+        traces.finished(
+            tmp_path / f"{lr}",
+            composed,
+            stats={"graph": "cora", "remote_weight": 0.66},
+            ran_on={"role": "reference"},
+        )
     compared, _ = groups.load([tmp_path])
     model, measured = staleness_stability.draw(compared).axes
     assert set(lines(measured)) == {"exact", "metis, 2 workers: 40 % remote", "metis, 4 workers: 66 % remote"}
