@@ -9,13 +9,13 @@ gradients backward. With B bits, u uniform in [0, 1) and low, high the ends of a
     Var x' of a row: F S^2 / 6 where entries lie anywhere between two codes alike, F S^2 / 4 at most
 
 `assignment=adaptive` chooses B in {2, 4, 8} for every row anew every `period` epochs: the sum over rows of
-w_k Var_k is made small at a mean of `bits` bits a row, with w_k = sum_v alpha_vk^2 over the rows that use k
+w_k Var_k is made small at a mean of `bits` bits per row, with w_k = sum_v alpha_vk^2 over the rows that use k
 (forward) or 1 (gradients).
 
 Notation: s rows sent by and m halo rows received by a worker; alpha the propagation matrix.
 
 Decisions
-- the quantiser is linear a row (systems/parts/quantise.py); its two constants travel with the row and are
+- the quantiser is linear per row (systems/parts/quantise.py); its two constants travel with the row and are
   counted.
 - adaptive: the sender decides from the rows it is about to send and tells the receiver in one byte per row,
   counted. The paper weighs variance against time with a solver; here time is fixed by the budget and the best
@@ -45,7 +45,7 @@ LEVELS = (2, 4, 8)
 
 @dataclass
 class Adaqp(System):
-    """bits        a value: 2, 4 or 8; under `adaptive` the mean over rows, 3 to 7
+    """bits        per value: 2, 4 or 8; under `adaptive` the mean over rows, 3 to 7
     assignment  "uniform" or "adaptive"
     period      epochs between assignments
     features    "once" or "refetch"

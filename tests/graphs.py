@@ -22,7 +22,7 @@ def random_graph(
     multilabel: bool = False,
     self_loops: bool = False,
 ) -> Graph:
-    """A validated graph with uniform random endpoints; about `mean_degree` in-edges a vertex, repeats
+    """A validated graph with uniform random endpoints; about `mean_degree` in-edges per vertex, repeats
     dropped.
 
     Half the vertices train, a quarter validate, an eighth test; the rest are in no split and, single-label,

@@ -117,7 +117,7 @@ def test_rows_out_of_order_are_seen():
         ),
         (
             lambda: csr.dense_rows(np.array([0, 1]), np.array([1]), np.ones(2), 4, "attr"),
-            "one integer index a number",
+            "give one integer index per value",
         ),
     ],
 )

@@ -27,7 +27,7 @@ def test_halo_rows_and_gradients_are_waited_for_tau_epochs_after_they_were_poste
     for worker in outcome.workers:
         for epoch, (_, spans) in enumerate(worker["spans"]):
             waits = [s for s in spans if s.kind == "wait" and s.name == "exchange" and s.layer >= 1]
-            assert len(waits) == (0 if epoch < tau else 2), "one a direction of the only hidden layer"
+            assert len(waits) == (0 if epoch < tau else 2), "one per direction of the only hidden layer"
             assert {int(s.id.split(":")[0]) for s in waits} <= {epoch - tau}
             (reduced,) = (s.end for s in spans if s.kind == "wait" and s.name == "all_reduce")
             posted = [s.start for s in spans if s.kind == "comm" and s.name == "exchange" and s.layer >= 1]

@@ -57,7 +57,7 @@ def test_each_worker_pulls_its_halo_as_it_was_pushed(pool, address, block_bytes)
         # A second store that was given back what the first one held goes on where that was.
         np.testing.assert_array_equal(answer["again"][:, 0], shard.halo)
         np.testing.assert_array_equal(answer["again_late"][:, 0], expected(shard, 2, 8))
-        assert answer["nbytes"] == 40 * (3 + 5) * 4, "eq. 7: a row a vertex and layer"
+        assert answer["nbytes"] == 40 * (3 + 5) * 4, "eq. 7: a row per vertex and layer"
 
 
 def test_every_byte_is_counted_and_every_operation_is_a_span(pool, address):

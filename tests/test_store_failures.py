@@ -55,7 +55,7 @@ def test_a_killed_worker_leaves_no_shared_memory(place):
     run = place.start("system=digest", "epochs=1000000", "model.layers=3")
     run.until_epoch(2)
     mapped = {path for process in run.family for path in shared_memory(process)}
-    assert len(mapped) == 2  # a file a worker
+    assert len(mapped) == 2  # a file per worker
     assert sum(map(exchanges_through_memory, run.family)) == 2
     run.family[0].kill()
     assert run.end().code == 128 + signal.SIGKILL

@@ -201,7 +201,7 @@ def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, p
         # and two in the first epoch.
         asked = 1 + (epoch % 3 == 0) - (epoch % 3 == 2) + tau * (epoch == 0)
         rows[-1, "forward", "wanted"] = asked * sum(-(-count // 8) for count in pairs)
-        # of a row; of others, 4 a value
+        # of a row; of others, 4 per value
         size = {(-1, "forward", "norms"): 4, (0, "backward", "cache"): 1, (-1, "forward", "wanted"): 1}
         want = {
             key: (count, count * size.get(key, 4 * widths[key[0]])) for key, count in rows.items() if count
@@ -237,7 +237,7 @@ def test_the_period_is_a_tenth_of_the_run_from_1_to_100_or_what_is_given(pool, l
 
 def test_boundary_rows_are_never_older_than_tau(pool):
     """With frozen weights every layer's halo rows are exact once the zeros of the start have left the
-    pipeline, which takes tau epochs a layer, and no later."""
+    pipeline, which takes tau epochs per layer, and no later."""
     graph = random_graph(6, vertices=30)
     still = Settings(optimiser={"lr": 1e-30, "weight_decay": 0.0}, epochs=6)
     exact = systems.run(pool, graph, systems.block("vanilla"), 3, settings=still)

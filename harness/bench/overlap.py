@@ -50,7 +50,7 @@ HELD = ("pipegcn", "pscgcn")
 
 
 class SlowLink(Comm):
-    """A transport whose outgoing link passes `rate` bytes a second, one message after another. What was
+    """A transport whose outgoing link passes `rate` bytes per second, one message after another. What was
     posted arrives when the link has passed it, and no earlier."""
 
     def __init__(self, *given, rate: float):
@@ -124,7 +124,7 @@ class Measured:
 
 
 def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> tuple[float, Measured]:
-    """The rate of the slowed link, in bytes a second, and what was measured over it."""
+    """The rate of the slowed link, in bytes per second, and what was measured over it."""
     multiprocessing.set_forkserver_preload([__name__, "harness.run.preload"])
     with tempfile.TemporaryDirectory(prefix="halobench-") as folder:
         start_processes(_work, (shards, block, model, folder), nprocs=len(shards), start_method="forkserver")

@@ -104,7 +104,7 @@ CPU_CASES = {
 
 
 def cpu_lines(folders: Folders, rounds: int = 3, cases: dict[str, dict] = CPU_CASES, **keys) -> list[Line]:
-    """CPU seconds an epoch: 4 workers summed / one worker. The least of each case's rounds, interleaved.
+    """CPU seconds per epoch: 4 workers summed / one worker. The least of each case's rounds, interleaved.
 
     The least, because a core shared with somebody else slows what runs on it and can only add to CPU time.
     """

@@ -54,7 +54,7 @@ class Link:
     """A way between devices, in one direction.
 
     medium        its name
-    gbytes_per_s  10^9 bytes a second from one device to another; broadcast_gbytes_per_s the same in a
+    gbytes_per_s  10^9 bytes per second from one device to another; broadcast_gbytes_per_s the same in a
                   broadcast
     latency_us    microseconds before the first byte
     """

@@ -1,4 +1,4 @@
-"""The figures of a cluster's devices, measured on the device that a worker has."""
+"""The speeds of a cluster's devices, measured on the device that a worker has."""
 
 from __future__ import annotations
 

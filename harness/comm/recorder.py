@@ -172,7 +172,7 @@ class Recorder:
             entry[1] += int(bytes)
 
     def metric(self, name: str, value: float, layer: int = -1) -> None:
-        """Report a figure of the system itself for this epoch."""
+        """Report a value of the system itself for this epoch."""
         self.epoch.metrics[layer, name] = float(value)
 
 

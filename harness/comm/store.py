@@ -95,7 +95,7 @@ class Store:
 
     @property
     def nbytes(self) -> int:
-        """Of the representations of all workers, one slot a layer: (L - 1) dim |V| s  (DIGEST, eq. 7)."""
+        """Of the representations of all workers, one slot per layer: (L - 1) dim |V| s  (DIGEST, eq. 7)."""
         layout = self.backend.layout
         return sum(layout.sizes) * sum(self.widths.values()) * layout.dtype.itemsize
 

@@ -3,7 +3,7 @@
     y = r * (B (c * x) + s (c * x))        B [rows, cols] 0/1 (or `values`), r and c row and column scales, s
                                            in {0, 1}
 
-with `*` row-wise. The three kernels differ in speed only (docs/log.md has the figures):
+with `*` row-wise. The three kernels differ in speed only (docs/log.md has the measurements):
 
     dgl     DGL's blocked copy-sum; what it cannot take (float64, values, 2^31 entries, tiny blocks) goes to
             numba.

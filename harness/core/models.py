@@ -164,7 +164,7 @@ class Model(nn.Module):
 
         x        [n, f0] features, used where `static` is None
         static   layer 0's static product, or None where the system fetches features every epoch
-        drops    one a layer
+        drops    one per layer
         """
         h = x
         for l, layer in enumerate(self.layers):

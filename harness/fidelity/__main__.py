@@ -1,7 +1,7 @@
-"""How near the twins are to the published figures: `python -m harness.fidelity [NAME...] [--scale S]
+"""How near the twins are to the published values: `python -m harness.fidelity [NAME...] [--scale S]
 [--json]`.
 
-Every figure is measured on the generated graph and printed beside the published one with its source. A mark
+Every value is measured on the generated graph and printed beside the published one with its source. A mark
 stands where they differ by more than 10 %. What a smaller scale must change (vertices, edges) is divided by
 the scale.
 """
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 def compare(
     name: str, *, scale: float | None = None, seed: int = 0, epochs: int = 60, skip: Sequence[str] = ()
 ) -> list[dict]:
-    """One row a published figure: twin, scale, statistic, parts, published, measured, ratio, off, source."""
+    """One row per published value: twin, scale, statistic, parts, published, measured, ratio, off, source."""
     choice("twin", name, SPECS)
     scale = quick_scale(name) if scale is None else scale
     started = time.perf_counter()
@@ -112,7 +112,7 @@ def compare(
                 "measured": value,
                 "ratio": None,
                 "off": False,
-                "source": "no published figure",
+                "source": "no published value",
             }
         )
     return rows

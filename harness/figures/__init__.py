@@ -1,4 +1,4 @@
-"""One small file a figure. Each says which runs it needs and draws them from their traces:
+"""One small file per figure. Each says which runs it needs and draws them from their traces:
 
     TITLE                        what is seen, in a line
     GRAPHS                       graphs to draw it on, as overrides; for each, what to take instead where its

@@ -73,7 +73,7 @@ def read_heterophilous(path: Path, *, symmetrise: bool) -> Raw:
         for key in masks:
             if parts[key].dtype != np.bool_ or parts[key].shape != (len(parts[masks[0]]), len(features)):
                 raise InputError(
-                    f"{key} of type {parts[key].dtype} and shape {parts[key].shape} is not a bool a vertex: "
-                    "fetch the file again"
+                    f"{key} of type {parts[key].dtype} and shape {parts[key].shape} is not one bool per "
+                    "vertex: fetch the file again"
                 )
     return Raw(edges, features, labels, num_classes, tuple(parts[key] for key in masks))

@@ -47,7 +47,7 @@ class DatasetConfig:
     source        "real" (raw files of torch_geometric or ogb), "npz" (bring your own, docs/data.md), "twin"
                   (generated)
     split         "own" (the data set's; random where it has none), "random" (60/20/20) or "low_label" (20
-                  training and 30 validation vertices a class, the rest test); the last two are drawn by the
+                  training and 30 validation vertices per class, the rest test); the last two are drawn by the
                   run's seed
     mask          which of the data set's own splits, where it has several (tolokers: 0 to 9)
     path          source npz: the file

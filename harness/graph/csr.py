@@ -133,7 +133,7 @@ def dense_rows(
     ):
         raise InputError(
             f"{where}: {indices.shape} column indices of type {indices.dtype} for {values.shape} values of"
-            f" type {values.dtype}; give one integer index a number"
+            f" type {values.dtype}; give one integer index per value"
         )
     check_rows(indptr, len(indices), f"{where}: row pointer")
     if len(indices) and not 0 <= indices.min() <= indices.max() < num_columns:

@@ -102,7 +102,7 @@ def validate(graph: Graph) -> Graph:
     for field in ("features", "labels", "train", "val", "test"):
         if len(getattr(graph, field)) != n:
             raise InputError(
-                f"{name}: {field} has {len(getattr(graph, field))} rows for {n} vertices; give one a vertex"
+                f"{name}: {field} has {len(getattr(graph, field))} rows for {n} vertices; give one per vertex"
             )
     if graph.features.ndim != 2 or graph.features.shape[1] < 1:
         raise InputError(f"{name}: features has shape {graph.features.shape}; give [vertices, dimension]")

@@ -1,4 +1,4 @@
-"""Splits drawn by seed over the labelled vertices: random 60/20/20, and few labels a class."""
+"""Splits drawn by seed over the labelled vertices: random 60/20/20, and few labels per class."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.check import InputError
 Masks = tuple[np.ndarray, np.ndarray, np.ndarray]  # train, val, test: [V] bool each
 
 TRAIN_SHARE, VAL_SHARE = 0.6, 0.2
-LOW_LABEL_TRAIN, LOW_LABEL_VAL = 20, 30  # vertices a class
+LOW_LABEL_TRAIN, LOW_LABEL_VAL = 20, 30  # vertices per class
 
 
 def random(labels: np.ndarray, seed: int) -> Masks:
@@ -32,8 +32,8 @@ def low_label(labels: np.ndarray, num_classes: int, seed: int) -> Masks:
     """
     if labels.ndim == 2:
         raise InputError(
-            'dataset.split="low_label" counts vertices a class, which a multi-label graph has not: use '
-            "dataset.split=own or random"
+            'dataset.split="low_label" counts vertices per class, and a multi-label graph has no classes: '
+            "use dataset.split=own or random"
         )
     used = LOW_LABEL_TRAIN + LOW_LABEL_VAL
     labelled = _shuffled(labels, seed)
@@ -41,7 +41,7 @@ def low_label(labels: np.ndarray, num_classes: int, seed: int) -> Masks:
     if np.any(small := (sizes > 0) & (sizes <= used)):
         few = int(np.argmax(small))
         raise InputError(
-            f'dataset.split="low_label" needs more than {used} vertices a class but class {few} has '
+            f'dataset.split="low_label" needs more than {used} vertices per class but class {few} has '
             f"{sizes[few]}: use dataset.split=random"
         )
     by_class = labelled[np.argsort(labels[labelled], kind="stable")]

@@ -167,7 +167,7 @@ def _draws(expected, seed, round_):
 
 
 def _even_splits(begin: np.ndarray) -> np.ndarray:
-    """Row ranges of about equal work, one a thread."""
+    """Row ranges of about equal work, one per thread."""
     threads = numba.get_num_threads()
     work = begin + np.arange(len(begin))
     return np.searchsorted(work, np.linspace(0, work[-1], threads + 1)).astype(np.int64)

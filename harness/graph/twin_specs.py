@@ -41,7 +41,7 @@ class Spec:
     signal               distance of a class centre from the origin, in standard deviations of the feature
                          noise
     sharpness            multi-label: standard deviation of a topic's log-odds of each label
-    labels_each          multi-label: mean number of labels a vertex
+    labels_each          multi-label: mean number of labels per vertex
     """
 
     vertices: int

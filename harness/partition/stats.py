@@ -91,7 +91,7 @@ class Statistics:
         self.weights = np.zeros(2)  # of the GCN matrix: between workers, and in all
 
     def add(self, shard: Shard) -> None:
-        # Plain figures only: a shard kept here would stay in memory while the next one is built.
+        # Plain numbers only: a shard kept here would stay in memory while the next one is built.
         self.whole = facts(shard)
         self.labels.add(shard)
         self.weights += _weights(shard)

@@ -20,7 +20,7 @@ from harness.trace import files
 def cluster_of(run: Run, run_dir: Path, comm: Comm) -> Cluster | None:
     """The run's cluster with a device for each worker; None where it names none and the system asks for none.
 
-    Measured devices are kept in the run folder, so that a resumed run goes on with the figures that it began
+    Measured devices are kept in the run folder, so that a resumed run goes on with the values that it began
     with.
     """
     if not run.cluster.measured:

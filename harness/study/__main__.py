@@ -140,7 +140,7 @@ of its own (EBV).
   others.
 - Times are of the machine named; where it has fewer cores than workers, wall time says nothing of the
   system, and communication is given as CPU seconds: what the training thread spent waiting, and the
-  transport's threads. `cluster=` names device figures that CaPGNN's RAPA reads; nobody ran on them.
+  transport's threads. `cluster=` names device speeds that CaPGNN's RAPA reads; nobody ran on them.
 - What each system does, knob by knob: the pages beside this one.
 """
 

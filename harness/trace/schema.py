@@ -137,8 +137,8 @@ METRICS = _schema(
     _EPOCH,
     _WORKER,
     _LAYER,
-    _column("name", pa.string(), "", "the system's own name for the figure"),
-    _column("value", pa.float64(), "", "the figure"),
+    _column("name", pa.string(), "", "the system's own name for the value"),
+    _column("value", pa.float64(), "", "the value"),
 )
 # Columns of `epochs` that are null in an epoch without an evaluation.
 SCORES = ("train_acc", "val_acc", "test_acc", "val_auc", "test_auc", "val_balanced", "test_balanced")

@@ -1,4 +1,4 @@
-"""summary.json: a run in one object, every figure derived from its tables as docs/trace.md says."""
+"""summary.json: a run in one object, every value derived from its tables as docs/trace.md says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
     """The run in one object; of a run that has not finished, of what it has traced so far.
 
     Times are means over the epochs from 1 on: epoch 0 compiles, allocates and fetches what is fetched once
-    (in a run of one epoch it is all there is). Wall figures are of each epoch's slowest worker, so that
+    (in a run of one epoch it is all there is). Wall times are of each epoch's slowest worker, so that
     compute + exposed + rest is the epoch. Bytes are summed over workers. Accuracies are null where nothing
     was evaluated.
 
@@ -55,7 +55,7 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
         )
     if crowded:
         notes.append(
-            f"{workers} workers outnumber {cores} cores: wall time measures the machine, so figures use CPU"
+            f"{workers} workers outnumber {cores} cores: wall time measures the machine, so tables use CPU"
             " seconds"
         )
     if 0 < gpus < workers:

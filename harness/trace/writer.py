@@ -1,4 +1,4 @@
-"""Writing a run folder: a stream a worker and table while the run goes on, four parquet files when it is
+"""Writing a run folder: a stream per worker and table while the run goes on, four parquet files when it is
 done.
 """
 
