@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from harness.figures import panels
-from harness.report import columns, compare, groups, plot, single, table
+from harness.report import columns, compare, formats, groups, plot, single, table
 from harness.trace import files, reader, summary, writer
 from tests import traces
 from tests.test_report import rendered, rows, run_markdown
@@ -154,7 +154,7 @@ def test_a_run_that_diverged_says_so_and_has_no_accuracy(tmp_path, capsys, how):
     assert "diverged" in told and "%" not in told.split("note")[0].split("epoch ")[0]
     path = tmp_path / "out.csv"
     compared, _ = groups.load([tmp_path])
-    table.write_csv(compared, path)
+    path.write_text(formats.csv(compared))
     (row,) = csv.DictReader(path.open())
     assert row["diverged"] == "1" and row["test_acc_percent"] == "" and row["by_seed"] == "78.0 diverged"
 

@@ -11,10 +11,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.check import InputError
 from harness.report.groups import Group, Run
 from harness.report.plot import AXES, COLOURS, SCORE_NAMES, STROKES, band, title
-from harness.report.table import Section, leading, sections
+from harness.report.table import leading
 
 
 def by_epoch(run: Run, name: str, how: str = "sum") -> pd.DataFrame:
@@ -32,18 +31,6 @@ def series(run: Run, name: str, times: float = 1.0) -> tuple[np.ndarray, np.ndar
 def knob(group: Group, key: str):
     """A value of the group's config by its dotted key; None where the config lacks it."""
     return group.first.keys.get(key)
-
-
-def only_section(groups: list[Group]) -> Section:
-    """The groups as one table has them. InputError where they were measured with several clocks or on several
-    machines, whose times cannot stand in one picture."""
-    found = sections(groups)
-    if len(found) > 1:
-        where = "; ".join(f"{section.clock} clock, {section.machine}" for section in found)
-        raise InputError(
-            f"runs were measured in several ways ({where}): give --results=FOLDER for runs of one machine"
-        )
-    return found[0]
 
 
 def panels(

@@ -322,10 +322,8 @@ def said_of(asked: argparse.Namespace) -> list[str]:
 
 def part_of(kind: str, extent: Extent, there: dict[str, dict[Path, str]], unmade: list[str]) -> str:
     """One kind of rows of a graph: what is missing, and a table for each partition."""
-    from harness.report import (  # pandas: only where there is something to tell of
-        groups,
-        table,
-    )
+    # pandas: only where there is something to tell of.
+    from harness.report import formats, groups
 
     seeds = len(extent.seeds.split(","))
     said = [
@@ -341,7 +339,7 @@ def part_of(kind: str, extent: Extent, there: dict[str, dict[Path, str]], unmade
         for group in compared:
             row = row_of[id(group)]
             group.label = row if groups_of[row] == 1 else f"{row}: {group.label}"
-        said += [f"#### {partition}", table.markdown(compared)]
+        said += [f"#### {partition}", formats.markdown(compared)]
     return "\n\n".join(said)
 
 
