@@ -17,7 +17,7 @@ from rich.console import Console
 from scipy import stats
 
 from harness.check import InputError
-from harness.report import columns, formats, groups, plot, single, table
+from harness.report import columns, formats, groups, plot, single, style, table
 from harness.report.__main__ import main
 from harness.trace import files, summary, writer
 from harness.trace.reader import Trace
@@ -319,7 +319,7 @@ def test_unfinished_runs_are_marked_and_never_averaged(tmp_path, capsys):
     done, going = rows(said.out)
     assert (done["system"], done["epochs"], done["seeds"], done["epoch s"]) == ("plain", "5", "1", "0.5800")
     assert (going["system"], going["epochs"], going["epoch s"]) == ("plain (unfinished)", "2 of 5", "2.9000")
-    assert "unfinished, 2 of 5 epochs" in plot.names_of(groups.load([tmp_path])[0])[1]
+    assert "unfinished, 2 of 5 epochs" in style.names_of(groups.load([tmp_path])[0])[1]
 
 
 def test_csv_holds_every_figure_in_full(tmp_path, capsys):

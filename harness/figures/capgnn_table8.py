@@ -9,7 +9,7 @@ share of halo rows that local tiers hold, from the metrics `local_capacity` and 
 from matplotlib.figure import Figure
 
 from harness.figures.panels import by_epoch
-from harness.report.plot import COLOURS, PARTS, title
+from harness.report.style import COLOURS, PARTS, title
 
 TITLE = "CaPGNN, Table 8: bytes with JACA as a share of vanilla's"
 TWINS = ("reddit", "yelp", "amazon-products", "ogbn-products", "flickr")

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from harness.check import InputError, did_you_mean
 from harness.report.columns import ALL, LEADING, TIMES, Column, named
 from harness.report.groups import Estimate, Group, knob
-from harness.report.plot import COLOURS, SCORE_NAMES, STROKES, names_of, title
+from harness.report.style import COLOURS, SCORE_NAMES, STROKES, names_of, title
 from harness.report.table import Section, estimate_of
 
 MARKERS = ("o", "s", "^", "D")  # another for each round of colours, so that 28 lines can be told apart

@@ -4,6 +4,7 @@ rest.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import multiprocessing
 import os
@@ -32,6 +33,11 @@ class Places:
     data_dir: Path
     config_dir: Path | None = None
 
+    @classmethod
+    def of(cls, asked: argparse.Namespace) -> Places:
+        """From the options of `add_places`."""
+        return cls(asked.results, asked.cache, asked.data_dir, asked.config_dir)
+
     @property
     def overrides(self) -> list[str]:
         return [
@@ -41,6 +47,21 @@ class Places:
             f"data_dir={self.data_dir}",
             "progress=false",
         ]
+
+
+def add_places(parser: argparse.ArgumentParser, out: str, what: str) -> None:
+    """The options of a command that starts the runs it lacks: the `Places` of these, and `--out`, where
+    `what` goes, by default to `out`."""
+    parser.add_argument(
+        "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
+    )
+    for name, place, says in (
+        ("out", out, what),
+        ("results", "results", "where runs are found and go"),
+        ("cache", "results/cache", "graphs and shards"),
+        ("data-dir", "data", "raw data sets"),
+    ):
+        parser.add_argument(f"--{name}", type=Path, default=Path(place), help=f"{says} (default {place})")
 
 
 def searchpath(config_dir: Path | str | None) -> list[str]:
@@ -101,7 +122,7 @@ def start(sweep: str, places: Places) -> None:
     than many a run.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.run.command", "harness.report.table", "harness.run.preload"])
+    context.set_forkserver_preload(["harness.run.command", "harness.report.single", "harness.run.preload"])
     with tempfile.TemporaryDirectory() as scratch:
         said = Path(scratch) / "said"
         process = context.Process(target=_command, args=(["-m", *sweep.split(), *places.overrides], said))
