@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,10 +80,11 @@ def is_here(graph: str, data_dir: Path) -> bool:
     return all(name not in real.DATASETS or real.present(name, data_dir) for name in names)
 
 
-def expand(sweep: str) -> list[list[str]]:
-    """The runs of a sweep as the command would make them: one list of overrides each."""
+def expand(sweep: str | Sequence[str]) -> list[list[str]]:
+    """The runs of a sweep, one line or its words, as the command would make them: one list of overrides
+    each."""
     runs: list[list[str]] = []
-    for words in overrides.parts(["-m", *sweep.split()], CONF):
+    for words in overrides.parts(["-m", *(sweep.split() if isinstance(sweep, str) else sweep)], CONF):
         choices = []
         for override in OverridesParser.create().parse_overrides(overrides.parse(words).overrides):
             values = [override.input_line]
@@ -99,10 +101,12 @@ def folders(sweep: str, places: Places) -> list[Path]:
     return [run.directory for run in composed(expand(sweep), places)]
 
 
-def composed(runs: list[list[str]], places: Places) -> list[configs.Run]:
-    """Runs, each given as a list of overrides. InputError where one cannot be."""
+def composed(runs: list[list[str]], places: Places | None = None) -> list[configs.Run]:
+    """Runs, each given as a list of overrides; `places` over what these say. InputError where one cannot
+    be."""
+    common = places.overrides if places else []
     with initialize_config_dir(CONF, version_base="1.3"):
-        return [configs.check(compose("config", overrides=[*run, *places.overrides])) for run in runs]
+        return [configs.check(compose("config", overrides=[*run, *common])) for run in runs]
 
 
 def brings_partition(sweep: str, places: Places) -> bool:
