@@ -191,10 +191,20 @@ def test_what_cannot_be_plotted_is_one_sentence(folder, tmp_path):
         halobench.plot([folder, tmp_path])
 
 
+def run_the_code_of(page: str) -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
+    exec(compile(code, page, "exec"), {})
+
+
+@pytest.mark.nightly(60)
+def test_the_python_of_the_how_tos_runs(place, forked, capsys):
+    run_the_code_of("docs/howto/sweep.md")
+    run_the_code_of("docs/howto/figures.md")
+    assert re.fullmatch(r"\d+\.\d+ MB per epoch\n", capsys.readouterr().out)
+
+
 def test_the_pages_example_runs(place, forked, capsys):
-    page = (ROOT / "docs" / "reference" / "api.md").read_text()
-    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
-    exec(compile(code, "docs/reference/api.md", "exec"), {})
+    run_the_code_of("docs/reference/api.md")
     said = capsys.readouterr().out
     assert "s per epoch" in said and "mb_exact_ratio" in said and "sancus" in said
     assert (place.folder / "accuracy-over-bytes.pdf").read_bytes().startswith(b"%PDF-")

@@ -151,6 +151,22 @@ def test_a_label_has_one_colour_in_all_pictures_and_bars_are_the_tables(tmp_path
     assert widths == pytest.approx([g.first.summary["epoch_s"] for g in members])
 
 
+def test_what_stands_above_a_picture_is_inside_it_and_above_its_axes(tmp_path):
+    for seed in (1, 2):
+        composed = traces.config(
+            seed=seed, dataset__name="reddit", dataset__source="twin", dataset__scale=0.05
+        )
+        traces.finished(tmp_path / str(seed), composed)
+    (section,) = table.sections(groups.load([tmp_path])[0])
+    strokes = style.strokes_of(["plain"])
+    for name, figure in plot.pictures(section, strokes).items():
+        figure.draw_without_rendering()
+        axes = figure.axes[0].get_window_extent()
+        for text in figure.texts:
+            box = text.get_window_extent()
+            assert box.x1 <= figure.bbox.width and box.y0 >= axes.y1, (name, text.get_text())
+
+
 def test_names_at_the_ends_do_not_overlap(tmp_path):
     for bound in range(8):
         traces.finished(tmp_path / str(bound), traces.config(system__bound=bound), target=0.8 + bound / 1e4)

@@ -45,8 +45,9 @@ def run(
     config_dir  a folder with the yaml files of systems, datasets or models of one's own
     say         called with each line that the command prints, for instance `print`
 
-    It is trained by a process of its own, which relative paths, such as results=results, are relative to the
-    working directory of. Raises InputError where the words make no run, or it failed: with what it said last.
+    A process of its own trains it, so this one may hold threads and a GPU. Relative paths (results=results)
+    are relative to the working directory. Raises InputError where the words make no run, and where the run
+    failed, with the error that it ended with.
     """
     (trace,) = _trained(words, False, config_dir, say)
     return trace

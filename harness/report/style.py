@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -30,6 +31,7 @@ SCORE_NAMES = {"acc": "test accuracy", "auc": "test AUC"}
 FORMATS = ("png", "pdf", "svg")
 
 
+LETTERS = 14.0  # that stand in an inch of the line below a title
 TITLE = "title"  # what the texts above a picture are marked with
 
 
@@ -45,12 +47,15 @@ def title(
         repeated if any(len(group.seeds) > 1 for group in groups) else "",
         told,
     ]
-    inch = 1 / figure.get_size_inches()[1]
+    width, height = figure.get_size_inches()
+    lines = textwrap.wrap(", ".join(filter(None, details)), int(LETTERS * width))
+    inch = 1 / height
     if figure.get_layout_engine() is not None:
-        figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.52 * inch))
+        room = 0.52 + 0.16 * (len(lines) - 1)
+        figure.get_layout_engine().set(rect=(0, 0, 1, 1 - room * inch))
     figure.text(0.012, 1 - 0.08 * inch, what, va="top", fontsize=12, fontweight="bold", gid=TITLE)
     below = {"va": "top", "fontsize": 9.5, "color": "#444444", "gid": TITLE}
-    figure.text(0.012, 1 - 0.31 * inch, ", ".join(filter(None, details)), **below)
+    figure.text(0.012, 1 - 0.31 * inch, "\n".join(lines), **below)
 
 
 def names_of(groups: list[Group]) -> list[str]:
