@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from harness.report.groups import Group
 
-__all__ = ["InputError", "Runs", "Trace", "compare", "load", "plot", "run", "sweep"]
+__all__ = ("InputError", "Runs", "Trace", "compare", "load", "plot", "run", "sweep")
 
 Runs = Trace | Path | str | Iterable[Trace | Path | str]
 PATIENCE = 5  # seconds in which a run that Ctrl-C has reached ends by itself
