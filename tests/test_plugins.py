@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.check import InputError
-from harness.report import columns, groups, table
+from harness.report import columns, formats, groups
 from harness.run import config
 from harness.trace.reader import Trace
 from tests.conftest import ROOT
@@ -55,12 +55,12 @@ def test_a_model_and_a_score_are_trained_traced_and_shown(place, followed):
         best = trace.summary["best"]
         assert best["test_macro_f1"] == values.loc[best["epoch"], "test_macro_f1"]
     assert re.search(r"beside it .*, within two \d+\.\d\d %, macro f1 \d+\.\d\d %", first.out)
-    shown = table.plain(groups.load([place.results])[0])
+    shown = formats.plain(groups.load([place.results])[0])
     assert "within two %" in shown and "macro f1 %" in shown and "model.own=1" in shown
     (column,) = columns.more(["within_two"])
     assert f"{column.value(traces[2, 0.5].summary):.2f}" in shown
     csv = place.folder / "table.csv"
-    table.write_csv(groups.load([place.results])[0], csv)
+    csv.write_text(formats.csv(groups.load([place.results])[0]))
     assert "within_two_percent" in csv.read_text().splitlines()[0]
 
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from scipy import stats
 
 from harness.check import InputError
-from harness.report import columns, groups, plot, single, table
+from harness.report import columns, formats, groups, plot, single, style, table
 from harness.report.__main__ import main
 from harness.trace import files, summary, writer
 from harness.trace.reader import Trace
@@ -26,8 +26,12 @@ from tests import traces
 
 def rows(text: str) -> list[dict[str, str]]:
     """A markdown table as dictionaries."""
-    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    return [dict(zip(lines[0], line)) for line in lines[1:] if not line[0].startswith(":--")]
+    lines = [
+        [cell.strip() for cell in re.split(r" \| ", line.strip("|"))]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    ]
+    return [dict(zip(lines[0], line)) for line in lines[1:]]
 
 
 def run_markdown(capsys, *paths) -> str:
@@ -289,7 +293,9 @@ def test_a_machine_busy_with_something_else_is_told(tmp_path, capsys):
     out.close()
     s = summary.summarise(run)
     assert s["core_share"] == pytest.approx(0.6) and any("had a core for 60 %" in note for note in s["notes"])
-    assert "In 1 runs other programs took a share of the cores" in run_markdown(capsys, run)
+    assert "In 1 run other programs took a share of the cores: its wall time is too long" in run_markdown(
+        capsys, run
+    )
     assert "core" not in "".join(summary.summarise(traces.finished(tmp_path / "alone"))["notes"])
 
 
@@ -313,7 +319,7 @@ def test_unfinished_runs_are_marked_and_never_averaged(tmp_path, capsys):
     done, going = rows(said.out)
     assert (done["system"], done["epochs"], done["seeds"], done["epoch s"]) == ("plain", "5", "1", "0.5800")
     assert (going["system"], going["epochs"], going["epoch s"]) == ("plain (unfinished)", "2 of 5", "2.9000")
-    assert "unfinished, 2 of 5 epochs" in plot.names_of(groups.load([tmp_path])[0])[1]
+    assert "unfinished, 2 of 5 epochs" in style.names_of(groups.load([tmp_path])[0])[1]
 
 
 def test_csv_holds_every_figure_in_full(tmp_path, capsys):
@@ -356,7 +362,7 @@ def test_on_a_terminal_no_figure_is_cut(tmp_path, width):
             composed = traces.config(seed=seed, system__staleness=staleness)
             traces.finished(tmp_path / f"{number}-{seed}", composed, speed=seed, size=10**9)
     compared, _ = groups.load([tmp_path])
-    text = "".join(rendered(part, width) for part in table.rich_tables(compared, width))
+    text = "".join(rendered(part, width) for part in formats.rich_tables(compared, width))
     assert "…" not in text and max(map(len, text.splitlines())) <= width
     for column in (columns.ACCURACY, columns.LAST, *columns.times("wall"), *columns.BYTES):
         e = compared[0].estimate(column.value)

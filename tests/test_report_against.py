@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from harness.report import against, columns, drawn, groups, plot, table
+from harness.report import against, columns, drawn, groups, plot, style, table
 from harness.report.__main__ import main
 from tests import traces
 
@@ -101,7 +101,7 @@ def test_accuracy_against_cost_has_a_point_per_row_of_the_table(sweep):
             assert any((points["x"].sub(x).abs() < 1e-9) & (points["y"].sub(y).abs() < 1e-9))
 
 
-@pytest.mark.parametrize("ending", plot.FORMATS)
+@pytest.mark.parametrize("ending", style.FORMATS)
 def test_formats_titles_and_names_that_latex_takes(tmp_path, sweep, ending, capsys):
     for more in ([], ["--no-title"]):
         given = ["--x", "system.bound", "--pareto", "--format", ending, *more]
@@ -117,7 +117,7 @@ def test_formats_titles_and_names_that_latex_takes(tmp_path, sweep, ending, caps
 
 def test_without_a_title_its_room_goes_too(tmp_path, sweep):
     section = section_of(sweep)
-    strokes = plot.strokes_of(group.label for group in section.groups)
+    strokes = style.strokes_of(group.label for group in section.groups)
     figures = {
         "front": lambda: against.pareto(section),
         "time": lambda: plot.pictures(section, strokes)["breakdown"],
@@ -126,12 +126,12 @@ def test_without_a_title_its_room_goes_too(tmp_path, sweep):
         tops = []
         for titled in (True, False):
             figure = make()
-            path = plot.save(figure, tmp_path / f"{name}{titled}.png", titled)
+            path = style.save(figure, tmp_path / f"{name}{titled}.png", titled)
             assert bool(figure.texts) == titled and path.exists()
             tops.append(figure.axes[0].get_position().y1)
         assert tops[1] > tops[0] + 0.05
     over = plot.pictures(section, strokes)["accuracy-over-time"]
-    whole, bare = (plot.save(over, tmp_path / f"over{titled}.png", titled) for titled in (True, False))
+    whole, bare = (style.save(over, tmp_path / f"over{titled}.png", titled) for titled in (True, False))
     assert Image.open(whole).size[1] - Image.open(bare).size[1] > 30
 
 

@@ -21,9 +21,10 @@ def test_the_best_is_marked_and_bytes_are_told_as_a_ratio(tmp_path):
     for column, winner in ((columns.ACCURACY, "good"), (mb, "frugal")):
         assert [name for name, best in zip(names, section.best(column)) if best] == [winner]
     assert not any(section.best(columns.MAJORITY))
-    headings, rows, places = section.cells()
+    cells = section.cells()
+    headings, rows = list(cells.text), cells.marked("*").to_numpy().tolist()
     ratio = headings.index("MB / exact")
-    assert ratio == headings.index("MB per epoch") + 1 and any(ratio in block for block in places)
+    assert ratio == headings.index("MB per epoch") + 1 and any(ratio in block for block in cells.blocks)
     exact = section.groups[names.index("exact")].estimate(mb.value).mean
     for group, row in zip(section.groups, rows):
         ours = group.estimate(mb.value).mean
@@ -36,8 +37,8 @@ def test_without_exact_training_there_is_no_ratio_and_of_equals_no_best(tmp_path
     for name in ("one", "two"):
         traces.finished(tmp_path / name, traces.config(system___target_=f"somewhere.{name}.S"))
     (section,) = table.sections(groups.load([tmp_path])[0])
-    headings, rows, _ = section.cells()
-    assert "MB / exact" not in headings and not any("*" in cell for row in rows for cell in row)
+    cells = section.cells()
+    assert "MB / exact" not in cells.text and not cells.best.to_numpy().any()
 
 
 def test_exact_training_that_fetches_features_alike_is_the_measure(tmp_path):
@@ -45,4 +46,4 @@ def test_exact_training_that_fetches_features_alike_is_the_measure(tmp_path):
         composed = traces.config(system___target_="somewhere.exact.S", system__features=features)
         traces.finished(tmp_path / features, composed, size=size, ran_on={"role": "reference"})
     (section,) = table.sections(groups.load([tmp_path])[0])
-    assert [section.bytes_ratio(group) for group in section.groups] == ["1.000", "1.000"]
+    assert [section.bytes_ratio(group) for group in section.groups] == [1.0, 1.0]

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from harness.figures import panels
-from harness.report import columns, compare, groups, plot, single, table
+from harness.report import columns, compare, curves, formats, groups, single, style, table
 from harness.trace import files, reader, summary, writer
 from tests import traces
 from tests.test_report import rendered, rows, run_markdown
@@ -66,7 +66,7 @@ def test_two_classes_are_led_by_auc_and_more_by_accuracy(tmp_path, capsys, class
         and "the same answer for every vertex: 75.00 %" in told
     )
     (section,) = table.sections(groups.load([run])[0])
-    drawn = plot.accuracy_over(plot.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
+    drawn = curves.accuracy_over(curves.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
     assert drawn.get_ylabel() == ("test AUC, %" if leads == "auc" else "test accuracy, %")
     assert list(drawn.lines[0].get_ydata()) == pytest.approx([51, 88, 77] if leads == "auc" else [78, 70, 60])
     assert f"{want[1]} % at the last epoch (2)" in told
@@ -100,8 +100,8 @@ def test_a_picture_draws_the_score_that_its_axis_names(tmp_path):
     scored_run(tmp_path / "old", plain, traces.config(gpus=1, epochs=3, label="old"), stats=TWO)
     compared, _ = groups.load([tmp_path])
     (section,) = table.sections(compared)
-    strokes = plot.strokes_of(group.label for group in compared)
-    figure = plot.accuracy_over(plot.AXES[2], section, plot.names_of(compared), strokes)
+    strokes = style.strokes_of(group.label for group in compared)
+    figure = curves.accuracy_over(curves.AXES[2], section, style.names_of(compared), strokes)
     assert figure.axes[0].get_ylabel() == "test accuracy, %"
     assert lines_of(figure) == {name: pytest.approx([78, 70, 60]) for name in ("old", "plain")}
     new, _ = groups.load([tmp_path / "new"])
@@ -147,14 +147,17 @@ def test_a_run_that_diverged_says_so_and_has_no_accuracy(tmp_path, capsys, how):
     assert "plain (metis, 1 workers) diverged (seed 2 in epoch 2): its loss or its logits were no" in text
     assert all(column.value(s) is None for column in columns.ALL.values() if column.scored)
     (section,) = table.sections(groups.load([tmp_path])[0])
-    drawn = plot.accuracy_over(plot.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
+    drawn = curves.accuracy_over(curves.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
     assert drawn.texts[-1].get_text() == "x  diverged"
     assert list(drawn.lines[0].get_xdata()) == [1, 2], "only the epochs that every seed was evaluated in"
+    panel = panels.accuracy_panels(section.groups, "Accuracy", ("epoch",), lambda group: "x").axes[0]
+    assert [text.get_text() for text in panel.get_legend().get_texts()] == ["x (diverged)"]
+    assert panel.lines[0].get_marker() == "x" and panel.lines[0].get_markevery() == slice(-1, None)
     told = rendered(single.run_table(tmp_path / "2"))
     assert "diverged" in told and "%" not in told.split("note")[0].split("epoch ")[0]
     path = tmp_path / "out.csv"
     compared, _ = groups.load([tmp_path])
-    table.write_csv(compared, path)
+    path.write_text(formats.csv(compared))
     (row,) = csv.DictReader(path.open())
     assert row["diverged"] == "1" and row["test_acc_percent"] == "" and row["by_seed"] == "78.0 diverged"
 
@@ -276,9 +279,9 @@ def test_pictures_of_many_long_names_keep_the_size_of_their_axes(tmp_path):
         )
         traces.finished(tmp_path / str(number), composed)
     (section,) = table.sections(groups.load([tmp_path])[0])
-    strokes = plot.strokes_of(group.label for group in section.groups)
-    few, _ = plot._beside_names(["vanilla"])
-    figure = plot.accuracy_over(plot.AXES[0], section, plot.names_of(section.groups), strokes)
+    strokes = style.strokes_of(group.label for group in section.groups)
+    few, _ = curves._beside_names(["vanilla"])
+    figure = curves.accuracy_over(curves.AXES[0], section, style.names_of(section.groups), strokes)
     figure.draw_without_rendering()
     ax = figure.axes[0]
     inches = [each.get_size_inches()[0] * each.axes[0].get_position().width for each in (few, figure)]

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from harness.report import columns, drawn, groups, plot, table
+from harness.report import columns, curves, drawn, groups, plot, style, table
 from harness.report.__main__ import main
 from harness.trace import summary, writer
 from harness.trace.reader import Trace
@@ -17,7 +17,7 @@ from tests import traces
 
 def test_curves_add_up_over_epochs(tmp_path):
     run = groups.Run(traces.finished(tmp_path, size=10**6))
-    c = plot.curve(run, "acc")
+    c = curves.curve(run, "acc")
     epochs = Trace(tmp_path).epochs
     assert c["epoch"].tolist() == [1, 2, 3, 4, 5]
     assert c["seconds"].to_numpy() == pytest.approx(0.58 * np.arange(5))  # from the end of the first epoch
@@ -35,7 +35,7 @@ def test_an_epoch_takes_as_long_as_its_own_slowest_worker(tmp_path):
             made = traces.epoch(number, worker=worker, segments=segments)
             out.write(made, loss=0, scores=traces.scored(0.1, 0.1, 0.1), peak_rss_bytes=0)
         out.close()
-    assert plot.curve(groups.Run(run), "acc")["seconds"].tolist() == pytest.approx([0, 3, 6, 9])
+    assert curves.curve(groups.Run(run), "acc")["seconds"].tolist() == pytest.approx([0, 3, 6, 9])
     assert summary.summarise(run)["epoch_s"] == pytest.approx(3)
 
 
@@ -43,28 +43,28 @@ def test_curves_of_a_dying_run_end_with_its_slowest_worker(tmp_path):
     run = traces.prepare(tmp_path)
     ahead, behind = traces.stream(run, range(2), close=False)
     ahead.write(traces.epoch(2), loss=0, scores=traces.scored(0.1, 0.1, 0.1), peak_rss_bytes=0)
-    assert plot.curve(groups.Run(run), "acc")["epoch"].tolist() == [1, 2]
+    assert curves.curve(groups.Run(run), "acc")["epoch"].tolist() == [1, 2]
 
 
 def test_bands_reach_from_the_lowest_to_the_highest_seed(tmp_path):
     for seed in (1, 2, 3):
         traces.finished(tmp_path / str(seed), traces.config(seed=seed), target=0.1 * seed, speed=seed)
     (group,), _ = groups.load([tmp_path])
-    b, curves = plot.band(group, "acc"), [plot.curve(run, "acc") for run in group.runs]
-    stacked = np.array([c["score"] for c in curves])
+    b, each = curves.band(group, "acc"), [curves.curve(run, "acc") for run in group.runs]
+    stacked = np.array([c["score"] for c in each])
     assert (
         np.allclose(b["low"], stacked.min(0))
         and np.allclose(b["high"], stacked.max(0))
         and np.allclose(b["score"], stacked.mean(0))
     )
-    assert np.allclose(b["seconds"], np.mean([c["seconds"] for c in curves], axis=0))
+    assert np.allclose(b["seconds"], np.mean([c["seconds"] for c in each], axis=0))
 
 
 def test_the_data_of_a_picture_are_its_points_and_the_lengths_of_its_bars(tmp_path):
     figure = Figure()
     left, right = figure.subplots(1, 2)
     left.plot([1, 2], [3.5, 4.5], label="line")
-    left.fill_between([1, 2], [3, 4], [5, 6])
+    left.fill_between([1, 2, 3], [3, 4, 2], [5, 6, 7], label="band")
     left.scatter([7], [8], label="dots")
     left.set_xlabel("epoch")
     right.bar([0, 2], [5, 6], label="up")
@@ -76,10 +76,25 @@ def test_the_data_of_a_picture_are_its_points_and_the_lengths_of_its_bars(tmp_pa
     ]
     assert points == [
         [0, "", "epoch", "line", "line", 1, 3.5], [0, "", "epoch", "line", "line", 2, 4.5],
+        *([0, "", "epoch", "low", "band", x, y] for x, y in ((1, 3), (2, 4), (3, 2))),
+        *([0, "", "epoch", "high", "band", x, y] for x, y in ((1, 5), (2, 6), (3, 7))),
         [0, "", "epoch", "dots", "dots", 7, 8],
         [1, "bars", "", "bar", "up", 0, 5], [1, "bars", "", "bar", "up", 2, 6],
         [1, "bars", "", "bar", "along", 1, 2.25],
     ]  # fmt: skip
+
+
+def test_the_data_of_a_picture_have_its_seed_bands(tmp_path):
+    for seed in (1, 2, 3):
+        traces.finished(tmp_path / str(seed), traces.config(seed=seed), target=0.1 * seed, speed=seed)
+    (section,) = table.sections(groups.load([tmp_path])[0])
+    names, strokes = style.names_of(section.groups), style.strokes_of(["plain"])
+    data = drawn.drawn(curves.accuracy_over(curves.AXES[0], section, names, strokes))
+    expected = curves.band(section.groups[0], "acc")
+    for bound in ("low", "high"):
+        found = data[data["kind"] == bound]
+        assert set(found["label"]) == {"plain"}
+        assert np.allclose(found[["x", "y"]].to_numpy(float), expected[["seconds", bound]].to_numpy())
 
 
 def test_clocks_and_machines_have_pictures_of_their_own(tmp_path):
@@ -119,11 +134,11 @@ def test_a_label_has_one_colour_in_all_pictures_and_bars_are_the_tables(tmp_path
                 speed=bound,
             )
     compared, _ = groups.load([tmp_path])
-    strokes = plot.strokes_of(g.label for g in compared)
+    strokes = style.strokes_of(g.label for g in compared)
     for name, count in (("cora", 3), ("dblp", 2)):
         members = [g for g in compared if g.dataset == name]
         (section,) = (section for section in table.sections(compared) if section.dataset == name)
-        figure = plot.accuracy_over(plot.AXES[0], section, plot.names_of(members), strokes)
+        figure = curves.accuracy_over(curves.AXES[0], section, style.names_of(members), strokes)
         lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
         assert [line.get_color() for line in lines] == [strokes[g.label]["color"] for g in members] and len(
             lines
@@ -131,9 +146,25 @@ def test_a_label_has_one_colour_in_all_pictures_and_bars_are_the_tables(tmp_path
         labels = [t.get_text() for t in figure.axes[0].texts if t.get_text()]
         told = {g.label: f"{g.estimate(columns.ACCURACY.value).mean:.1f} %" for g in members}
         assert sorted(labels) == sorted(f"{label}  {value}" for label, value in told.items())
-    bars = plot.breakdown(section, plot.names_of(members)).axes[0].containers
+    bars = plot.breakdown(section, style.names_of(members)).axes[0].containers
     widths = [sum(bar[i].get_width() for bar in bars[:3]) for i in range(2)]
     assert widths == pytest.approx([g.first.summary["epoch_s"] for g in members])
+
+
+def test_what_stands_above_a_picture_is_inside_it_and_above_its_axes(tmp_path):
+    for seed in (1, 2):
+        composed = traces.config(
+            seed=seed, dataset__name="reddit", dataset__source="twin", dataset__scale=0.05
+        )
+        traces.finished(tmp_path / str(seed), composed)
+    (section,) = table.sections(groups.load([tmp_path])[0])
+    strokes = style.strokes_of(["plain"])
+    for name, figure in plot.pictures(section, strokes).items():
+        figure.draw_without_rendering()
+        axes = figure.axes[0].get_window_extent()
+        for text in figure.texts:
+            box = text.get_window_extent()
+            assert box.x1 <= figure.bbox.width and box.y0 >= axes.y1, (name, text.get_text())
 
 
 def test_names_at_the_ends_do_not_overlap(tmp_path):
@@ -141,8 +172,8 @@ def test_names_at_the_ends_do_not_overlap(tmp_path):
         traces.finished(tmp_path / str(bound), traces.config(system__bound=bound), target=0.8 + bound / 1e4)
     compared, _ = groups.load([tmp_path])
     (section,) = table.sections(compared)
-    figure = plot.accuracy_over(
-        plot.AXES[2], section, plot.names_of(compared), plot.strokes_of(g.label for g in compared)
+    figure = curves.accuracy_over(
+        curves.AXES[2], section, style.names_of(compared), style.strokes_of(g.label for g in compared)
     )
     figure.draw_without_rendering()
     boxes = sorted(

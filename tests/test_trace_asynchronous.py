@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.comm.recorder import Epoch
-from harness.report import groups, plot, single, table
+from harness.report import curves, groups, single, table
 from harness.run.progress import Progress
 from harness.trace import files, summary, writer
 from harness.trace.asynchronous import AsynchronousTrace
@@ -63,7 +63,7 @@ def test_means_are_per_epoch_of_the_run(tmp_path):
 
 
 def test_a_curve_goes_by_the_servers_updates(tmp_path):
-    curve = plot.curve(groups.Run(finished(tmp_path).run_dir), "acc")
+    curve = curves.curve(groups.Run(finished(tmp_path).run_dir), "acc")
     assert curve["epoch"].tolist() == [1, 2, 3, 4]
     assert curve["score"].tolist() == pytest.approx([0, 1, 2, 3])
     # Without each worker's first round. Epoch 0: worker 0's second; 1: both; 2: both; 3: worker 0's fifth,
@@ -77,7 +77,7 @@ def test_a_run_that_died_is_drawn_as_far_as_its_rounds_are_there(tmp_path):
     traces.apart(tmp_path, [0, 0, 1, 1, 1, 1, 0, 1])
     for path in (tmp_path / "stream").glob("*-worker1-*"):
         path.unlink()
-    curve = plot.curve(groups.Run(tmp_path), "acc")
+    curve = curves.curve(groups.Run(tmp_path), "acc")
     assert curve["epoch"].tolist() == [1, 2, 3, 4]
     assert curve["seconds"].tolist() == pytest.approx([0.15, 0.15, 0.15, 0.3])
     assert curve["megabytes"].tolist() == pytest.approx(np.array([110, 110, 110, 120]) / 1e6)

@@ -1,5 +1,4 @@
-"""`python -m harness.figures [NAME ...]`: start the runs the figures need and lack, reuse those there are,
-draw.
+"""Draw figures of the papers from runs: start those that are lacking, reuse those there are.
 
 Every figure is a file of this folder, or of one named by `--from`; see `harness/figures/__init__.py`.
 """
@@ -73,26 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="draw the figures of a folder of one's own, a file each, instead of these",
     )
     parser.add_argument(
-        "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
-    )
-    parser.add_argument(
         "--graph",
         metavar="OVERRIDES",
         help='another graph than the figures\' own, as "dblp dataset.split=low_label"',
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("results/figures"),
-        help="where the PNG files go, each with its data as CSV beside it (default results/figures)",
+    runner.add_places(
+        parser, "results/figures", "where the PNG files go, each with its data as CSV beside it"
     )
-    parser.add_argument(
-        "--results", type=Path, default=Path("results"), help="where runs are found and go (default results)"
-    )
-    parser.add_argument(
-        "--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)"
-    )
-    parser.add_argument("--data-dir", type=Path, default=Path("data"), help="raw data sets (default data)")
     asked = parser.parse_args(arguments)
     console = Console(stderr=True)
     try:
@@ -109,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, module in known.items():
             print(f"{name:<20} {module.TITLE}")
         return 0
-    places, failed = Places(asked.results, asked.cache, asked.data_dir, asked.config_dir), False
+    places, failed = Places.of(asked), False
     for name in asked.names or known:
         for choices in [[asked.graph]] if asked.graph else known[name].GRAPHS:
             graph = next((graph for graph in choices if runner.is_here(graph, places.data_dir)), None)
@@ -141,15 +127,15 @@ def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, c
     # pandas and matplotlib: nothing before has to wait for them.
     import matplotlib
 
-    from harness.report import drawn, groups, plot
+    from harness.report import drawn, groups, style
 
     compared, _ = groups.load(dict.fromkeys(folder for found in folders.values() for folder in found))
     out.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(plot.STYLE):
+    with matplotlib.rc_context(style.STYLE):
         made = module.draw(compared)
         stem = name_on(name, graph)
         for ending, figure in (made if isinstance(made, dict) else {"": made}).items():
-            path = plot.save(figure, out / f"{'-'.join(filter(None, [stem, ending]))}.png")
+            path = style.save(figure, out / f"{'-'.join(filter(None, [stem, ending]))}.png")
             drawn.write(figure, path)
             print(path)
         if hasattr(module, "table"):

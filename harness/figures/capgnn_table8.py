@@ -6,10 +6,11 @@ left out: they do not grow with the graph, and would weigh more on a small twin 
 share of halo rows that local tiers hold, from the metrics `local_capacity` and `lookups`.
 """
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from harness.figures.panels import by_epoch
-from harness.report.plot import COLOURS, PARTS, title
+from harness.report.style import COLOURS, PARTS, title
 
 TITLE = "CaPGNN, Table 8: bytes with JACA as a share of vanilla's"
 TWINS = ("reddit", "yelp", "amazon-products", "ogbn-products", "flickr")
@@ -30,13 +31,14 @@ def sweeps(graph: str) -> list[str]:
 
 def table(groups) -> str:
     """The picture's values, in %, one row per graph: of vanilla's bytes and of its published seconds."""
-    rows = [COLUMNS, (":--", *["--:"] * (len(COLUMNS) - 1))]
+    rows = []
     for name, ours in shares(groups).items():
         parts, said = [ours[way] for way in WAYS], published(name)
         beside = ("-", "-") if said is None else (f"{said:.1f}", f"{sum(parts) - said:+.1f}")
         values = [f"{value:.1f}" for value in (*parts, sum(parts))]
         rows.append((name, f"{ours['cached']:.0f}", *values, *beside))
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    sides = ("left", *["right"] * (len(COLUMNS) - 1))
+    return pd.DataFrame(rows, columns=COLUMNS).to_markdown(index=False, disable_numparse=True, colalign=sides)
 
 
 def draw(groups):

@@ -6,7 +6,7 @@ stands in the legend.
 """
 
 from harness.figures.panels import accuracy_panels, knob
-from harness.report.plot import COLOURS
+from harness.report.style import COLOURS
 
 TITLE = "DIGEST, Fig. 6: accuracy by synchronisation interval"
 GRAPHS = [["twin/reddit dataset.scale=0.02"]]

@@ -11,10 +11,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.check import InputError
+from harness.report.curves import AXES, band
 from harness.report.groups import Group, Run
-from harness.report.plot import AXES, COLOURS, SCORE_NAMES, STROKES, band, title
-from harness.report.table import Section, leading, sections
+from harness.report.style import COLOURS, SCORE_NAMES, STROKES, title
+from harness.report.table import leading
 
 
 def by_epoch(run: Run, name: str, how: str = "sum") -> pd.DataFrame:
@@ -32,18 +32,6 @@ def series(run: Run, name: str, times: float = 1.0) -> tuple[np.ndarray, np.ndar
 def knob(group: Group, key: str):
     """A value of the group's config by its dotted key; None where the config lacks it."""
     return group.first.keys.get(key)
-
-
-def only_section(groups: list[Group]) -> Section:
-    """The groups as one table has them. InputError where they were measured with several clocks or on several
-    machines, whose times cannot stand in one picture."""
-    found = sections(groups)
-    if len(found) > 1:
-        where = "; ".join(f"{section.clock} clock, {section.machine}" for section in found)
-        raise InputError(
-            f"runs were measured in several ways ({where}): give --results=FOLDER for runs of one machine"
-        )
-    return found[0]
 
 
 def panels(
@@ -76,13 +64,17 @@ def accuracy_panels(
     name: Callable[[Group], str],
     index: Callable[[Group], int] | None = None,
 ) -> Figure:
-    """The leading score over each of `columns` of `plot.curve`, side by side; `index` as `line` takes it."""
+    """The leading score over each of `columns` of `harness.report.curves.curve`, side by side; `index` as
+    `line` takes it. A group in which a seed diverged says so, and its line ends in a cross."""
     score = leading(groups)
     figure, axes = panels(groups, what, len(columns), height=4.0, sharey=True)
     for ax, column in zip(axes[0], columns):
         for i, group in enumerate(groups):
             rows = band(group, score)
-            line(ax, rows[column], rows["score"], name(group), i if index is None else index(group))
+            label, style = name(group), {}
+            if group.diverged:
+                label, style = f"{label} (diverged)", {"marker": "x", "markevery": slice(-1, None)}
+            line(ax, rows[column], rows["score"], label, i if index is None else index(group), **style)
         axis = next(axis for axis in AXES if axis.column == column)
         ax.set_xlabel(axis.label[groups[0].clock].replace(" (", "\n("))
     axes[0, 0].set_ylabel(f"{SCORE_NAMES[score]}, %")

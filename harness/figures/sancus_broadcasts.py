@@ -6,7 +6,7 @@ caption prints eps_E = {1, 2} for SCS-E1 and SCS-E3; they are 1 and 3 here, as i
 """
 
 from harness.figures.panels import by_epoch, knob, panels
-from harness.report.plot import COLOURS
+from harness.report.style import COLOURS
 
 TITLE = "SANCUS, Fig. 24: which epochs broadcast, by method and bound"
 GRAPHS = [["twin/reddit dataset.scale=0.02"], ["amazon-photo dataset.split=low_label"]]

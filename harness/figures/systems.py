@@ -4,8 +4,8 @@
 does the control, whose remote rows are zero: a system no better than it uses no remote information.
 """
 
-from harness.figures.panels import only_section
-from harness.report import plot
+from harness.report import plot, style
+from harness.report.table import only_section
 
 TITLE = "all systems on one graph: accuracy over epochs, time and bytes; compute and communication"
 GRAPHS = [["twin/reddit dataset.scale=0.02"], ["amazon-photo dataset.split=low_label"]]
@@ -25,4 +25,4 @@ def sweeps(graph: str) -> list[str]:
 
 
 def draw(groups):
-    return plot.pictures(only_section(groups), plot.strokes_of(group.label for group in groups))
+    return plot.pictures(only_section(groups), style.strokes_of(group.label for group in groups))

@@ -1,6 +1,6 @@
 """The commands of the report; they read traces and run nothing.
 
-halobench report RUN... [--csv FILE | --markdown]      (or python -m harness.report table ...)
+halobench report RUN... [--format FORMAT | --csv FILE]  (or python -m harness.report table ...)
 halobench plot RUN... [--x KEY] [--pareto] [--out DIR]  (or python -m harness.report plot ...)
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.check import InputError
-from harness.report import groups, table
+from harness.report import formats, groups
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,8 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument(
             "runs", nargs="+", metavar="RUN", help="a run folder, a folder above some, or a glob pattern"
         )
-    tables.add_argument("--csv", metavar="FILE", help="write the figures to FILE instead, in full precision")
-    tables.add_argument("--markdown", action="store_true", help="print markdown")
+    tables.add_argument(
+        "--format",
+        choices=tuple(formats.FORMATS),
+        help="print it so: best values are marked in each, csv has the numbers in full precision",
+    )
+    tables.add_argument("--csv", metavar="FILE", help="write what --format csv prints to FILE")
+    tables.add_argument("--markdown", action="store_true", help="the same as --format markdown")
     plots.add_argument(
         "--out", metavar="DIR", default="figures", help="where the pictures go (default: figures)"
     )
@@ -70,8 +75,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def format_of(given: argparse.Namespace) -> str | None:
+    """The format that is asked for; None: for a reader here. InputError where several are."""
+    asked = {
+        f"--format {given.format}": given.format,
+        f"--csv {given.csv}": given.csv and "csv",
+        "--markdown": "markdown" if given.markdown else None,
+    }
+    named = {option: format for option, format in asked.items() if format}
+    if len(named) > 1:
+        raise InputError(f"{' and '.join(named)} ask for the table in several ways: give one of them")
+    return next(iter(named.values()), None)
+
+
 def show(given: argparse.Namespace) -> None:
     console = Console()
+    format = format_of(given) if given.command == "table" else None
     compared, empty = groups.load(given.runs, getattr(given, "x", None))
     for path in empty:
         print(f"left out {path}: it has not finished an epoch", file=sys.stderr)
@@ -89,14 +108,14 @@ def show(given: argparse.Namespace) -> None:
         for path in plot.draw(compared, Path(given.out), chosen, format=given.format, titled=titled):
             print(path)
     elif given.csv:
-        table.write_csv(compared, given.csv)
-    elif given.markdown:
-        print(table.markdown(compared))
+        Path(given.csv).write_text(formats.csv(compared) + "\n")
+    elif format:
+        print(formats.FORMATS[format](compared))
     elif console.is_terminal:
-        for part in table.rich_tables(compared, console.width):
+        for part in formats.rich_tables(compared, console.width):
             console.print(part)
     else:
-        print(table.plain(compared))
+        print(formats.plain(compared))
 
 
 if __name__ == "__main__":

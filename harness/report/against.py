@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from harness.check import InputError, did_you_mean
 from harness.report.columns import ALL, LEADING, TIMES, Column, named
 from harness.report.groups import Estimate, Group, knob
-from harness.report.plot import COLOURS, SCORE_NAMES, STROKES, names_of, title
+from harness.report.style import COLOURS, SCORE_NAMES, STROKES, names_of, title
 from harness.report.table import Section, estimate_of
 
 MARKERS = ("o", "s", "^", "D")  # another for each round of colours, so that 28 lines can be told apart
@@ -23,15 +23,20 @@ SPAN = 30.0  # an axis that reaches more than so many times its least value is l
 WIDE = 26  # characters of a line of a name
 
 
-def check_key(x: str, groups: Sequence[Group]) -> None:
-    """InputError where a key is none of the runs', or has one value in all of them."""
+def check_key(x: str, groups: Sequence[Group], field: str = "--x", instead: Sequence[str] = ()) -> None:
+    """InputError where a key is none of the runs', or has one value in all of them.
+
+    field, instead   where it was given, and what else could have been given there
+    """
     known = {key for group in groups for key in group.first.keys}
     if x not in known:
-        raise InputError(f'--x "{x}" is no key of these runs{did_you_mean(x, known)}')
+        raise InputError(f'{field} "{x}" is no key of these runs{did_you_mean(x, {*known, *instead})}')
     values = {repr(group.first.keys[x]) for group in groups if x in group.first.keys}
     if len(values) == 1:
         (value,) = values
-        raise InputError(f"--x {x}: all runs have the value {value}; give a key that differs between them")
+        raise InputError(
+            f"{field} {x}: all runs have the value {value}; give a key that differs between them"
+        )
 
 
 def over_knob(x: str, section: Section) -> Figure:

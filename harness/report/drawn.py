@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection
+from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.figure import Figure
 
 COLUMNS = ("panel", "title", "x_axis", "y_axis", "kind", "label", "x", "y")
@@ -17,8 +17,8 @@ COLUMNS = ("panel", "title", "x_axis", "y_axis", "kind", "label", "x", "y")
 def drawn(figure: Figure) -> pd.DataFrame:
     """One row per point, in the order of drawing.
 
-    panel   0-based, and its `title`, `x_axis` and `y_axis` as printed; kind: "line", "dots" or "bar"; label:
-            the line's
+    panel   0-based, and its `title`, `x_axis` and `y_axis` as printed
+    kind    "line", "dots", "bar", or "low" and "high" of a shaded band; label: the line's
     x, y    of a bar: its place (or name) and its length
     """
     rows = [(panel, ax.get_title(loc="left") or ax.get_title(), ax.get_xlabel(), ax.get_ylabel(), *point)
@@ -31,9 +31,17 @@ def _points(ax: Axes) -> Iterator[tuple]:
         for x, y in zip(np.ravel(line.get_xdata()), np.ravel(line.get_ydata())):
             yield "line", str(line.get_label()), x, y
     for collection in ax.collections:
-        if isinstance(collection, PathCollection):  # a band between two lines is no data of its own
+        label = str(collection.get_label())
+        if isinstance(collection, PathCollection):
             for x, y in collection.get_offsets():
-                yield "dots", str(collection.get_label()), x, y
+                yield "dots", label, x, y
+        elif isinstance(collection, PolyCollection):
+            # The outline of a band goes along one bound and back along the other.
+            outline = np.concatenate([path.vertices for path in collection.get_paths()])
+            by_x = pd.Series(outline[:, 1]).groupby(outline[:, 0])
+            for kind, bound in (("low", by_x.min()), ("high", by_x.max())):
+                for x, y in bound.items():
+                    yield kind, label, x, y
     for container in ax.containers:
         for patch in getattr(container, "patches", ()):
             lying = getattr(container, "orientation", "vertical") == "horizontal"

@@ -1,20 +1,13 @@
-"""Tables of results: many runs side by side, for a person, a paper or a spreadsheet."""
+"""What stands in a table of results: runs side by side, their measured columns, what is said below."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
+import pandas as pd
 
+from harness.check import InputError
 from harness.report import columns
 from harness.report.columns import Column
 from harness.report.compare import cannot_tell, paired, reference_of
@@ -27,8 +20,25 @@ CLOCKS = {
         " machine)"
     ),
 }
-BEST = " *"  # after the best value of a column
 KEYS = ("system", "workers", "partition", "epochs", "seeds")
+
+
+@dataclass
+class Cells:
+    """A table as text.
+
+    text     a row per group, a column per heading
+    best     of the same shape: whether a cell holds the best value of its column
+    blocks   the places of the columns of each block: scores, times, bytes
+    """
+
+    text: pd.DataFrame
+    best: pd.DataFrame
+    blocks: list[list[int]]
+
+    def marked(self, mark: str) -> pd.DataFrame:
+        """The text, with `mark` after each best value."""
+        return self.text + self.best.map(lambda best: f" {mark}" if best else "")
 
 
 @dataclass
@@ -81,7 +91,9 @@ class Section:
             return estimate([])
         return paired(group, exact, columns.LEADING[self.score][0].value)
 
-    def notes(self) -> list[str]:
+    def notes(self, best: str = "*") -> list[str]:
+        """One sentence for each thing that a reader of the numbers must know; `best` is what marks the best
+        values."""
         name = {"acc": "accuracy", "auc": "AUC"}[self.score]
         said = [
             f"Times are {CLOCKS[self.clock]}, means over epochs without the first.",
@@ -93,10 +105,8 @@ class Section:
             "MB (10^6 bytes) are summed over workers.",
         ]
         if any(any(self.best(column)) for block in self.blocks for column in block):
-            said.append(
-                f"{BEST.strip()} marks the best of a column, the control and unfinished runs left out."
-            )
-        if any(map(self.bytes_ratio, self.groups)):
+            said.append(f"{best} marks the best of a column, the control and unfinished runs left out.")
+        if self.has_ratio:
             said.append("MB / exact is MB per epoch over that of exact training under the same setting.")
         if any(run.summary["rounds"] for group in self.groups for run in group.runs):
             said.append(
@@ -128,9 +138,12 @@ class Section:
             for run in group.runs
         )
         if busy:
-            said.append(
-                f"In {busy} runs other programs took a share of the cores: their wall times are too long."
+            whose = (
+                "run other programs took a share of the cores: its wall time is"
+                if busy == 1
+                else ("runs other programs took a share of the cores: their wall times are")
             )
+            said.append(f"In {busy} {whose} too long.")
         if not all(group.finished for group in self.groups):
             said.append(
                 "Unfinished runs stand in rows of their own; their values are of what they have traced so"
@@ -138,13 +151,17 @@ class Section:
             )
         return said
 
-    def bytes_ratio(self, group: Group) -> str:
-        """MB per epoch over that of exact training under the same setting; empty where it is not there."""
+    def bytes_ratio(self, group: Group) -> float | None:
+        """MB per epoch over that of exact training under the same setting; None where it is not there."""
         exact = reference_of(group, self.groups)
         if exact is None:
-            return ""
+            return None
         ours, theirs = (each.estimate(columns.ALL["mb_epoch"].value).mean for each in (group, exact))
-        return f"{ours / theirs:.3f}" if theirs else ""
+        return ours / theirs if theirs else None
+
+    @property
+    def has_ratio(self) -> bool:
+        return any(self.bytes_ratio(group) is not None for group in self.groups)
 
     def best(self, column: Column) -> list[bool]:
         """Which groups have the best value of a column: the highest score, the fewest seconds or bytes. The
@@ -159,27 +176,26 @@ class Section:
         known = [value for value in values if not math.isnan(value)]
         return [len(set(known)) > 1 and value == max(known) for value in values]
 
-    def cells(self) -> tuple[list[str], list[list[str]], list[list[int]]]:
-        """Headings, rows as text, and the places of each block's columns. Values by seed, and their
-        difference to exact training, stand after the leading score where a row has several seeds."""
+    def cells(self) -> Cells:
+        """The rows as text. Values by seed, and their difference to exact training, stand after the leading
+        score where a row has several seeds; the ratio to exact training's bytes after the bytes per epoch."""
+        text = dict(zip(KEYS, zip(*map(_key_cells, self.groups))))
+        best, blocks = {}, []
         several = any(len(group.seeds) > 1 for group in self.groups)
-        headings, rows, places = list(KEYS), [_key_cells(group) for group in self.groups], []
         for number, block in enumerate(self.blocks):
-            first = len(headings)
+            first = len(text)
             for at, column in enumerate(block):
-                headings.append(column.heading)
-                for group, row, best in zip(self.groups, rows, self.best(column)):
-                    row.append(format(estimate_of(group, column), column.digits) + (BEST if best else ""))
-                if column.key == "mb_epoch" and any(map(self.bytes_ratio, self.groups)):
-                    headings.append("MB / exact")
-                    for group, row in zip(self.groups, rows):
-                        row.append(self.bytes_ratio(group))
+                text[column.heading] = [format(estimate_of(g, column), column.digits) for g in self.groups]
+                best[column.heading] = self.best(column)
+                if column.key == "mb_epoch" and self.has_ratio:
+                    ratios = map(self.bytes_ratio, self.groups)
+                    text["MB / exact"] = ["" if ratio is None else f"{ratio:.3f}" for ratio in ratios]
                 if several and number == 0 and at == 1:
-                    headings += ["by seed", "less exact"]
-                    for group, row in zip(self.groups, rows):
-                        row += [self.by_seed(group) if len(group.seeds) > 1 else "", self.less_exact(group)]
-            places.append(list(range(first, len(headings))))
-        return headings, rows, places
+                    text["by seed"] = [self.by_seed(g) if len(g.seeds) > 1 else "" for g in self.groups]
+                    text["less exact"] = list(map(self.less_exact, self.groups))
+            blocks.append(list(range(first, len(text))))
+        shown = pd.DataFrame(text)
+        return Cells(shown, pd.DataFrame(best).reindex(columns=shown.columns, fill_value=False), blocks)
 
 
 def own(groups: list[Group]) -> list[str]:
@@ -198,6 +214,18 @@ def sections(groups: list[Group]) -> list[Section]:
     for group in groups:
         parts.setdefault((group.dataset, group.clock, group.first.machine), []).append(group)
     return [Section(*key, members) for key, members in parts.items()]
+
+
+def only_section(groups: list[Group]) -> Section:
+    """The groups as one table. InputError where they belong in several."""
+    found = sections(groups)
+    if len(found) > 1:
+        where = "; ".join(f"{part.dataset}, {part.clock} clock, {part.machine}" for part in found)
+        raise InputError(
+            f"these runs cannot stand in one figure ({where}): give those of one graph, measured with one"
+            " clock on one machine"
+        )
+    return found[0]
 
 
 def estimate_of(group: Group, column: Column) -> Estimate:
@@ -219,136 +247,3 @@ def _key_cells(g: Group) -> list[str]:
 
 def _row(group: Group) -> str:
     return f"{group.label} ({group.partition}, {group.workers} workers)"
-
-
-def rich_tables(groups: list[Group], width: int) -> list[RenderableType]:
-    """For a terminal of `width` columns: what all rows share goes into the title, and scores, times and bytes
-    into tables of their own where one table would be too wide."""
-    shown: list[RenderableType] = []
-    for section in sections(groups):
-        headings, rows, places = section.cells()
-        shared = {i for i in range(1, len(KEYS)) if len({row[i] for row in rows}) == 1}
-        said = ", ".join(f"{rows[0][i]} {headings[i]}" if i != 2 else rows[0][i] for i in sorted(shared))
-        keys = [i for i in range(len(KEYS)) if i not in shared]
-        tables = [_rich(section, headings, rows, [*keys, *(i for block in places for i in block)])]
-        if Measurement.get(Console(width=10_000), Console(width=10_000).options, tables[0]).maximum > width:
-            tables = [_rich(section, headings, rows, [*keys, *block]) for block in places]
-        tables[0].title = "\n".join(filter(None, [section.title, said]))
-        shown += [*tables, *(Text(note, style="dim") for note in section.notes()), Text()]
-    return shown
-
-
-def _rich(section: Section, headings: list[str], rows: list[list[str]], chosen: list[int]) -> Table:
-    table = Table(
-        title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
-    )
-    for i in chosen:
-        # Where it is still too wide, names are folded and numbers never.
-        table.add_column(
-            headings[i].replace(" ", "\n"),
-            justify=_justify(i),
-            vertical="top",
-            no_wrap=i > 0,
-            overflow="fold",
-        )
-    for group, row in zip(section.groups, rows):
-        # One knob per line, and an interval below its mean.
-        table.add_row(
-            *(row[i].replace(" ", "\n  ") if i == 0 else row[i].replace(" ± ", "\n± ") for i in chosen),
-            style=None if group.finished else "yellow",
-        )
-    return table
-
-
-def _justify(column: int) -> Literal["left", "right"]:
-    return "left" if column in (0, 2) else "right"  # names to the left, numbers to the right
-
-
-def plain(groups: list[Group]) -> str:
-    """Aligned text without a width limit, for files and pipes."""
-    parts = []
-    for section in sections(groups):
-        headings, rows, _ = section.cells()
-        widths = [max(map(len, column)) for column in zip(headings, *rows)]
-        lines = [
-            "  ".join(_pad(cell, width, i) for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
-            for row in [headings, *rows]
-        ]
-        parts.append("\n".join([section.title, *lines, *section.notes()]))
-    return "\n\n".join(parts)
-
-
-def _pad(cell: str, width: int, column: int) -> str:
-    return cell.ljust(width) if _justify(column) == "left" else cell.rjust(width)
-
-
-def markdown(groups: list[Group]) -> str:
-    parts = []
-    for section in sections(groups):
-        headings, rows, _ = section.cells()
-        rule = [":--" if _justify(i) == "left" else "--:" for i in range(len(headings))]
-        lines = [
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
-            for row in [headings, rule, *rows]
-        ]
-        parts.append(
-            "\n".join([f"**{section.title}**", "", *lines, "", *(f"- {note}" for note in section.notes())])
-        )
-    return "\n\n".join(parts)
-
-
-def write_csv(groups: list[Group], path: Path | str) -> None:
-    """One row per group, full precision. A column that a row's section does not show is empty there;
-    `_half95` is half the 95 % interval, empty with one seed; `by_seed` the leading score of each seed."""
-    shown = {id(group): section for section in sections(groups) for group in section.groups}
-    every = {**columns.ALL, **{column.key: column for column in columns.more(own(groups))}}
-    text = io.StringIO()
-    out = csv.writer(text, lineterminator="\n")
-    out.writerow(
-        [
-            "dataset",
-            "twin",
-            *KEYS[:4],
-            "finished",
-            "diverged",
-            "seeds",
-            "runs",
-            "clock",
-            "machine",
-            "score",
-            "by_seed",
-            "less_exact",
-            "less_exact_half95",
-            *(f"{key}{end}" for key in every for end in ("", "_half95")),
-        ]
-    )
-    for g in groups:
-        section = shown[id(g)]
-        held = {column.key for block in section.blocks for column in block}
-        row = [
-            g.dataset,
-            g.first.summary["twin"],
-            g.label,
-            g.workers,
-            g.partition,
-            g.first.summary["epochs"],
-            g.finished,
-            len(g.diverged),
-            len(g.seeds),
-            len(g.runs),
-            g.clock,
-            g.first.machine,
-            section.score,
-            section.by_seed(g),
-            *_exactly(section.ahead(g)),
-        ]
-        for key, column in every.items():
-            e = estimate_of(g, column) if key in held else None
-            row += ["", ""] if e is None else _exactly(e)
-        out.writerow(row)
-    Path(path).write_text(text.getvalue())
-
-
-def _exactly(e: Estimate) -> list[str]:
-    """Mean and half interval in full; empty where there is none."""
-    return [repr(e.mean), "" if e.half is None else repr(e.half)] if e.n else ["", ""]

@@ -4,11 +4,13 @@ rest.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import multiprocessing
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +34,11 @@ class Places:
     data_dir: Path
     config_dir: Path | None = None
 
+    @classmethod
+    def of(cls, asked: argparse.Namespace) -> Places:
+        """From the options of `add_places`."""
+        return cls(asked.results, asked.cache, asked.data_dir, asked.config_dir)
+
     @property
     def overrides(self) -> list[str]:
         return [
@@ -41,6 +48,21 @@ class Places:
             f"data_dir={self.data_dir}",
             "progress=false",
         ]
+
+
+def add_places(parser: argparse.ArgumentParser, out: str, what: str) -> None:
+    """The options of a command that starts the runs it lacks: the `Places` of these, and `--out`, where
+    `what` goes, by default to `out`."""
+    parser.add_argument(
+        "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
+    )
+    for name, place, says in (
+        ("out", out, what),
+        ("results", "results", "where runs are found and go"),
+        ("cache", "results/cache", "graphs and shards"),
+        ("data-dir", "data", "raw data sets"),
+    ):
+        parser.add_argument(f"--{name}", type=Path, default=Path(place), help=f"{says} (default {place})")
 
 
 def searchpath(config_dir: Path | str | None) -> list[str]:
@@ -58,10 +80,11 @@ def is_here(graph: str, data_dir: Path) -> bool:
     return all(name not in real.DATASETS or real.present(name, data_dir) for name in names)
 
 
-def expand(sweep: str) -> list[list[str]]:
-    """The runs of a sweep as the command would make them: one list of overrides each."""
+def expand(sweep: str | Sequence[str]) -> list[list[str]]:
+    """The runs of a sweep, one line or its words, as the command would make them: one list of overrides
+    each."""
     runs: list[list[str]] = []
-    for words in overrides.parts(["-m", *sweep.split()], CONF):
+    for words in overrides.parts(["-m", *(sweep.split() if isinstance(sweep, str) else sweep)], CONF):
         choices = []
         for override in OverridesParser.create().parse_overrides(overrides.parse(words).overrides):
             values = [override.input_line]
@@ -78,10 +101,12 @@ def folders(sweep: str, places: Places) -> list[Path]:
     return [run.directory for run in composed(expand(sweep), places)]
 
 
-def composed(runs: list[list[str]], places: Places) -> list[configs.Run]:
-    """Runs, each given as a list of overrides. InputError where one cannot be."""
+def composed(runs: list[list[str]], places: Places | None = None) -> list[configs.Run]:
+    """Runs, each given as a list of overrides; `places` over what these say. InputError where one cannot
+    be."""
+    common = places.overrides if places else []
     with initialize_config_dir(CONF, version_base="1.3"):
-        return [configs.check(compose("config", overrides=[*run, *places.overrides])) for run in runs]
+        return [configs.check(compose("config", overrides=[*run, *common])) for run in runs]
 
 
 def brings_partition(sweep: str, places: Places) -> bool:
@@ -101,7 +126,7 @@ def start(sweep: str, places: Places) -> None:
     than many a run.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.run.command", "harness.report.table", "harness.run.preload"])
+    context.set_forkserver_preload(["harness.run.command", "harness.report.single", "harness.run.preload"])
     with tempfile.TemporaryDirectory() as scratch:
         said = Path(scratch) / "said"
         process = context.Process(target=_command, args=(["-m", *sweep.split(), *places.overrides], said))

@@ -167,27 +167,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help='one more row at the one setting, as mine="system=mine system.x=1"; may be given several times',
     )
     parser.add_argument(
-        "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
-    )
-    parser.add_argument(
         "--kinds", nargs="+", default=list(ROWS), metavar="KIND", help=f"of {', '.join(map(repr, ROWS))}"
     )
     parser.add_argument("--partitions", help="default metis,random, or what the graph's own plan says")
     parser.add_argument("--seeds", help="default 1,2,3, or what the graph's own plan says")
     parser.add_argument("--epochs", type=int, help="default 200, or what the graph's own plan says")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("docs/systems/README.md"),
-        help="the page (default docs/systems/README.md)",
-    )
-    parser.add_argument(
-        "--results", type=Path, default=Path("results"), help="where runs are found and go (default results)"
-    )
-    parser.add_argument(
-        "--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)"
-    )
-    parser.add_argument("--data-dir", type=Path, default=Path("data"), help="raw data sets (default data)")
+    runner.add_places(parser, "docs/systems/README.md", "the page")
     parser.add_argument(
         "--only-there",
         action="store_true",
@@ -208,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     console, failed = Console(stderr=True), False
-    places = Places(asked.results, asked.cache, asked.data_dir, asked.config_dir)
+    places = Places.of(asked)
     made = read_sections(asked.out)
     for name in asked.graphs:
         if not runner.is_here(GRAPHS[name].graph, places.data_dir):
@@ -322,10 +307,8 @@ def said_of(asked: argparse.Namespace) -> list[str]:
 
 def part_of(kind: str, extent: Extent, there: dict[str, dict[Path, str]], unmade: list[str]) -> str:
     """One kind of rows of a graph: what is missing, and a table for each partition."""
-    from harness.report import (  # pandas: only where there is something to tell of
-        groups,
-        table,
-    )
+    # pandas: only where there is something to tell of.
+    from harness.report import formats, groups
 
     seeds = len(extent.seeds.split(","))
     said = [
@@ -341,7 +324,7 @@ def part_of(kind: str, extent: Extent, there: dict[str, dict[Path, str]], unmade
         for group in compared:
             row = row_of[id(group)]
             group.label = row if groups_of[row] == 1 else f"{row}: {group.label}"
-        said += [f"#### {partition}", table.markdown(compared)]
+        said += [f"#### {partition}", formats.markdown(compared)]
     return "\n\n".join(said)
 
 

@@ -1,0 +1,196 @@
+"""The leading score over time, bytes and epochs: the curve of a run, the band of a group, their picture."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.transforms import blended_transform_factory
+from scipy.optimize import isotonic_regression
+
+from harness.report.columns import LEADING
+from harness.report.groups import Group, Run
+from harness.report.style import SCORE_NAMES, title
+from harness.report.table import Section, estimate_of
+from harness.trace.rounds import Rounds, epochs_of_run
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What accuracy is drawn over: a column of `curve`, the end of the file's name, the axis label for each
+    clock.
+    """
+
+    column: str
+    name: str
+    label: dict[str, str]
+
+
+AXES = (
+    Axis(
+        "seconds",
+        "time",
+        {
+            "wall": "train clock after the first epoch, s (an epoch is its slowest worker's)",
+            "cpu": "train clock after the first epoch, CPU s of its busiest worker (workers outnumber cores)",
+        },
+    ),
+    Axis("megabytes", "bytes", dict.fromkeys(("wall", "cpu"), "sent by all workers, MB (cumulative)")),
+    Axis("epoch", "epochs", dict.fromkeys(("wall", "cpu"), "epoch")),
+)
+
+
+def curve(run: Run, score: str) -> pd.DataFrame:
+    """Evaluated epochs of a run: `epoch` (1-based), `seconds` and `megabytes` up to its end, the test
+    vertices' `score` ("acc" or "auc") in % and the validation vertices' `val`.
+
+    The first epoch takes no time here, as it has no part in the mean epoch time: it compiles and allocates.
+    """
+    rounds = Rounds.read(run.trace)
+    seconds = rounds.cumulative("cpu_s" if run.summary["clock"] == "cpu" else "train_s")
+    sent = rounds.epochs.groupby("of_run")["bytes_sent"].sum().cumsum()
+    epochs = epochs_of_run(run.trace.epochs)
+    epochs = epochs[epochs["epoch"] <= epochs.groupby("worker")["epoch"].max().min()]
+    by_epoch = epochs.groupby("epoch")
+    test = by_epoch[f"test_{score}"].first().dropna()
+    at = test.index
+    return pd.DataFrame(
+        {
+            "epoch": at + 1,
+            # Of a run that died the rounds of an epoch may be missing.
+            "seconds": seconds.reindex(at, method="ffill").fillna(0.0).to_numpy(),
+            "megabytes": sent.reindex(at, method="ffill").fillna(0.0).to_numpy() / 1e6,
+            "score": 100 * test.to_numpy(),
+            "val": 100 * by_epoch[f"val_{score}"].first()[at].to_numpy(),
+        }
+    )
+
+
+def band(group: Group, score: str) -> pd.DataFrame:
+    """Mean `curve` over seeds, lowest and highest score among them, at the epochs that all seeds
+    evaluated.
+    """
+    together = pd.concat([curve(run, score) for run in group.runs])
+    by_epoch = together.groupby("epoch")
+    mean = by_epoch.mean()
+    mean["low"], mean["high"] = by_epoch["score"].min(), by_epoch["score"].max()
+    return mean[by_epoch.size() == len(group.runs)].reset_index()
+
+
+def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[str, dict]) -> Figure:
+    """The leading score over time, bytes or epochs: one line per group, a band between its lowest and highest
+    seed. The value beside a name is the table's, the mean of each seed's at its best validation; a dot marks
+    the best validation of the mean."""
+    score = SCORE_NAMES[section.score]
+    figure, ax = _beside_names(names)
+    ends = []
+    for group, name in zip(section.groups, names):
+        rows = band(group, section.score)
+        if rows.empty:
+            continue
+        stroke = strokes[group.label]
+        x, y = rows[axis.column], rows["score"]
+        if len(group.runs) > 1:
+            shade = {"color": stroke["color"], "alpha": 0.15, "linewidth": 0}
+            ax.fill_between(x, rows["low"], rows["high"], label=name, **shade)
+        ax.plot(x, y, linewidth=1.7, alpha=1.0 if group.finished else 0.5, label=name, **stroke)
+        best = rows["val"].idxmax() if rows["val"].notna().any() else rows.index[-1]
+        ax.plot(x[best], y[best], "o", markersize=4, color=stroke["color"], clip_on=False)
+        told = estimate_of(group, LEADING[section.score][0])
+        ends.append(
+            (
+                x.iloc[-1],
+                y.iloc[-1],
+                f"{name}  {'diverged' if group.diverged else f'{told.mean:.1f} %'}",
+                stroke,
+            )
+        )
+    ax.set_xlabel(axis.label[section.clock])
+    ax.set_ylabel(f"{score}, %")
+    ax.set_xlim(left=0)
+    told = f"values and dots: best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
+    title(
+        figure,
+        f"{score.capitalize() if section.score == 'acc' else 'Test AUC'} over {axis.name}",
+        section.dataset,
+        section.groups,
+        "bands from the lowest to the highest seed",
+        told,
+    )
+    _label_ends(figure, ax, ends)
+    return figure
+
+
+NAME_WIDTH = 34  # characters of a line beside a picture
+
+
+def _beside_names(names: list[str]) -> tuple[Figure, Axes]:
+    """A figure whose axes have the same size whatever stands to the right, and grow with many names."""
+    lines = sum(len(_wrapped(f"{name}  100.0 %").splitlines()) for name in names)
+    widest = max(
+        (len(line) for name in names for line in _wrapped(f"{name}  100.0 %").splitlines()), default=0
+    )
+    left, wide, right = 0.75, 6.2, 0.35 + 0.078 * widest
+    below, high, above = 0.6, max(3.8, LINE * lines + 0.2), 0.65
+    figure = Figure(figsize=(left + wide + right, below + high + above))
+    width, height = figure.get_size_inches()
+    return figure, figure.add_axes((left / width, below / height, wide / width, high / height))
+
+
+def _wrapped(name: str) -> str:
+    return textwrap.fill(name, NAME_WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+LINE = 0.17  # inches of a line of text beside a picture
+
+
+def _label_ends(figure: Figure, ax: Axes, ends: list[tuple[float, float, str, dict]]) -> None:
+    """Name each line to the right of the axes, as near its end's height as the other names allow, with a
+    leader.
+    """
+    if not ends:
+        return
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high)
+    line = (high - low) / (figure.get_size_inches()[1] * ax.get_position().height) * LINE  # in data units
+    order = np.argsort([y for _, y, _, _ in ends], kind="stable")
+    texts = [_wrapped(ends[i][2]) for i in order]
+    sizes = line * (1.15 + np.array([text.count("\n") for text in texts]))
+    steps = np.concatenate([[0.0], np.cumsum((sizes[1:] + sizes[:-1]) / 2)])
+    # Least squares under "each name at least its own height above the one below".
+    heights = isotonic_regression(np.array([ends[i][1] for i in order]) - steps).x + steps
+    heights -= max(0.0, heights[-1] - (high - sizes[-1] / 2))
+    right = blended_transform_factory(ax.transAxes, ax.transData)
+    for i, y, text in zip(order, heights, texts):
+        x_end, y_end, _, stroke = ends[i]
+        leader = {
+            "arrowstyle": "-",
+            "color": stroke["color"],
+            "alpha": 0.45,
+            "linewidth": 0.8,
+            "shrinkA": 0,
+            "shrinkB": 3,
+        }
+        ax.annotate(
+            "",
+            (x_end, y_end),
+            xycoords="data",
+            xytext=(1.02, y),
+            textcoords=right,
+            annotation_clip=False,
+            arrowprops=leader,
+        )
+        ax.text(
+            1.025,
+            y,
+            text,
+            transform=right,
+            va="center",
+            fontsize=9,
+            color=[0.75 * c for c in to_rgb(stroke["color"])],
+        )

@@ -1,0 +1,217 @@
+"""Tables of results for a person, a paper or a spreadsheet: the same rows in every format."""
+
+from __future__ import annotations
+
+import html as escaping
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+from tabulate import tabulate
+
+from harness.report import columns
+from harness.report.groups import Group
+from harness.report.table import KEYS, Section, estimate_of, own, sections
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+MARK = "*"  # after the best value of a column, where a format has no bold
+LEFT = ("system", "partition")  # words to the left, numbers to the right
+# What LaTeX would read as something else.
+LATEX = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "±": r"$\pm$",
+    }
+)
+
+
+def rich_tables(groups: list[Group], width: int) -> list[RenderableType]:
+    """For a terminal of `width` columns: what all rows share goes into the title, and scores, times and bytes
+    into tables of their own where one table would be too wide."""
+    shown: list[RenderableType] = []
+    for section in sections(groups):
+        cells = section.cells()
+        frame = cells.marked(MARK)
+        shared = [key for key in KEYS[1:] if frame[key].nunique() == 1]
+        said = ", ".join(
+            frame[key].iloc[0] if key == "partition" else f"{frame[key].iloc[0]} {key}" for key in shared
+        )
+        keys = [key for key in KEYS if key not in shared]
+        blocks = [frame.columns[places] for places in cells.blocks]
+        tables = [_rich(section, frame[[*keys, *(heading for block in blocks for heading in block)]])]
+        if Measurement.get(Console(width=10_000), Console(width=10_000).options, tables[0]).maximum > width:
+            tables = [_rich(section, frame[[*keys, *block]]) for block in blocks]
+        tables[0].title = "\n".join(filter(None, [section.title, said]))
+        shown += [*tables, *(Text(note, style="dim") for note in section.notes(MARK)), Text()]
+    return shown
+
+
+def _rich(section: Section, frame: pd.DataFrame) -> Table:
+    table = Table(
+        title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
+    )
+    for heading in frame:
+        # Where it is still too wide, names are folded and numbers never.
+        table.add_column(
+            heading.replace(" ", "\n"),
+            justify=_side(heading),
+            vertical="top",
+            no_wrap=heading != "system",
+            overflow="fold",
+        )
+    for group, row in zip(section.groups, frame.to_dict("records")):
+        # One knob per line, and an interval below its mean.
+        table.add_row(
+            *(
+                cell.replace(" ", "\n  ") if heading == "system" else cell.replace(" ± ", "\n± ")
+                for heading, cell in row.items()
+            ),
+            style=None if group.finished else "yellow",
+        )
+    return table
+
+
+def _side(heading: str) -> Any:
+    return "left" if heading in LEFT else "right"
+
+
+def plain(groups: list[Group]) -> str:
+    """Aligned text without a width limit, for files and pipes."""
+    return "\n\n".join(
+        "\n".join([section.title, _columns(section.cells().marked(MARK)), *section.notes(MARK)])
+        for section in sections(groups)
+    )
+
+
+def _columns(frame: pd.DataFrame) -> str:
+    # Headings as a row: as headings they would be two spaces wider.
+    rows = [list(frame), *frame.to_numpy().tolist()]
+    return tabulate(rows, tablefmt="plain", disable_numparse=True, colalign=_sides(frame))
+
+
+def markdown(groups: list[Group]) -> str:
+    parts = []
+    for section in sections(groups):
+        frame = section.cells().marked(MARK).replace(r"\|", r"\\|", regex=True)
+        rows = frame.to_markdown(index=False, disable_numparse=True, colalign=_sides(frame))
+        notes = "\n".join(f"- {note}" for note in section.notes(MARK))
+        parts.append(f"**{section.title}**\n\n{rows}\n\n{notes}")
+    return "\n\n".join(parts)
+
+
+def _sides(frame: pd.DataFrame) -> list[str]:
+    return [_side(heading) for heading in frame]
+
+
+def latex(groups: list[Group]) -> str:
+    """A `table` per section, with \\usepackage{booktabs}: the best of each column in bold, what is said of
+    the numbers in the caption."""
+    parts = []
+    for section in sections(groups):
+        styled = _styled(section, _latex)
+        caption = " ".join([f"{section.title}.", *section.notes("Bold")])
+        parts.append(
+            styled.to_latex(
+                hrules=True,
+                convert_css=True,
+                column_format="".join(side[0] for side in _sides(styled.data)),
+                caption=_latex(caption),
+                position="htb",
+            )
+        )
+    return "% needs \\usepackage{booktabs}\n" + "\n".join(parts).rstrip()
+
+
+def html(groups: list[Group]) -> str:
+    """A page with a table per section: the best of each column in bold, what is said of the numbers below."""
+    parts = ["<!DOCTYPE html>", '<meta charset="utf-8">', "<title>HaloBench</title>"]
+    for number, section in enumerate(sections(groups), 1):
+        styled = _styled(section, escaping.escape).set_uuid(f"table{number}")
+        styled = styled.set_caption(escaping.escape(section.title))
+        notes = "".join(f"<li>{escaping.escape(note)}</li>\n" for note in section.notes("Bold"))
+        parts += [styled.to_html(), f"<ul>\n{notes}</ul>"]
+    return "\n".join(parts)
+
+
+def _latex(text: str) -> str:
+    return text.translate(LATEX)
+
+
+def _styled(section: Section, escape: Callable[[str], str]) -> Styler:
+    cells = section.cells()
+    bold = cells.best.map(lambda best: "font-weight: bold" if best else "")
+    styled = cells.text.style.hide(axis="index").apply(lambda _: bold, axis=None)
+    return styled.format(escape).format_index(escape, axis=1)
+
+
+def numbers(groups: list[Group]) -> pd.DataFrame:
+    """The tables as numbers in full precision: one row per group, in their order.
+
+    A column that a row's table does not show is NaN there. `NAME_half95` is half the 95 % interval over
+    seeds, NaN with one seed; `by_seed` the leading score of each seed; `mb_exact_ratio` MB per epoch over
+    that of exact training under the same setting; `best_of` the names of the columns in which the row is the
+    best of its table.
+    """
+    shown = {id(group): section for section in sections(groups) for group in section.groups}
+    every = {**columns.ALL, **{column.key: column for column in columns.more(own(groups))}}
+    rows = []
+    for group in groups:
+        section = shown[id(group)]
+        held = {column.key: column for block in section.blocks for column in block}
+        at = next(number for number, each in enumerate(section.groups) if each is group)
+        ahead = section.ahead(group)
+        row = {
+            "dataset": group.dataset,
+            "twin": group.first.summary["twin"],
+            "system": group.label,
+            "workers": group.workers,
+            "partition": group.partition,
+            "epochs": group.first.summary["epochs"],
+            "finished": group.finished,
+            "diverged": len(group.diverged),
+            "seeds": len(group.seeds),
+            "runs": len(group.runs),
+            "clock": group.clock,
+            "machine": group.first.machine,
+            "score": section.score,
+            "by_seed": section.by_seed(group),
+            "best_of": " ".join(key for key, column in held.items() if section.best(column)[at]),
+            "less_exact": ahead.mean,
+            "less_exact_half95": ahead.half,
+        }
+        for key, column in every.items():
+            estimate = estimate_of(group, column) if key in held else None
+            row[key] = None if estimate is None else estimate.mean
+            row[f"{key}_half95"] = None if estimate is None else estimate.half
+            if key == "mb_epoch":
+                row["mb_exact_ratio"] = section.bytes_ratio(group)
+        rows.append(row)
+    frame = pd.DataFrame(rows)
+    measured = list(frame.columns[frame.columns.get_loc("less_exact") :])
+    return frame.astype(dict.fromkeys(measured, float))
+
+
+def csv(groups: list[Group]) -> str:
+    """`numbers` as text; empty where there is none."""
+    return numbers(groups).to_csv(index=False, lineterminator="\n").rstrip("\n")
+
+
+FORMATS: dict[str, Callable[[list[Group]], str]] = {
+    "markdown": markdown,
+    "latex": latex,
+    "html": html,
+    "csv": csv,
+}
