@@ -84,7 +84,7 @@ def held(run: configs.Run, run_dir: Path) -> configs.Run:
 
 
 def train(
-    run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.device, transport: Transport | None
+    run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.device, transport: Transport
 ) -> None:
     """The whole of a worker's work inside an open process group."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
