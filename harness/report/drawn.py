@@ -32,7 +32,7 @@ def _points(ax: Axes) -> Iterator[tuple]:
             yield "line", str(line.get_label()), x, y
     for collection in ax.collections:
         if isinstance(collection, PathCollection):  # a band between two lines is no data of its own
-            for x, y in collection.get_offsets():
+            for x, y in np.asarray(collection.get_offsets()):
                 yield "dots", str(collection.get_label()), x, y
     for container in ax.containers:
         for patch in getattr(container, "patches", ()):

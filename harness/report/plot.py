@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -15,6 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.transforms import blended_transform_factory
 from scipy.optimize import isotonic_regression
 
@@ -27,7 +29,7 @@ from harness.trace.rounds import Rounds, epochs_of_run
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
 STROKES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 PARTS = {"compute": "#33638D", "comm": "#E8853D", "rest": "#C9CDD2"}
-STYLE = {
+STYLE: dict[Any, Any] = {  # any: matplotlib's stubs list the names of all its parameters
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -166,8 +168,8 @@ def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[
         if len(group.runs) > 1:
             ax.fill_between(x, rows["low"], rows["high"], color=stroke["color"], alpha=0.15, linewidth=0)
         ax.plot(x, y, linewidth=1.7, alpha=1.0 if group.finished else 0.5, label=name, **stroke)
-        best = rows["val"].idxmax() if rows["val"].notna().any() else rows.index[-1]
-        ax.plot(x[best], y[best], "o", markersize=4, color=stroke["color"], clip_on=False)
+        best = int(rows["val"].argmax()) if rows["val"].notna().any() else -1
+        ax.plot(x.iloc[best], y.iloc[best], "o", markersize=4, color=stroke["color"], clip_on=False)
         told = estimate_of(group, LEADING[section.score][0])
         ends.append(
             (
@@ -180,14 +182,14 @@ def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[
     ax.set_xlabel(axis.label[section.clock])
     ax.set_ylabel(f"{score}, %")
     ax.set_xlim(left=0)
-    told = f"values and dots: best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
+    meaning = f"values and dots: best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
     title(
         figure,
         f"{score.capitalize() if section.score == 'acc' else 'Test AUC'} over {axis.name}",
         section.dataset,
         section.groups,
         "bands from the lowest to the highest seed",
-        told,
+        meaning,
     )
     _label_ends(figure, ax, ends)
     return figure
@@ -289,10 +291,10 @@ def title(
         told,
     ]
     inch = 1 / figure.get_size_inches()[1]
-    if figure.get_layout_engine() is not None:
-        figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.52 * inch))
+    if isinstance(engine := figure.get_layout_engine(), ConstrainedLayoutEngine):
+        engine.set(rect=(0, 0, 1, 1 - 0.52 * inch))
     figure.text(0.012, 1 - 0.08 * inch, what, va="top", fontsize=12, fontweight="bold", gid=TITLE)
-    below = {"va": "top", "fontsize": 9.5, "color": "#444444", "gid": TITLE}
+    below: dict[str, Any] = {"va": "top", "fontsize": 9.5, "color": "#444444", "gid": TITLE}
     figure.text(0.012, 1 - 0.31 * inch, ", ".join(filter(None, details)), **below)
 
 
@@ -388,8 +390,8 @@ def save(figure: Figure, path: Path, titled: bool = True) -> Path:
         for text in [text for text in figure.texts if text.get_gid() == TITLE]:
             text.remove()
         # The room above goes to the axes, or away where these have a place of their own.
-        if figure.get_layout_engine() is not None:
-            figure.get_layout_engine().set(rect=(0, 0, 1, 1))
+        if isinstance(engine := figure.get_layout_engine(), ConstrainedLayoutEngine):
+            engine.set(rect=(0, 0, 1, 1))
         else:
             box = "tight"
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "pdf.fonttype": 42}):

@@ -62,9 +62,9 @@ def expand(sweep: str) -> list[list[str]]:
     """The runs of a sweep as the command would make them: one list of overrides each."""
     runs: list[list[str]] = []
     for words in overrides.parts(["-m", *sweep.split()], CONF):
-        choices = []
+        choices: list[list[str]] = []
         for override in OverridesParser.create().parse_overrides(overrides.parse(words).overrides):
-            values = [override.input_line]
+            values = [str(override.input_line)]
             if override.is_sweep_override():
                 key = override.get_key_element()
                 values = [f"{key}={value}" for value in override.sweep_string_iterator()]
