@@ -34,10 +34,11 @@ test: env       ## the whole test suite, in two processes: one waits for its wor
 nightly: env    ## tests that take minutes: pages' commands in full and the like; SHARE=300 runs a day's share of 300 s
 	$(RUN) -m pytest -m nightly $(if $(SHARE),--share $(SHARE)) -rs
 
-lint: env       ## rules and layout of the code
+lint: env       ## rules, layout and types of the code
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lint]'
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy harness systems
 
 site: env       ## the documentation as a site in site/; a dead link or an unknown name is an error
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
@@ -56,4 +57,4 @@ clean-cache:    ## graphs and shards in results/cache; they are made again when 
 	rm -rf results/cache
 
 clean:          ## the environment and what tests leave
-	rm -rf $(VENV) .pytest_cache .hypothesis site
+	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache site

@@ -283,7 +283,7 @@ class Capgnn(System):
         epoch; `hit_rate_between_refreshes` is the same, and missing in a refresh.
         """
         lookups, hits = self.plan.num_halo, fetch.local_hits + fetch.global_hits
-        values = {
+        values: dict[str, float] = {
             "lookups": lookups,
             "local_hits": fetch.local_hits,
             "global_hits": fetch.global_hits,
@@ -313,8 +313,10 @@ class Capgnn(System):
             request.flight.wait()
         self.read_global(request)
         if self.cache is None:
+            assert request.arrived is not None, "without tiers every row comes from its owner"
             request.rows = request.arrived
             return request.rows
+        assert request.shared is not None, "read_global has taken them"
         with self.recorder.inside("other", "unpack", layer):
             dtype = torch.get_default_dtype()
             rows = torch.empty(self.plan.num_halo, request.width, dtype=dtype, device=self.device)

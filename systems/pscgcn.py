@@ -50,15 +50,17 @@ import torch
 
 from harness.check import at_least, choice, more_than, within
 from harness.comm.crossing import Crossing
+from harness.core.adjacency import Propagation
 from harness.core.propagate import HaloDropout, propagate
 from harness.core.system import System, check_features, without_effect
+from harness.partition.shard import Shard
 from systems.parts.boundary import Drawn, FeatureCache
 from systems.parts.pipeline import Pipe
 from systems.parts.sampling import Edges
 
 
 @dataclass
-class Pscgcn(System):
+class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix by what is drawn of it
     """tau       staleness in iterations; 0: synchronous
     rate      eps in (0, 1]; 1 draws every edge
     sampling  "variance" (Theorem 2) or "uniform"
@@ -122,7 +124,7 @@ class Pscgcn(System):
 
     def setup(self, context):
         super().setup(context)
-        self.full, self.model = self.adjacency, context.model
+        self.full, self.model = context.adjacency, context.model
         self.period = self.refresh or max(1, min(100, context.epochs // 10))  # R
         self.edges = Edges.of(self.shard)
         self.p = np.full(len(self.edges.columns), self.rate)
@@ -225,7 +227,8 @@ class Pscgcn(System):
 
     def exchange_rows(self, layer: int, h: torch.Tensor) -> torch.Tensor:
         """Send H^(t,l) of SG(t)'s boundary rows, return TG(t)'s  [k, F]."""
-        asked = self.ahead.missing if layer == 0 else self.ahead.request
+        asked = self.ahead.request if layer else self.ahead.missing
+        assert asked is not None, "layer 0 is exchanged under refetch only"
         with self.recorder.inside("other", "pack", layer):
             packed = h.index_select(0, asked.rows)
         arrived = self.rows_ahead[layer].push(packed, self.tau, asked.send, asked.receive)
@@ -244,6 +247,7 @@ class Pscgcn(System):
         arrived = pipe.push(g, self.tau, sent.request.receive, sent.request.send, tag=sent.request.rows)
         if arrived is None:
             return self.plan.send_rows[:0], g[:0]
+        assert pipe.tag is not None
         return pipe.tag, arrived
 
     def after_epoch(self, epoch):

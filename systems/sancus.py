@@ -100,7 +100,7 @@ class Sancus(System):
         # Ver(j).
         self.cache = {l: self.blocks.empty(self.widths[l]) for l in layers}
         by_gap = self.staleness == "variation_gap"
-        self.own = dict.fromkeys(layers) if by_gap else {}
+        self.own: dict[int, torch.Tensor | None] = dict.fromkeys(layers) if by_gap else {}
         self.version = (
             {} if by_gap else {l: [self.initial_version(j) for j in self.blocks.everyone] for l in layers}
         )
@@ -141,6 +141,7 @@ class Sancus(System):
     def gap(self, layer: int, h: torch.Tensor) -> float:
         """||H_i - Ht_i|| under the chosen norm; 0 for a block without rows."""
         cached = self.own[layer]
+        assert cached is not None, "every block is broadcast in epoch 0"
         if not len(h):
             return 0.0
         if self.norm in ("max", "mean"):

@@ -247,3 +247,14 @@ def test_boundary_rows_are_never_older_than_tau(pool):
         filled = 2 * tau  # two layers
         np.testing.assert_allclose(outcome.losses[filled:], exact.losses[filled:], rtol=1e-6)
         assert abs(outcome.losses[filled - 1] - exact.losses[filled - 1]) > 1e-4
+
+
+def test_batch_norm_over_drawn_edges_takes_every_vertex_once(pool):
+    """Where all edges are drawn, batch norm between the layers is exact training's."""
+    graph = random_graph(7)
+    model = {"name": "gcn", "layers": 2, "hidden": 4, "dropout": 0.0, "norm": "batch"}
+    drawn, exact = (
+        systems.run(pool, graph, systems.block(name, **knobs), 3, settings=Settings(model=model))
+        for name, knobs in (("pscgcn", {"tau": 0, "rate": 1.0, "gradients": "sampled"}), ("vanilla", {}))
+    )
+    np.testing.assert_allclose(drawn.losses, exact.losses, rtol=1e-9)

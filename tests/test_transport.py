@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.comm import group, memory_transport
+from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.mailbox import Mailbox
+from harness.comm.recorder import Recorder
 from harness.conformance.pool import MEMORY
 from harness.run.config import make_system
 from tests import systems
@@ -189,7 +191,7 @@ def lent_rows(comm) -> tuple[bool, bool, bool]:
     got = torch.empty(1, 4)
     transfer = carrier.exchange(got, rows, ones, ones)
     peer = 1 - comm.rank
-    at, *_ = carrier.come(peer, 0, True)
+    at, *_ = carrier.come(peer, 0)
     there = carrier.view(peer, at, 16, torch.float32)
     in_place = (
         bool((there == peer + 1.0).all()) and rows.data_ptr() == carrier.bytes[comm.rank].data_ptr() + at
@@ -433,3 +435,27 @@ def test_who_waits_at_a_mailbox_is_woken():
     writer.put(1, 2, 3, 4.0)
     waiting.join(timeout=50)
     assert got == [(1, 2, 3, 4.0)]
+
+
+def test_a_worker_alone_exchanges_with_nobody():
+    """Every operation is through at once and leaves its tensors as they are; nothing is counted."""
+    comm = Comm(0, 1, torch.device("cpu"), Recorder(), wire="bfloat16")
+    rows, nothing = torch.rand(3, 2), torch.empty(0, dtype=torch.int64)
+    before = rows.clone()
+    comm.recorder.begin_epoch(0)
+    with comm.recorder.train():
+        halo = comm.exchange(HaloPlan(nothing, [0], [0]), rows, layer=0).wait()
+        comm.broadcast_blocks([rows], [0], 0, "forward", "blocks").wait()
+        comm.all_reduce(rows, "weights", layer=0)
+        flags = comm.all_gather_flag(True, 0)
+    assert comm.carrier == "none" and flags == [True]
+    assert halo.shape == (0, 2) and torch.equal(rows, before)
+    assert not comm.recorder.epoch.sent
+    assert "comm" not in {span.kind for span in comm.recorder.epoch.spans}
+    for transfer in (
+        comm.transport.exchange(rows, rows, [0], [0]),
+        comm.transport.broadcast({0: rows}),
+        comm.transport.all_reduce(rows),
+    ):
+        assert transfer.ended is not None
+        transfer.wait()

@@ -9,7 +9,7 @@ product A X.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -110,9 +110,9 @@ def pyg_peer(shard: Shard, weights, optimiser: Optimiser, form: str) -> Peer:
             block.indices.astype(np.int64),
             np.ones(block.num_entries, np.float32),
         )
-        edges = torch.sparse_csr_tensor(
-            *map(torch.from_numpy, parts), (block.num_rows, block.num_columns), check_invariants=False
-        )
+        rows, columns, values = map(torch.from_numpy, parts)
+        shape = (block.num_rows, block.num_columns)
+        edges = torch.sparse_csr_tensor(rows, columns, values, shape, check_invariants=False)
     else:
         target = np.repeat(np.arange(block.num_rows, dtype=np.int64), np.diff(block.indptr))
         edges = torch.from_numpy(np.stack([block.indices.astype(np.int64), target]))
@@ -162,8 +162,10 @@ def _parameters(layers) -> list[torch.nn.Parameter]:
 def contenders(shard: Shard, model: ModelConfig, optimiser: Optimiser) -> dict[str, Ours | Peer]:
     """Everybody who can run here, all with our initial weights."""
     ours = {f"features={how}": Ours(shard, model, optimiser, how) for how in ("refetch", "once")}
+    begun = dict(ours["features=once"].trainer.model.named_parameters())
     weights = [
-        (layer.weight.detach(), layer.bias.detach()) for layer in ours["features=once"].trainer.model.layers
+        (begun[f"layers.{l}.weight"].detach(), begun[f"layers.{l}.bias"].detach())
+        for l in range(model.layers)
     ]
     peers = {
         "PyG, torch.sparse CSR": pyg_peer(shard, weights, optimiser, "csr"),
@@ -198,7 +200,7 @@ def epoch_lines(graph: Graph, model: ModelConfig, rounds: int = 9) -> list[Line]
             del runs["PyG, edge_index"], slow
         found |= medians(interleaved(runs, rounds))
         check_losses(runs["features=refetch"], runs, epochs=rounds)
-    pyg = min((name for name in found if name.startswith("PyG")), key=found.get)
+    pyg = min((name for name in found if name.startswith("PyG")), key=lambda name: found[name])
     lines = []
     for ours in ("features=refetch", "features=once"):
         lines += [
@@ -247,7 +249,7 @@ def epoch_curve(points: int = 7, least: float = 1e5, most: float = 1e7, width: i
     return rows
 
 
-def check_losses(ours: Ours, others: dict[str, Ours | Peer], epochs: int) -> None:
+def check_losses(ours: Ours | Peer, others: Mapping[str, Ours | Peer], epochs: int) -> None:
     """All others' losses of the first `epochs` epochs equal ours within TOLERANCE, relative."""
     while len(ours.losses) < epochs:
         ours()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,7 +88,7 @@ def _short(value: float | None) -> str:
 
 
 def interleaved(
-    runs: dict[str, Callable[[], object]], rounds: int, warm_up: int = 2
+    runs: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 2
 ) -> dict[str, list[float]]:
     """Seconds of every call, A B C A B C ...: what else the machine does falls on all alike. Warm-up is not
     kept.

@@ -41,7 +41,7 @@ from harness.run.config import configured, make_system
 
 WORKERS, EPOCHS, WARM_UP = 2, 12, 4
 SHARE, TARGET = 0.5, 0.2
-CASES = {
+CASES: dict[str, dict[str, Any]] = {
     "vanilla": {"features": "once"},
     "pipegcn": {},
     "pscgcn": {"tau": 1, "features": "once", "refresh": 100},

@@ -78,9 +78,9 @@ def train(folders: Folders, **keys) -> Finished:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    return Finished(
-        Trace(run_dir), started, imported=float(re.search(r"^imported (\S+)$", done.stderr, re.M)[1])
-    )
+    imported = re.search(r"^imported (\S+)$", done.stderr, re.M)
+    assert imported is not None, "the run says when it has imported everything"
+    return Finished(Trace(run_dir), started, imported=float(imported[1]))
 
 
 def cpu_per_epoch(trace: Trace) -> float:

@@ -7,26 +7,29 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+D = TypeVar("D", bound="DataclassInstance")
 
 
 class InputError(ValueError):
     """Something the user gave is wrong. Its message is one sentence and is shown without a traceback."""
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: object, known: Iterable[object]) -> str:
     """`'; did you mean "metis"?'`, or `'; known: a, b, c'` where nothing is near."""
-    known = [str(name) for name in known]
-    near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.6)
-    return f'; did you mean "{near[0]}"?' if near else f"; known: {', '.join(sorted(known))}"
+    names = [str(name) for name in known]
+    near = difflib.get_close_matches(str(word), names, n=1, cutoff=0.6)
+    return f'; did you mean "{near[0]}"?' if near else f"; known: {', '.join(sorted(names))}"
 
 
-def choice(field: str, value: Any, known: Iterable[str]) -> None:
+def choice(field: str, value: object, known: Iterable[object]) -> None:
     known = list(known)
     if value not in known:
         raise InputError(f'{field}="{value}" is not known{did_you_mean(value, known)}')
@@ -47,7 +50,7 @@ def within(field: str, value: float, low: float, high: float) -> None:
         raise InputError(f"{field}={value} is out of range: give {low} to {high}")
 
 
-def typed(cls: type[T], values: Mapping[str, Any], where: str) -> T:
+def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
     """Make the dataclass `cls` from `values`, refusing unknown keys and wrong types by name.
 
     `where` is the config block the values come from ("system", "model", ...); it prefixes every message.
@@ -59,7 +62,7 @@ def typed(cls: type[T], values: Mapping[str, Any], where: str) -> T:
             raise InputError(f"{where}.{key} is not a key of {cls.__name__}{did_you_mean(key, fields)}")
     try:
         config = OmegaConf.merge(OmegaConf.structured(cls), OmegaConf.create(dict(values)))
-        return OmegaConf.to_object(config)
+        made = OmegaConf.to_object(config)
     except InputError as error:
         raise InputError(f"{where}.{error}") from None
     except OmegaConfBaseException as error:
@@ -68,3 +71,5 @@ def typed(cls: type[T], values: Mapping[str, Any], where: str) -> T:
         raise InputError(
             f"{where}.{key}={values.get(key.split('.')[0])!r} cannot be used: {reason}"
         ) from None
+    assert isinstance(made, cls)
+    return made

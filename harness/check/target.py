@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.check import InputError, typed
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
+D = TypeVar("D", bound="DataclassInstance")
 KEY = "_target_"
 
 
@@ -35,7 +39,7 @@ def imported(target: str, field: str, base: type[T]) -> type[T]:
     return cls
 
 
-def target_class(block: Mapping[str, Any], where: str, base: type[T]) -> type[T]:
+def target_class(block: Mapping[str, Any], where: str, base: type[D]) -> type[D]:
     """The dataclass that the `_target_` of the config block `where` names, derived from `base`.
 
     Raises InputError as `imported` does, and for a class that is no dataclass or is incomplete.
@@ -58,7 +62,7 @@ def target_class(block: Mapping[str, Any], where: str, base: type[T]) -> type[T]
     return cls
 
 
-def made(block: Mapping[str, Any], where: str, base: type[T]) -> T:
+def made(block: Mapping[str, Any], where: str, base: type[D]) -> D:
     """The object that the config block `where` describes: its `_target_`, built from its other keys.
 
     Raises InputError with one sentence at the first thing wrong.

@@ -56,8 +56,15 @@ def _parser() -> argparse.ArgumentParser:
         made.set_defaults(act=act)
         return made
 
-    some = {"nargs": "+", "metavar": "RUN", "help": "a run folder, a folder above some, or a glob pattern"}
-    yes = {"action": "store_true", "help": "remove; without it, only list what would be removed"}
+    some: dict[str, Any] = {
+        "nargs": "+",
+        "metavar": "RUN",
+        "help": "a run folder, a folder above some, or a glob pattern",
+    }
+    yes: dict[str, Any] = {
+        "action": "store_true",
+        "help": "remove; without it, only list what would be removed",
+    }
     add("list", _list, "a line per run").add_argument(
         "runs", **{**some, "nargs": "*", "default": ["results"]}
     )
@@ -153,8 +160,8 @@ def _compare(given: argparse.Namespace) -> None:
     table.add_section()
     clock = "cpu" if any(run.summary["clock"] == "cpu" for run in runs) else "wall"
     for column in (*LEADING[leading([Group(runs)])], *times(clock)):
-        values = [column.value(run.summary) for run in runs]
-        table.add_row(column.heading, *("-" if v is None else format(v, column.digits) for v in values))
+        results = [column.value(run.summary) for run in runs]
+        table.add_row(column.heading, *("-" if v is None else format(v, column.digits) for v in results))
     sizes = [sum(run.summary["bytes_epoch"].values()) / 1e6 for run in runs]
     table.add_row("MB per epoch", *(f"{size:.3f}" for size in sizes))
     table.add_row("losses", *(_losses(run, runs[0]) for run in runs))

@@ -29,6 +29,7 @@ def measure(device: torch.device, host: int, sharing: int) -> Device:
     there = torch.rand(rows, rows, device=device) < DENSITY
     sparse = (dense * there).to_sparse_csr()
     on_host = torch.rand(rows, rows, pin_memory=device.type == "cuda")
+    memory: float
     if device.type == "cuda":
         kind, memory = (
             torch.cuda.get_device_name(device),

@@ -36,6 +36,7 @@ class Backend(Protocol):
     """
 
     address: str
+    layout: Layout
 
     def write(self, layer: int, slot: int, rows: np.ndarray, stamp: int) -> None:
         """Put rows [n, F] into a slot of the own slice."""

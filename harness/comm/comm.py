@@ -23,11 +23,13 @@ import torch
 from harness.comm.crossing import Crossing
 from harness.comm.flight import HaloPlan, InFlight
 from harness.comm.recorder import Recorder
-from harness.comm.transport import PeerLost, Transfer, Transport
+from harness.comm.transport import ALONE, NullTransport, PeerLost, Transfer, Transport
 
 WIRES = ("float32", "bfloat16")
 # Purposes whose rows are never rounded: evaluation is exact, whatever the training sends.
 EXACT = frozenset({"evaluate"})
+
+Key = tuple[str | int, ...]  # which buffer: direction, purpose, layer, ...
 
 
 class Comm:
@@ -36,7 +38,7 @@ class Comm:
     rank, size   this worker and how many there are
     device       where the tensors of the model live
     recorder     gets spans and counts; outside its train clock nothing is counted
-    transport    what carries the bytes; None for a worker alone
+    transport    what carries the bytes
     wire         "float32": rows travel as they are; "bfloat16": rows of a layer's exchanges and broadcasts
                  are rounded to bfloat16 on their way, and counted so. Sums, integers, what belongs to no
                  layer, and what is EXACT travel as they are
@@ -48,25 +50,25 @@ class Comm:
         size: int,
         device: torch.device,
         recorder: Recorder,
-        transport: Transport | None = None,
+        transport: Transport = ALONE,
         wire: str = "float32",
     ):
-        assert (transport is None) == (size == 1)
+        assert isinstance(transport, NullTransport) == (size == 1)
         self.rank = rank
         self.size = size
         self.device = device
         self.recorder = recorder
         self.transport = transport
         self.halves = wire == "bfloat16"
-        self.staged = device.type == "cuda" and size > 1 and transport.on_host
-        self._buffers: dict[tuple, torch.Tensor] = {}
+        self.staged = device.type == "cuda" and transport.on_host
+        self._buffers: dict[tuple[Key, str], torch.Tensor] = {}
         self._sequence = 0
         self._under_way: dict[int, InFlight] = {}  # posted and not waited for, by sequence number
 
     @property
     def carrier(self) -> str:
         """What carries the bytes, as a trace calls it; "none" for a worker alone."""
-        return "none" if self.transport is None else self.transport.name
+        return self.transport.name
 
     @property
     def peers(self) -> list[int]:
@@ -273,10 +275,10 @@ class Comm:
         start: Callable[[], Transfer],
         *,
         blocking: bool = False,
-        finish: Callable[[], None] | None = None,
+        finish: Callable[[], object] | None = None,
     ) -> InFlight:
         if self.size == 1:
-            return InFlight(self, None, name, layer, "", None)
+            return InFlight(self, start(), name, layer, "", None)
         id = self.next_id()
         for peer, (rows, size) in sends.items():
             self.recorder.count(layer, direction, purpose, peer, rows, size)
@@ -307,8 +309,8 @@ class Comm:
         return f"{self.recorder.epoch.epoch}:{self._sequence}"
 
     def buffer(
-        self, key: tuple, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | None = None
-    ):
+        self, key: Key, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | None = None
+    ) -> torch.Tensor:
         """A buffer kept from epoch to epoch: fresh memory for every transfer costs more than the transfer."""
         device = device or self.device
         have = self._buffers.get((key, device.type))
@@ -319,12 +321,11 @@ class Comm:
             self._buffers[key, device.type] = have
         return have
 
-    def outgoing(self, key: tuple, shape: tuple[int, ...], dtype: torch.dtype, halved: bool) -> torch.Tensor:
+    def outgoing(self, key: Key, shape: tuple[int, ...], dtype: torch.dtype, halved: bool) -> torch.Tensor:
         """A tensor to fill and hand to `start_exchange`, once: where the transport has one, its own, so that
         nothing is copied. Rows that travel `halved` are copied in any case.
         """
-        copied = self.transport is None or self.staged or halved
-        own = None if copied else self.transport.outgoing(shape, dtype)
+        own = None if self.staged or halved else self.transport.outgoing(shape, dtype)
         return self.buffer(key, shape, dtype) if own is None else own
 
     @property
@@ -335,7 +336,7 @@ class Comm:
         """Whether rows of this type, layer and purpose travel as bfloat16."""
         return self.halves and dtype.is_floating_point and layer >= 0 and purpose not in EXACT
 
-    def _wire(self, tensor: torch.Tensor, key: tuple, halved: bool = False) -> torch.Tensor:
+    def _wire(self, tensor: torch.Tensor, key: Key, halved: bool = False) -> torch.Tensor:
         """The tensor as the transport takes it: itself, or a copy, in bfloat16 where `halved`, and pinned
         where GPU rows travel over gloo.
         """
@@ -347,14 +348,14 @@ class Comm:
         # Transports move bytes, and not all of them know bfloat16.
         return wire.view(torch.int16) if halved else wire
 
-    def _wire_like(self, tensor: torch.Tensor, key: tuple = (), halved: bool = False) -> torch.Tensor:
+    def _wire_like(self, tensor: torch.Tensor, key: Key = (), halved: bool = False) -> torch.Tensor:
         """What a peer's `_wire` of such a tensor is received in."""
         if halved:
             shape = tuple(tensor.shape)
             return self.buffer((*key, "wire in"), shape, torch.int16, self._wire_device)
         return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True) if self.staged else tensor
 
-    def _unwire(self, tensor: torch.Tensor, wire: torch.Tensor) -> Callable[[], None] | None:
+    def _unwire(self, tensor: torch.Tensor, wire: torch.Tensor) -> Callable[[], object] | None:
         if wire is tensor:
             return None
         halved = wire.dtype == torch.int16 != tensor.dtype
@@ -368,7 +369,7 @@ class PendingHalo(Crossing):
         self.comm, self.plan, self.purpose = comm, plan, purpose
         super().__init__(comm.recorder, layer, h)
 
-    def send(self, h):
+    def send(self, h: torch.Tensor) -> None:
         with self.recorder.inside("other", "pack", self.layer):
             key = ("forward", self.purpose, self.layer, "pack")
             shape = (len(self.plan.send_rows), h.shape[1])
@@ -379,15 +380,15 @@ class PendingHalo(Crossing):
                 packed, self.plan.send_counts, self.plan.receive_counts, self.layer, "forward", self.purpose
             )
 
-    def take(self):
+    def take(self) -> torch.Tensor:
         self.flight.wait()
         return self.received
 
-    def send_back(self, g):
+    def send_back(self, g: torch.Tensor) -> None:
         with self.recorder.inside("other", "pack", self.layer):
             self.flight, self.returned = self.comm.exchange_back(self.plan, g, self.layer, self.purpose)
 
-    def take_back(self):
+    def take_back(self) -> tuple[torch.Tensor, torch.Tensor]:
         self.flight.wait()
         # Peers' groups come in rank order and each holds a row at most once: the order of sums is fixed.
         return self.plan.send_rows, self.returned

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+from harness.base.autograd import applied
 from harness.comm.recorder import Recorder
 from harness.comm.rows import scatter_add_rows
 
@@ -24,12 +27,12 @@ class Crossing:
 
     def __init__(self, recorder: Recorder, layer: int, h: torch.Tensor):
         self.recorder, self.layer = recorder, layer
-        self.token: torch.Tensor | None = _Before.apply(h, self)
+        self.token: torch.Tensor | None = applied(_Before, h, self)
 
     def wait(self) -> torch.Tensor:
         # the graph holds this object: held in turn, neither would be freed
         token, self.token = self.token, None
-        return _After.apply(token, self)
+        return applied(_After, token, self)
 
     def send(self, h: torch.Tensor) -> None:
         """Start sending rows of h [n, F] to whoever reads them."""
@@ -52,14 +55,14 @@ class Crossing:
 
 class _Before(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, h: torch.Tensor, crossing: Crossing) -> torch.Tensor:
+    def forward(ctx: Any, h: torch.Tensor, crossing: Crossing) -> torch.Tensor:
         ctx.crossing, ctx.shape = crossing, h.shape
         crossing.send(h)
         return h.new_empty(())  # ties the two nodes together; holds nothing
 
     @staticmethod
-    def backward(ctx, token):
-        crossing = ctx.crossing
+    def backward(ctx: Any, token: torch.Tensor) -> tuple[torch.Tensor, None]:
+        crossing: Crossing = ctx.crossing
         back = crossing.take_back()
         with crossing.recorder.inside("other", "unpack", crossing.layer):
             g = token.new_zeros(ctx.shape)
@@ -70,11 +73,11 @@ class _Before(torch.autograd.Function):
 
 class _After(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, token: torch.Tensor, crossing: Crossing) -> torch.Tensor:
+    def forward(ctx: Any, token: torch.Tensor, crossing: Crossing) -> torch.Tensor:
         ctx.crossing = crossing
         return crossing.take().detach()  # what is kept elsewhere must not become part of this graph
 
     @staticmethod
-    def backward(ctx, g):
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None]:
         ctx.crossing.send_back(g.contiguous())
         return g.new_empty(()), None

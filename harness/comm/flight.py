@@ -49,12 +49,12 @@ class InFlight:
     def __init__(
         self,
         comm: Poster,
-        transfer: Transfer | None,
+        transfer: Transfer,
         name: str,
         layer: int,
         id: str,
         span: Span | None,
-        finish: Callable[[], None] | None = None,
+        finish: Callable[[], object] | None = None,
         sequence: int = 0,
     ):
         self.comm = comm
@@ -77,8 +77,7 @@ class InFlight:
         computed(self.comm.device)
         with self.comm.recorder.inside("wait", self.name, self.layer, id=self.id, blocking=blocking):
             try:
-                if self.transfer is not None:
-                    self.transfer.wait()
+                self.transfer.wait()
             except PeerLost as error:
                 raise PeerLost(
                     f"worker {self.comm.rank} lost a peer in {self.name} {self.id}: {error}"

@@ -12,15 +12,14 @@ import torch.distributed as dist
 
 from harness.check import InputError
 from harness.comm.memory_transport import MemoryTransport
-from harness.comm.transport import PeerLost, TorchTransport, Transport, losing_peers
+from harness.comm.transport import ALONE, PeerLost, TorchTransport, Transport, losing_peers
 
 
 @contextlib.contextmanager
 def process_group(
     rank: int, size: int, device: torch.device, meeting: str | None = None, transport: str = "auto"
-) -> Iterator[Transport | None]:
-    """Join the other workers for as long as this is open; gives what carries bytes between them, None for a
-    worker alone.
+) -> Iterator[Transport]:
+    """Join the other workers for as long as this is open; gives what carries bytes between them.
 
     meeting     a file that all workers of one host meet in; None: as torchrun's environment says
     transport   "memory" or "sockets" where no GPU of its own does it; "auto": memory where all workers are on
@@ -31,7 +30,7 @@ def process_group(
     memory cannot.
     """
     if size == 1:
-        yield None
+        yield ALONE
         return
     local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     own_gpu = device.type == "cuda" and torch.cuda.device_count() >= local

@@ -18,8 +18,8 @@ def draw_token(comm: Comm) -> str:
     return f"{int(comm.total([random.SystemRandom().getrandbits(48) if comm.rank == 0 else 0])[0]):012x}"
 
 
-def map_shared(comm: Comm, lengths: Sequence[int], instead: str) -> list[mmap.mmap | None]:
-    """The same pieces of memory on all workers: lengths[j] bytes made by worker j, None where that is 0.
+def map_shared(comm: Comm, lengths: Sequence[int], instead: str) -> list[memoryview]:
+    """The same pieces of memory on all workers: lengths[j] bytes made by worker j, which may be 0.
 
     Collective, outside the train clock. The memory has no name once everybody has it open, so nothing is left
     behind however the workers end. InputError where they are not on one host, or it has no room; the sentence
@@ -37,7 +37,7 @@ def map_shared(comm: Comm, lengths: Sequence[int], instead: str) -> list[mmap.mm
                 if hasattr(os, "posix_fallocate"):
                     os.posix_fallocate(file.fileno(), 0, length)
         comm.barrier()
-        maps = [_map(name, size) if size else None for name, size in zip(names, lengths)]
+        maps = [_map(name, size) if size else memoryview(b"") for name, size in zip(names, lengths)]
         comm.barrier()
     except FileNotFoundError:
         raise InputError(f"memory is shared by the workers of one host only; give {instead}") from None
@@ -51,6 +51,6 @@ def map_shared(comm: Comm, lengths: Sequence[int], instead: str) -> list[mmap.mm
     return maps
 
 
-def _map(name: Path, length: int) -> mmap.mmap:
+def _map(name: Path, length: int) -> memoryview:
     with open(name, "r+b") as file:
-        return mmap.mmap(file.fileno(), length)
+        return memoryview(mmap.mmap(file.fileno(), length))

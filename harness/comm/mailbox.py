@@ -13,6 +13,7 @@ import struct
 import time
 
 RECORD = struct.Struct("<qqqd")
+Record = tuple[int, int, int, float]
 SEMAPHORE_BYTES = 64  # a sem_t, and the rest of its cache line
 
 
@@ -51,7 +52,7 @@ class Mailbox:
         self.count += 1
         self.libc.sem_post(self.semaphore)
 
-    def take(self, patience: float = 0.0) -> tuple[int, int, int, float] | None:
+    def take(self, patience: float = 0.0) -> Record | None:
         """The oldest record; None where none has come within `patience` seconds, or a signal has."""
         if self.libc.sem_trywait(self.semaphore) != 0 and (patience <= 0 or not self._sleep(patience)):
             return None

@@ -15,13 +15,13 @@ import os
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.distributed as dist
 
 from harness.check import InputError
-from harness.comm.mailbox import Mailbox
+from harness.comm.mailbox import Mailbox, Record
 from harness.comm.transport import PeerLost
 
 RECORDS = 1024  # messages from one worker to another that may be unread
@@ -55,7 +55,7 @@ class MemoryTransport:
         self.to, self.receipts_to = ([_box(desk, rank, kind) for desk in self.desks] for kind in (0, 1))
         self.expected = [0] * size  # messages of each worker that operations here have asked for
         # taken from the mailbox, not yet waited for
-        self.early: list[dict[int, tuple]] = [{} for _ in range(size)]
+        self.early: list[dict[int, Record]] = [{} for _ in range(size)]
         # by receiver: number of the message -> its region
         self.unread: list[dict[int, int]] = [{} for _ in range(size)]
         self.holds: dict[int, int] = {}  # region -> unread messages from it, and one while it is written
@@ -71,7 +71,7 @@ class MemoryTransport:
 
     # -- operations --
 
-    def outgoing(self, shape, dtype):
+    def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         nbytes = math.prod(shape) * dtype.itemsize
         if not nbytes:
             return torch.empty(shape, dtype=dtype)
@@ -80,7 +80,9 @@ class MemoryTransport:
         self.lent[tensor.data_ptr()] = region
         return tensor
 
-    def exchange(self, incoming, outgoing, receive, send):
+    def exchange(
+        self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
+    ) -> Copies:
         outgoing, groups = outgoing.detach(), incoming.detach().split(list(receive))
         row, self.operation = outgoing[:1].nbytes, self.operation + 1
         with self._written(outgoing) as region:
@@ -93,7 +95,7 @@ class MemoryTransport:
                 at += count * row
         return Copies(self, [(p, groups[p]) for p in self.peers if receive[p]])
 
-    def broadcast(self, blocks):
+    def broadcast(self, blocks: dict[int, torch.Tensor]) -> Copies:
         self.operation += 1
         if self.rank in blocks:
             with self._written(blocks[self.rank]) as region:
@@ -102,7 +104,7 @@ class MemoryTransport:
             self, [(root, block) for root, block in blocks.items() if root != self.rank and block.nbytes]
         )
 
-    def all_reduce(self, tensor):
+    def all_reduce(self, tensor: torch.Tensor) -> Sum:
         self.operation += 1
         assert tensor.data_ptr() not in self.lent, "peers would read it while it is summed up in place"
         with self._written(tensor) as region:
@@ -158,7 +160,7 @@ class MemoryTransport:
         self.holds[region] = 1
         return region
 
-    def _accept(self, receiver: int, receipt: tuple) -> None:
+    def _accept(self, receiver: int, receipt: Record) -> None:
         self._release(self.unread[receiver].pop(receipt[0]))
 
     def _release(self, region: int) -> None:
@@ -173,16 +175,21 @@ class MemoryTransport:
         self.expected[sender] += 1
         return self.expected[sender] - 1
 
-    def come(self, sender: int, number: int, patience: bool) -> tuple[int, int, int, float] | None:
-        """Where message `number` of `sender` lies, its bytes, its operation and when it was posted; None
-        where it has not come, without patience."""
+    def come(self, sender: int, number: int) -> Record:
+        """Where message `number` of `sender` lies, its bytes, its operation and when it was posted. Waits for
+        it."""
         early, box = self.early[sender], self.messages[sender]
         while number not in early:
-            record = self._await(box, sender) if patience else box.take()
-            if record is None:
-                return None
+            record = self._await(box, sender)
             early[box.count - 1] = record
         return early[number]
+
+    def find(self, sender: int, number: int) -> Record | None:
+        """As `come`, without waiting: None where the message has not come."""
+        early, box = self.early[sender], self.messages[sender]
+        while number not in early and (record := box.take()) is not None:
+            early[box.count - 1] = record
+        return early.get(number)
 
     def read(self, sender: int, number: int) -> None:
         """Give message `number` back."""
@@ -192,7 +199,7 @@ class MemoryTransport:
     def view(self, worker: int, at: int, nbytes: int, dtype: torch.dtype) -> torch.Tensor:
         return self.bytes[worker][at : at + nbytes].view(dtype)
 
-    def _await(self, box: Mailbox, peer: int) -> tuple[int, int, int, float]:
+    def _await(self, box: Mailbox, peer: int) -> Record:
         while (record := box.take(PATIENCE_S)) is None:
             if self._left(peer):
                 if (record := box.take()) is None:  # what it had put before it left still counts
@@ -219,15 +226,19 @@ class Copies:
         self.ended: float | None = None if self.parts else self.begun
 
     def look(self) -> None:
-        self._posted(patience=False)
+        found = [self.transport.find(p, number) for p, number, _ in self.parts]
+        posted = [record[-1] for record in found if record is not None]
+        if posted and len(posted) == len(found):
+            self.ended = max(self.begun, *posted)
 
     def wait(self) -> None:
         if not self.parts:
             return
-        self._posted(patience=True)
+        posted = max(self.begun, *(self.transport.come(p, number)[-1] for p, number, _ in self.parts))
         started = time.monotonic()
         self.take()
-        self.ended += time.monotonic() - started  # the copies are the transfer, whenever they are made
+        # the copies are the transfer, whenever they are made
+        self.ended = posted + (time.monotonic() - started)
         self.parts = []
 
     def take(self) -> None:
@@ -235,14 +246,8 @@ class Copies:
             target.copy_(self._rows(p, number, target))
             self.transport.read(p, number)
 
-    def _posted(self, patience: bool) -> None:
-        """Set `ended` to when the last message was posted; without patience, where all have been."""
-        records = [self.transport.come(p, number, patience) for p, number, _ in self.parts]
-        if records and None not in records:
-            self.ended = max([self.begun, *(posted for *_, posted in records)])
-
     def _rows(self, sender: int, number: int, like: torch.Tensor) -> torch.Tensor:
-        at, nbytes, operation, _ = self.transport.come(sender, number, True)
+        at, nbytes, operation, _ = self.transport.come(sender, number)
         if (nbytes, operation) != (like.nbytes, self.operation):
             raise ValueError(
                 f"worker {sender} sent {nbytes} bytes in operation {operation} where {like.nbytes} were to"

@@ -72,7 +72,7 @@ class Parameters:
             self.load(state, 0)
         comm.barrier()
 
-    def _start(self, folder: Path) -> subprocess.Popen:
+    def _start(self, folder: Path) -> subprocess.Popen[bytes]:
         folder.mkdir(mode=0o700)
         root = str(Path(server.__file__).resolve().parents[2])
         settings = json.dumps(dataclasses.asdict(self.settings))
@@ -80,6 +80,7 @@ class Parameters:
             [sys.executable, "-m", "harness.comm.server", str(folder / "socket"), settings],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"})  # fmt: skip
+        assert process.stdout is not None
         if process.stdout.readline() != b"ready\n":
             raise ServiceLost(f"the parameter server could not be started (exit code {process.wait()})")
         return process
@@ -118,7 +119,9 @@ class Parameters:
         version, elapsed, state = self._ask(server.READ)
         return state.view(self.settings.rows, -1), version, elapsed
 
-    def _ask(self, op: bytes, epoch: int = 0, version: int = 0, body: torch.Tensor | None = None):
+    def _ask(
+        self, op: bytes, epoch: int = 0, version: int = 0, body: torch.Tensor | None = None
+    ) -> tuple[int, float, torch.Tensor]:
         content = body.detach().cpu().contiguous().numpy().tobytes() if body is not None else b""
         try:
             self.socket.sendall(
@@ -140,9 +143,10 @@ class Parameters:
         return version, number, weights.to(self.comm.device)
 
 
-def _close(connection: socket.socket, process: subprocess.Popen | None) -> None:
+def _close(connection: socket.socket, process: subprocess.Popen[bytes] | None) -> None:
     connection.close()
     if process is not None:
+        assert process.stdin is not None and process.stdout is not None
         with contextlib.suppress(OSError):
             process.stdin.close()
         process.stdout.close()

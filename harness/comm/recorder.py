@@ -92,7 +92,7 @@ class Recorder:
         try:
             yield
         finally:
-            end, _ = self._close()
+            _, end, _ = self._close()
             self.training = False
             self.epoch.train = end - start
             self.epoch.cpu = time.process_time() - cpu
@@ -116,7 +116,7 @@ class Recorder:
         running = self._segment
         if running is not None and (running.kind, running.name, running.layer) == (kind, name, layer):
             return
-        self._open(kind, name, layer, *self._close())
+        self._follow(kind, name, layer)
 
     @contextlib.contextmanager
     def inside(
@@ -126,31 +126,37 @@ class Recorder:
         if not self.training:
             yield
             return
-        before = self._segment
-        self._open(kind, name, layer, *self._close())
-        self._segment.id, self._segment.blocking = id, blocking
+        before, segment = self._follow(kind, name, layer)
+        segment.id, segment.blocking = id, blocking
         try:
             yield
         finally:
-            self._open(before.kind, before.name, before.layer, *self._close())
+            self._follow(before.kind, before.name, before.layer)
 
     def flops(self, count: int) -> None:
         """Add analytically counted floating-point operations to the running segment."""
         if self._segment is not None:
             self._segment.flops += int(count)
 
-    def _open(self, kind: str, name: str, layer: int, start: float, cpu: float) -> None:
-        self._segment, self._segment_cpu = Span(kind, name, layer, start), cpu
+    def _follow(self, kind: str, name: str, layer: int) -> tuple[Span, Span]:
+        """End the running segment and begin the next one; gives both."""
+        before, now, cpu = self._close()
+        return before, self._open(kind, name, layer, now, cpu)
 
-    def _close(self) -> tuple[float, float]:
-        """The moment and the thread's CPU seconds at which the next segment begins: asked once, for a system
-        call can take 50 us.
+    def _open(self, kind: str, name: str, layer: int, start: float, cpu: float) -> Span:
+        self._segment, self._segment_cpu = Span(kind, name, layer, start), cpu
+        return self._segment
+
+    def _close(self) -> tuple[Span, float, float]:
+        """The segment that has ended, and the moment and the thread's CPU seconds at which the next one
+        begins: asked once, for a system call can take 50 us.
         """
         now, cpu = time.monotonic(), time.thread_time()
         span, self._segment = self._segment, None
+        assert span is not None, "a segment runs wherever the train clock does"
         span.end, span.cpu = now, cpu - self._segment_cpu
         self.epoch.spans.append(span)
-        return now, cpu
+        return span, now, cpu
 
     # -- communication --
 

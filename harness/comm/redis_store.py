@@ -12,6 +12,8 @@ good.
 
 from __future__ import annotations
 
+from types import TracebackType
+
 import numpy as np
 import redis
 
@@ -108,7 +110,7 @@ class Redis:
         with self._asking(f"a push of layer {layer}") as pipe:
             for block, first in enumerate(range(0, len(rows), per_block)):
                 # the client counts items, not bytes
-                part = memoryview(np.ascontiguousarray(rows[first : first + per_block])).cast("B")
+                part = np.ascontiguousarray(rows[first : first + per_block]).data.cast("B")
                 pipe.set(f"{key}:{slot}:{block}", part, ex=EXPIRY)
             pipe.hset(key, str(slot), str(stamp))
             pipe.expire(key, EXPIRY)
@@ -116,7 +118,7 @@ class Redis:
     def read(self, layer: int, owner: int, stamp: int | None, out: np.ndarray) -> int:
         keys = [self.key(layer, owner), self.index_key(layer, owner)]
         wanted = "newest" if stamp is None else str(stamp)
-        arguments = [wanted, self.row_bytes(layer), self.num_blocks(layer, owner)]
+        arguments: list[str | int] = [wanted, self.row_bytes(layer), self.num_blocks(layer, owner)]
         try:
             answer = self.gather(keys=keys, args=arguments)
         except (redis.RedisError, OSError) as error:
@@ -191,7 +193,9 @@ class _Transaction:
         self.pipe = self.backend.server.pipeline(transaction=True)
         return self.pipe
 
-    def __exit__(self, kind, error, _trace) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         try:
             if error is None and len(self.pipe):
                 self.pipe.execute()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numba
+import numpy as np
 import torch
 
 
 @numba.njit(cache=True, nogil=True)
-def _scatter_add(out, index, rows):
+def _scatter_add(out: np.ndarray, index: np.ndarray, rows: np.ndarray) -> None:
     for i in range(len(index)):
         target = out[index[i]]
         for k in range(rows.shape[1]):

@@ -86,7 +86,8 @@ class Adam:
         second += (1 - self.beta2) * gradient * gradient
         # The moments began at 0: divided by 1 - beta^t they are unbiased.
         size = np.sqrt(second) / math.sqrt(1 - self.beta2**t) + self.eps
-        return weights - self.lr / (1 - self.beta1**t) * (first / size)
+        stepped: np.ndarray = weights - self.lr / (1 - self.beta1**t) * (first / size)
+        return stepped
 
 
 class ParameterServer:
@@ -101,7 +102,8 @@ class ParameterServer:
         self.snapshots: dict[int, tuple[float, np.ndarray]] = {}  # epoch: (when, weights)
         self.asked: dict[int, int] = {}  # epoch: workers that have had its snapshot
         self.changed = threading.Condition()
-        self.before, self.started = 0.0, None  # seconds before a resume; when the first update came since
+        self.before = 0.0  # seconds before a resume
+        self.started: float | None = None  # when the first update came since
 
     def elapsed(self) -> float:
         return self.before + (time.monotonic() - self.started if self.started is not None else 0.0)

@@ -17,10 +17,11 @@ its number comes along.
 
 from __future__ import annotations
 
-import mmap
 import time
 import weakref
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -32,25 +33,42 @@ from harness.comm.recorder import Span
 from harness.comm.service import STORE
 from harness.partition.shard import Shard
 
+Result = TypeVar("Result")
+Pulled = tuple[torch.Tensor, list[int]]  # rows, and their stamps by owner
+
 TORN_READS = 1000  # reads that a writer may overtake before something else must be wrong
 
 
-class Operation:
-    """A push or pull under way; `wait()` once, from the training thread. A pull's `wait()` returns its
-    rows.
-    """
+class _Operation(Generic[Result]):
+    """What the background thread does; `wait()` once, from the training thread."""
 
-    def __init__(self, store: Store, name: str, layer: int, future: Future, span: Span | None):
-        self.store, self.name, self.layer, self.future, self.span = store, name, layer, future, span
-        self.stamps: list[int] = []  # of a pull, once waited for: by owner, own rank left out
+    def __init__(self, store: Store, layer: int, name: str, future: Future[Result], span: Span | None):
+        self.store, self.layer, self.name, self.future, self.span = store, layer, name, future, span
 
-    def wait(self) -> torch.Tensor | None:
+    def _result(self) -> Result:
         id = self.span.id if self.span is not None else ""
         with self.store.comm.recorder.inside("wait", self.name, self.layer, id=id):
-            result = self.future.result()
-        if result is None:
-            return None
-        rows, self.stamps = result
+            return self.future.result()
+
+
+class Push(_Operation[None]):
+    """A push under way."""
+
+    def wait(self) -> None:
+        self._result()
+
+
+class Pull(_Operation[Pulled]):
+    """A pull under way.
+
+    stamps   of the rows, by owner, own rank left out; there once it has been waited for
+    """
+
+    stamps: list[int]
+
+    def wait(self) -> torch.Tensor:
+        """The halo's rows [m, F]."""
+        rows, self.stamps = self._result()
         return rows.to(self.store.comm.device, non_blocking=True)
 
 
@@ -97,24 +115,29 @@ class Store:
     def nbytes(self) -> int:
         """Of the representations of all workers, one slot per layer: (L - 1) dim |V| s  (DIGEST, eq. 7)."""
         layout = self.backend.layout
-        return sum(layout.sizes) * sum(self.widths.values()) * layout.dtype.itemsize
+        size: int = sum(layout.sizes) * sum(self.widths.values()) * layout.dtype.itemsize
+        return size
 
-    def push(self, layer: int, rows: torch.Tensor, stamp: int) -> Operation:
+    def push(self, layer: int, rows: torch.Tensor, stamp: int) -> Push:
         """Start handing over rows [n, F], which must stay untouched until `wait()` has returned."""
         slot = self.pushes[layer] % self.slots
         self.pushes[layer] += 1
         size = rows.numel() * rows.element_size()
         self.comm.recorder.count(layer, "forward", "push", STORE, len(rows), size)
-        return self._start(
-            "push", layer, size, (), lambda: self.backend.write(layer, slot, rows.cpu().numpy(), stamp)
+        return Push(
+            self,
+            layer,
+            *self._start(
+                "push", layer, size, (), lambda: self.backend.write(layer, slot, rows.cpu().numpy(), stamp)
+            ),
         )
 
-    def pull(self, layer: int, stamp: int | None = None) -> Operation:
+    def pull(self, layer: int, stamp: int | None = None) -> Pull:
         """Start fetching the halo's rows [m, F] as pushed under `stamp`, or every owner's newest where it is
         None. The rows live in a buffer that the layer's next pull writes again."""
         return self.pull_from(layer, [stamp] * len(self.counts))
 
-    def pull_from(self, layer: int, wanted: list[int | None]) -> Operation:
+    def pull_from(self, layer: int, wanted: Sequence[int | None]) -> Pull:
         """As `pull`, a stamp for each owner."""
         itemsize, width = self.host[layer].element_size(), self.widths[layer]
         total = 0
@@ -124,9 +147,11 @@ class Store:
             self.comm.recorder.count(layer, "forward", "stamps", owner, 0, stamp_bytes)
             total += count * width * itemsize + stamp_bytes
         owners = tuple(owner for owner, count in enumerate(self.counts) if count)
-        return self._start("pull", layer, total, owners, lambda: self._read(layer, wanted))
+        return Pull(
+            self, layer, *self._start("pull", layer, total, owners, lambda: self._read(layer, wanted))
+        )
 
-    def _read(self, layer: int, wanted: list[int | None]) -> tuple[torch.Tensor, list[int]]:
+    def _read(self, layer: int, wanted: Sequence[int | None]) -> Pulled:
         out, stamps = self.host[layer].numpy(), []
         for owner, count in enumerate(self.counts):
             if count:
@@ -134,17 +159,19 @@ class Store:
                 stamps.append(self.backend.read(layer, owner, wanted[owner], part))
         return self.host[layer], stamps
 
-    def _start(self, name: str, layer: int, size: int, owners: tuple[int, ...], work) -> Operation:
+    def _start(
+        self, name: str, layer: int, size: int, owners: tuple[int, ...], work: Callable[[], Result]
+    ) -> tuple[str, Future[Result], Span | None]:
         span = self.comm.recorder.posted(name, layer, size, owners, self.comm.next_id(), False)
 
-        def timed():
+        def timed() -> Result:
             try:
                 return work()
             finally:
                 if span is not None:
                     span.end = time.monotonic()
 
-        return Operation(self, name, layer, self.thread.submit(timed), span)
+        return name, self.thread.submit(timed), span
 
     def contents(self) -> dict[int, dict[int, torch.Tensor]]:
         """What this worker's slice holds: {layer: {stamp: rows [n, F]}}, oldest push first. Nothing may be
@@ -202,7 +229,7 @@ class SharedMemory:
             + 1
         )
 
-    def _parts(self, memory: mmap.mmap, size: int) -> dict[int, np.ndarray]:
+    def _parts(self, memory: memoryview, size: int) -> dict[int, np.ndarray]:
         """{layer: [slots, size, F]} of one worker."""
         at, parts = 8 * len(self.layout.widths) * self.layout.slots, {}
         for layer, width in self.layout.widths.items():
@@ -234,10 +261,12 @@ class SharedMemory:
         )
 
     def stamps(self, layer: int) -> list[int]:
-        return self.marks[self.layout.rank][self.line[layer]].tolist()
+        stamps: list[int] = self.marks[self.layout.rank][self.line[layer]].tolist()
+        return stamps
 
     def slice(self, layer: int, slot: int) -> np.ndarray:
-        return self.parts[self.layout.rank][layer][slot]
+        rows: np.ndarray = self.parts[self.layout.rank][layer][slot]
+        return rows
 
     def close(self) -> None:
         self.marks, self.parts = [], []  # the maps go with the last array over them

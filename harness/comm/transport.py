@@ -42,7 +42,7 @@ class Transport(Protocol):
     waited for in any, but for some hundreds at most that nobody has waited for yet. Nothing is
     differentiable. PeerLost where a peer is.
 
-    name      what a trace calls it: "memory", "sockets" or "nccl"
+    name      what a trace calls it: "memory", "sockets" or "nccl"; "none" for a worker alone
     on_host   whether it takes tensors of host memory only
     """
 
@@ -71,6 +71,32 @@ class Transport(Protocol):
         """Leave: who still waits for this worker has lost a peer."""
 
 
+class NullTransport:
+    """Of a worker alone: there is nobody to exchange with, so every operation is through at once."""
+
+    name, on_host = "none", False
+
+    def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
+        return None
+
+    def exchange(
+        self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
+    ) -> Transfer:
+        return Works([], timed=False)
+
+    def broadcast(self, blocks: dict[int, torch.Tensor]) -> Transfer:
+        return Works([], timed=False)
+
+    def all_reduce(self, tensor: torch.Tensor) -> Transfer:
+        return Works([], timed=False)
+
+    def close(self) -> None:
+        """Nobody waits for this worker."""
+
+
+ALONE = NullTransport()
+
+
 class TorchTransport:
     """torch.distributed's default group: NCCL, or gloo over sockets."""
 
@@ -78,23 +104,25 @@ class TorchTransport:
         self.on_host = dist.get_backend() == "gloo"
         self.name = "sockets" if self.on_host else "nccl"
 
-    def outgoing(self, shape, dtype):
+    def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
         return None
 
-    def exchange(self, incoming, outgoing, receive, send):
+    def exchange(
+        self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
+    ) -> Transfer:
         return self._start(
             lambda: [dist.all_to_all_single(incoming, outgoing, list(receive), list(send), async_op=True)]
         )
 
-    def broadcast(self, blocks):
+    def broadcast(self, blocks: dict[int, torch.Tensor]) -> Transfer:
         return self._start(
             lambda: [dist.broadcast(block, src=root, async_op=True) for root, block in blocks.items()]
         )
 
-    def all_reduce(self, tensor):
+    def all_reduce(self, tensor: torch.Tensor) -> Transfer:
         return self._start(lambda: [dist.all_reduce(tensor, async_op=True)])
 
-    def close(self):
+    def close(self) -> None:
         pass  # closed with the group
 
     def _start(self, start: Callable[[], list[dist.Work]]) -> Works:
@@ -123,7 +151,7 @@ class Works:
             for work in works:
                 work.get_future().add_done_callback(self._completed)
 
-    def _completed(self, _future) -> None:
+    def _completed(self, _: object) -> None:
         # Runs on a transport thread: the moment the last part of the operation was through.
         with self.lock:
             self.pending -= 1

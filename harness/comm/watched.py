@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest import mock
 
+import torch
 import torch.distributed as dist
 
 from harness.check import InputError
 from harness.comm.recorder import Recorder
-from harness.comm.transport import Transport
+from harness.comm.transport import Transfer, Transport
 
 # How the names of torch.distributed's functions begin that move data.
 MOVES = ("all_gather", "all_reduce", "all_to_all", "batch_isend_irecv", "broadcast", "gather", "irecv",
@@ -29,18 +30,20 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.transport, name)
 
-    def exchange(self, incoming, outgoing, receive, send):
+    def exchange(
+        self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
+    ) -> Transfer:
         rows = sum(send) - send[self.rank]
         self._count(rows * outgoing[:1].numel() * outgoing.element_size() if len(outgoing) else 0)
         return self.transport.exchange(incoming, outgoing, receive, send)
 
-    def broadcast(self, blocks):
+    def broadcast(self, blocks: dict[int, torch.Tensor]) -> Transfer:
         if self.rank in blocks:
             own = blocks[self.rank]
             self._count((self.size - 1) * own.numel() * own.element_size())
         return self.transport.broadcast(blocks)
 
-    def all_reduce(self, tensor):
+    def all_reduce(self, tensor: torch.Tensor) -> Transfer:
         # A ring's share: each worker sends 2 (P - 1) / P of the tensor, the first ones the odd bytes.
         total = 2 * (self.size - 1) * tensor.numel() * tensor.element_size()
         self._count(total // self.size + (self.rank < total % self.size))
@@ -64,7 +67,7 @@ class Watched:
     def _refusing(self, name: str) -> Any:
         function = getattr(dist, name)
 
-        def call(*args, **kwargs):
+        def call(*args: Any, **kwargs: Any) -> Any:
             if self.recorder.training:
                 raise InputError(f"torch.distributed.{name} sends bytes that are not counted; use self.comm")
             return function(*args, **kwargs)

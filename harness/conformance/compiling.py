@@ -26,4 +26,4 @@ def take_turns() -> None:
         with lock:
             return compiled(self, signature)
 
-    Dispatcher.compile = compile_in_turn
+    Dispatcher.compile = compile_in_turn  # type: ignore[method-assign]  # numba has no hook for this

@@ -82,12 +82,13 @@ def _serve(pipe) -> None:
     from harness.comm.group import process_group
     from harness.comm.memory_transport import MemoryTransport
     from harness.comm.recorder import Recorder
+    from harness.comm.transport import ALONE, Transport
 
     torch.set_num_threads(1)
     take_turns()
     cpu = torch.device("cpu")
     sharing: dict[int, MemoryTransport] = {}
-    sockets = None
+    sockets: Transport = ALONE
     with contextlib.ExitStack() as group:
         while (message := pipe.recv()) is not None:
             job, rank, size, meeting, transport, args = message
@@ -97,12 +98,12 @@ def _serve(pipe) -> None:
                     sockets = group.enter_context(process_group(rank, size, cpu, meeting, "sockets"))
                     if transport == "memory":
                         sharing[size] = MemoryTransport(rank, size)
-                carrier = None if size == 1 else sharing[size] if transport == "memory" else sockets
+                carrier = ALONE if size == 1 else sharing[size] if transport == "memory" else sockets
                 answer = (True, job(Comm(rank, size, cpu, Recorder(), carrier), *args))
             except BaseException:
                 answer = (False, traceback.format_exc())
                 group.close()  # whoever waits for this worker is told
-                for carrier in sharing.values():
-                    carrier.close()
+                for shared in sharing.values():
+                    shared.close()
                 sharing.clear()
             pipe.send(answer)

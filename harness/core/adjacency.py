@@ -39,54 +39,15 @@ def scales(degrees: np.ndarray, normalisation: str) -> tuple[np.ndarray, np.ndar
     return np.divide(1.0, d, out=np.zeros_like(d), where=d > 0).astype(dtype), None
 
 
-class Adjacency:
-    """A_ii and A_ih of one shard, and the order in which they are cheapest to apply.
-
-    degrees   "global", or "local": cut edges dropped and degrees counted inside the worker (there is no halo
-              then)
+class Propagation:
+    """A_ii [n, n] and, where remote rows are aggregated, A_ih [n, m], and in which order they are cheapest to
+    apply.
     """
 
-    def __init__(
-        self, shard: Shard, normalisation: str, kernel: Kernel, device: torch.device, degrees: str = "global"
-    ):
-        self.num_inner, self.self_loops = shard.num_inner, normalisation != "mean"
+    def __init__(self, inner: SparseOperator, halo: SparseOperator | None):
+        self.inner, self.halo = inner, halo
+        self.num_inner, self.num_halo = inner.num_rows, halo.num_columns if halo is not None else 0
         self.num_own = self.num_inner  # rows that are this worker's vertices: all of them
-        self.num_halo = shard.num_halo if degrees == "global" else 0
-        inner_degrees = shard.degrees if degrees == "global" else shard.inner_edges.row_sums()
-        row, column = scales(inner_degrees, normalisation)
-        self.inner = SparseOperator(
-            shard.inner_edges,
-            row,
-            column,
-            self_loops=self.self_loops,
-            symmetric=shard.symmetric,
-            values=shard.inner_edges.values,
-            kernel=kernel,
-            device=device,
-        )
-        self.halo = None
-        if self.num_halo:
-            _, halo_column = scales(shard.halo_degrees, normalisation)
-            edges = shard.halo_edges
-            self.halo = SparseOperator(
-                edges, row, halo_column, values=edges.values, kernel=kernel, device=device
-            )
-        self._shard, self.normalisation, self.kernel, self.device = shard, normalisation, kernel, device
-        self._out: tuple[SparseOperator, SparseOperator] | None = None
-
-    @cached_property
-    def attention(self) -> AttentionEdges:
-        """The same edges for an edge softmax, each vertex among its own neighbours."""
-        if self.halo is None:
-            return AttentionEdges(self._shard.inner_edges, None, self.device)
-        return AttentionEdges(self._shard.inner_edges, self._shard.halo_edges, self.device)
-
-    def scales(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-        """Row scale [n], column scale [n] and halo column scale [m] by whole-graph degrees; a column scale is
-        None where it is 1.
-        """
-        row, column = scales(self._shard.degrees, self.normalisation)
-        return row, column, scales(self._shard.halo_degrees, self.normalisation)[1]
 
     def apply(self, x: torch.Tensor, x_halo: torch.Tensor | None) -> torch.Tensor:
         """A_ii x + A_ih x_halo  [n, F], without autograd."""
@@ -94,33 +55,6 @@ class Adjacency:
         if self.halo is not None and x_halo is not None:
             self.halo.forward(x_halo, out=z, accumulate=True)
         return z
-
-    def out_edges(self) -> tuple[SparseOperator, SparseOperator]:
-        """The worker's rows of A^T: over inner vertices and over the remote vertices its out-edges reach."""
-        if self._out is None:
-            shard = self._shard
-            row, column = scales(shard.degrees, self.normalisation)
-            # A^T = C (B^T + S) R: row and column scales change places.
-            scale_row, scale_column = column, row
-            if shard.symmetric:
-                inner, out, out_degrees = shard.inner_edges, shard.halo_edges, shard.halo_degrees
-            else:
-                inner, out, out_degrees = shard.out_inner_edges, shard.out_halo_edges, shard.out_halo_degrees
-            out_row, _ = scales(out_degrees, self.normalisation)
-            make = dict(kernel=self.kernel, device=self.device)
-            self._out = (
-                SparseOperator(
-                    inner,
-                    scale_row,
-                    scale_column,
-                    self_loops=self.self_loops,
-                    symmetric=shard.symmetric,
-                    values=inner.values,
-                    **make,
-                ),
-                SparseOperator(out, scale_row, out_row, values=out.values, **make),
-            )
-        return self._out
 
     def transform_first(self, f_in: int, f_out: int) -> bool:
         """Whether A (X W) is cheaper than (A X) W.
@@ -138,3 +72,77 @@ class Adjacency:
     def flops(self, width: int) -> int:
         """Of one application to rows of `width`."""
         return self.inner.flops(width) + (self.halo.flops(width) if self.halo is not None else 0)
+
+
+class Adjacency(Propagation):
+    """A_ii and A_ih of one shard.
+
+    degrees   "global", or "local": cut edges dropped and degrees counted inside the worker (there is no halo
+              then)
+    """
+
+    def __init__(
+        self, shard: Shard, normalisation: str, kernel: Kernel, device: torch.device, degrees: str = "global"
+    ):
+        self.self_loops = normalisation != "mean"
+        inner_degrees = shard.degrees if degrees == "global" else shard.inner_edges.row_sums()
+        row, column = scales(inner_degrees, normalisation)
+        inner = SparseOperator(
+            shard.inner_edges,
+            row,
+            column,
+            self_loops=self.self_loops,
+            symmetric=shard.symmetric,
+            values=shard.inner_edges.values,
+            kernel=kernel,
+            device=device,
+        )
+        halo = None
+        if degrees == "global" and shard.num_halo:
+            _, halo_column = scales(shard.halo_degrees, normalisation)
+            edges = shard.halo_edges
+            halo = SparseOperator(edges, row, halo_column, values=edges.values, kernel=kernel, device=device)
+        super().__init__(inner, halo)
+        self._shard, self.normalisation, self.kernel, self.device = shard, normalisation, kernel, device
+        self._out: tuple[SparseOperator, SparseOperator] | None = None
+
+    @cached_property
+    def attention(self) -> AttentionEdges:
+        """The same edges for an edge softmax, each vertex among its own neighbours."""
+        if self.halo is None:
+            return AttentionEdges(self._shard.inner_edges, None, self.device)
+        return AttentionEdges(self._shard.inner_edges, self._shard.halo_edges, self.device)
+
+    def scales(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+        """Row scale [n], column scale [n] and halo column scale [m] by whole-graph degrees; a column scale is
+        None where it is 1.
+        """
+        row, column = scales(self._shard.degrees, self.normalisation)
+        return row, column, scales(self._shard.halo_degrees, self.normalisation)[1]
+
+    def out_edges(self) -> tuple[SparseOperator, SparseOperator]:
+        """The worker's rows of A^T: over inner vertices and over the remote vertices its out-edges reach."""
+        if self._out is None:
+            shard = self._shard
+            row, column = scales(shard.degrees, self.normalisation)
+            # A^T = C (B^T + S) R: row and column scales change places.
+            scale_row, scale_column = column, row
+            outward = shard.outward
+            inner, out = outward.inner_edges, outward.halo_edges
+            out_row, _ = scales(outward.halo_degrees, self.normalisation)
+            self._out = (
+                SparseOperator(
+                    inner,
+                    scale_row,
+                    scale_column,
+                    self_loops=self.self_loops,
+                    symmetric=shard.symmetric,
+                    values=inner.values,
+                    kernel=self.kernel,
+                    device=self.device,
+                ),
+                SparseOperator(
+                    out, scale_row, out_row, values=out.values, kernel=self.kernel, device=self.device
+                ),
+            )
+        return self._out

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
+
 from harness.check import InputError, at_least, choice
 from harness.check.target import target_class
 from harness.core.config import ModelConfig
@@ -36,7 +38,7 @@ class Gcn(ModelConfig):
     def aggregation(self) -> str:
         return self.normalisation
 
-    def layer(self, f_in, f_out, last, generator):
+    def layer(self, f_in: int, f_out: int, last: bool, generator: torch.Generator) -> torch.nn.Module:
         return Layer(f_in, f_out, False, generator)
 
 
@@ -50,7 +52,7 @@ class Sage(Gcn):
     def aggregation(self) -> str:
         return "mean"
 
-    def layer(self, f_in, f_out, last, generator):
+    def layer(self, f_in: int, f_out: int, last: bool, generator: torch.Generator) -> torch.nn.Module:
         return Layer(f_in, f_out, True, generator)
 
 
@@ -72,7 +74,7 @@ class Gat(Gcn):
                 f"hidden={self.hidden} does not divide into heads={self.heads}; give a multiple of heads"
             )
 
-    def layer(self, f_in, f_out, last, generator):
+    def layer(self, f_in: int, f_out: int, last: bool, generator: torch.Generator) -> torch.nn.Module:
         return AttentionLayer(f_in, f_out, self.out_heads if last else self.heads, not last, generator)
 
 

@@ -11,10 +11,13 @@ pass.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 import torch
 
+from harness.base.autograd import applied
 from harness.core.numba_kernel import balanced_bounds
 from harness.core.parallel import use_threads
 from harness.partition.shard import Csr
@@ -61,7 +64,7 @@ def attend(
     in all three.
     """
     if edges.device.type == "cpu":
-        return _Attend.apply(y, source, target, edges)
+        return applied(_Attend, y, source, target, edges)
     return attend_with_torch(edges.indices_on_device, edges.target_on_device, y, source, target)
 
 
@@ -80,7 +83,9 @@ def attend_with_torch(
 
 class _Attend(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, y, source, target, edges):
+    def forward(
+        ctx: Any, y: torch.Tensor, source: torch.Tensor, target: torch.Tensor, edges: AttentionEdges
+    ) -> torch.Tensor:
         y, source, target = y.contiguous(), source.contiguous(), target.contiguous()
         alpha = torch.empty(edges.num_edges, y.shape[1], dtype=y.dtype)
         z = torch.empty(edges.num_rows, *y.shape[1:], dtype=y.dtype)
@@ -102,9 +107,10 @@ class _Attend(torch.autograd.Function):
         return z
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
         y, source, target, alpha = ctx.saved_tensors
-        edges, grad = ctx.edges, grad.contiguous()
+        edges: AttentionEdges = ctx.edges
+        grad = grad.contiguous()
         d_score, d_target = torch.empty_like(alpha), torch.empty_like(target)
         d_y, d_source = torch.empty_like(y), torch.empty_like(source)
         by_row = (
@@ -138,7 +144,17 @@ class _Attend(torch.autograd.Function):
 
 
 @numba.njit(cache=True, nogil=True)
-def _forward(first, last, indptr, indices, y, source, target, alpha, z):
+def _forward(
+    first: int,
+    last: int,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    y: np.ndarray,
+    source: np.ndarray,
+    target: np.ndarray,
+    alpha: np.ndarray,
+    z: np.ndarray,
+) -> None:
     heads, width = y.shape[1], y.shape[2]
     for v in range(first, last):
         for h in range(heads):
@@ -162,7 +178,19 @@ def _forward(first, last, indptr, indices, y, source, target, alpha, z):
 
 
 @numba.njit(cache=True, nogil=True)
-def _backward_rows(first, last, indptr, indices, y, source, target, alpha, grad, d_score, d_target):
+def _backward_rows(
+    first: int,
+    last: int,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    y: np.ndarray,
+    source: np.ndarray,
+    target: np.ndarray,
+    alpha: np.ndarray,
+    grad: np.ndarray,
+    d_score: np.ndarray,
+    d_target: np.ndarray,
+) -> None:
     """Gradients of every edge's score and of the target half."""
     heads, width = y.shape[1], y.shape[2]
     for v in range(first, last):
@@ -184,7 +212,18 @@ def _backward_rows(first, last, indptr, indices, y, source, target, alpha, grad,
 
 
 @numba.njit(cache=True, nogil=True)
-def _backward_columns(first, last, starts, edge, target, alpha, grad, d_score, d_y, d_source):
+def _backward_columns(
+    first: int,
+    last: int,
+    starts: np.ndarray,
+    edge: np.ndarray,
+    target: np.ndarray,
+    alpha: np.ndarray,
+    grad: np.ndarray,
+    d_score: np.ndarray,
+    d_y: np.ndarray,
+    d_source: np.ndarray,
+) -> None:
     """Gradients of every column's row and of the source half, summed over the edges that leave it."""
     heads, width = d_y.shape[1], d_y.shape[2]
     for u in range(first, last):
@@ -202,13 +241,33 @@ def _backward_columns(first, last, starts, edge, target, alpha, grad, d_score, d
 
 
 @numba.njit(cache=True, nogil=True, parallel=True)
-def _forward_parallel(bounds, indptr, indices, y, source, target, alpha, z):
+def _forward_parallel(
+    bounds: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    y: np.ndarray,
+    source: np.ndarray,
+    target: np.ndarray,
+    alpha: np.ndarray,
+    z: np.ndarray,
+) -> None:
     for part in numba.prange(len(bounds) - 1):
         _forward(bounds[part], bounds[part + 1], indptr, indices, y, source, target, alpha, z)
 
 
 @numba.njit(cache=True, nogil=True, parallel=True)
-def _backward_rows_parallel(bounds, indptr, indices, y, source, target, alpha, grad, d_score, d_target):
+def _backward_rows_parallel(
+    bounds: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    y: np.ndarray,
+    source: np.ndarray,
+    target: np.ndarray,
+    alpha: np.ndarray,
+    grad: np.ndarray,
+    d_score: np.ndarray,
+    d_target: np.ndarray,
+) -> None:
     for part in numba.prange(len(bounds) - 1):
         _backward_rows(
             bounds[part], bounds[part + 1], indptr, indices, y, source, target, alpha, grad, d_score, d_target
@@ -216,7 +275,17 @@ def _backward_rows_parallel(bounds, indptr, indices, y, source, target, alpha, g
 
 
 @numba.njit(cache=True, nogil=True, parallel=True)
-def _backward_columns_parallel(bounds, starts, edge, target, alpha, grad, d_score, d_y, d_source):
+def _backward_columns_parallel(
+    bounds: np.ndarray,
+    starts: np.ndarray,
+    edge: np.ndarray,
+    target: np.ndarray,
+    alpha: np.ndarray,
+    grad: np.ndarray,
+    d_score: np.ndarray,
+    d_y: np.ndarray,
+    d_source: np.ndarray,
+) -> None:
     for part in numba.prange(len(bounds) - 1):
         _backward_columns(
             bounds[part], bounds[part + 1], starts, edge, target, alpha, grad, d_score, d_y, d_source

@@ -34,7 +34,7 @@ class Score:
 class MacroF1(Score):
     """The mean of F1 = 2 TP / (predicted + true) over the classes that are predicted or true somewhere."""
 
-    def counts(self, predicted, logits, labels):
+    def counts(self, predicted: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         if labels.ndim == 1:
             classes = torch.arange(logits.shape[1], device=logits.device)
             predicted, labels = predicted[:, None] == classes, labels[:, None] == classes
@@ -42,7 +42,7 @@ class MacroF1(Score):
         right, either = (predicted & true).sum(0), predicted.sum(0) + true.sum(0)
         return torch.cat([2 * right, either])
 
-    def value(self, totals):
+    def value(self, totals: torch.Tensor) -> float:
         right, either = totals.view(2, -1)
         there = either > 0
         return float((right[there] / either[there]).mean()) if there.any() else math.nan

@@ -18,27 +18,31 @@ from harness.comm.flight import HaloPlan
 from harness.core.adjacency import Adjacency
 from harness.core.config import ModelConfig
 from harness.core.evaluate import ExactForward
-from harness.core.inputs import StaticInput
+from harness.core.inputs import Static, StaticInput
 from harness.core.kernels import Kernel
-from harness.core.models import Strategy
+from harness.core.models import AnyAdjacency, Strategy
 from harness.core.propagate import HaloDropout
-from harness.core.replicas import ReplicaAdjacency, StaticSums, VertexCut
-from harness.core.system import System, check_cut
+from harness.core.replicas import VertexCut
+from harness.core.system import AnySystem, System, check_cut
 from harness.partition.shard import ReplicaShard, Shard
 
 
 class Cut(Protocol):
     """shard, plan and adjacency are what the system is given; the rest is the trainer's."""
 
-    shard: Shard | ReplicaShard
     plan: HaloPlan
-    adjacency: Adjacency | ReplicaAdjacency
+
+    @property
+    def shard(self) -> Shard | ReplicaShard: ...
+
+    @property
+    def adjacency(self) -> AnyAdjacency: ...
 
     def dropout(self, p: float, key: int) -> HaloDropout:
         """One layer's dropout, drawn by global vertex id."""
         ...
 
-    def training_input(self) -> StaticInput | StaticSums:
+    def training_input(self) -> Static:
         """What `features="once"` keeps of layer 0, as the system sees it; fetched and counted when this is
         called.
         """
@@ -50,17 +54,17 @@ class Cut(Protocol):
         """
         ...
 
-    def exact_input(
-        self, exact: Strategy, trained: StaticInput | StaticSums | None = None
-    ) -> StaticInput | StaticSums:
-        """Layer 0's exact static input: `trained`, the training's own, where that is exact."""
+    def exact_input(self, purpose: str, trained: Static | None = None) -> Static:
+        """Layer 0's exact static input: `trained`, the training's own, where that is exact; else fetched for
+        `purpose`.
+        """
         ...
 
 
 def make_cut(
     shard: Shard | ReplicaShard,
     comm: Comm,
-    system: System,
+    system: AnySystem,
     model: ModelConfig,
     kernel: Kernel,
     x: torch.Tensor,
@@ -69,7 +73,9 @@ def make_cut(
     other kind.
     """
     check_cut(system, shard.cut, f"the shards of worker {shard.rank} are those of")
-    return {"edge": EdgeCut, "vertex": VertexCut}[shard.cut](shard, comm, system, model, kernel, x)
+    if isinstance(shard, ReplicaShard):
+        return VertexCut(shard, comm, model, kernel, x)
+    return EdgeCut(shard, comm, system, model, kernel, x)
 
 
 class EdgeCut:
@@ -94,19 +100,20 @@ class EdgeCut:
         self.ids = torch.as_tensor(shard.inner).to(comm.device)
         self.halo_ids = torch.as_tensor(self.shard.halo).to(comm.device)
 
-    def dropout(self, p, key):
+    def dropout(self, p: float, key: int) -> HaloDropout:
         return HaloDropout(p, self.ids, self.halo_ids, key)
 
-    def training_input(self):
+    def training_input(self) -> StaticInput:
         return self._static(self.adjacency, self.system.static_halo(self.x, self.adjacency.num_halo))
 
-    def exact_forward(self, purpose):
+    def exact_forward(self, purpose: str) -> ExactForward:
         return ExactForward(self.exact_adjacency, self.comm, self.exact_plan, purpose)
 
-    def exact_input(self, exact, trained=None):
+    def exact_input(self, purpose: str, trained: Static | None = None) -> Static:
         sent_exactly = not self.comm.halves
         if trained is not None and self.shard is self.whole and self.system.exact_input and sent_exactly:
             return trained
+        exact = self.exact_forward(purpose)
         return self._static(exact.adjacency, exact.halo(0, self.x).wait())
 
     @cached_property
@@ -119,7 +126,7 @@ class EdgeCut:
             return self.adjacency
         return Adjacency(self.whole, self.model.aggregation, self.kernel, self.comm.device)
 
-    def _static(self, adjacency: Adjacency, x_halo: torch.Tensor) -> StaticInput:
+    def _static(self, adjacency: Adjacency, x_halo: torch.Tensor | None) -> StaticInput:
         return StaticInput(
             adjacency,
             self.x,

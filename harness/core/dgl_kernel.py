@@ -31,7 +31,8 @@ def load_dgl() -> types.ModuleType | None:
             import dgl
             import dgl._sparse_ops
             import dgl.heterograph_index
-        return dgl
+        module: types.ModuleType = dgl
+        return module
     # missing, a library that cannot be loaded, a torch too new
     except (ImportError, OSError, AttributeError):
         for name in [name for name in sys.modules if name == "dgl" or name.startswith("dgl.")]:

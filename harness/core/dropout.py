@@ -9,10 +9,13 @@ rounded to a multiple of 2^-16, and the scale uses the rounded p, so that the ex
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 import torch
 
+from harness.base.autograd import applied
 from harness.base.splitmix import GOLDEN, MIX_1, MIX_2, mix, mix_int
 from harness.check import within
 from harness.core.parallel import use_threads
@@ -22,7 +25,16 @@ SERIAL_BELOW = 1 << 15  # entries: waking threads costs more than it saves
 
 
 @numba.njit(cache=True, nogil=True)
-def _drop_rows(first, last, x, ids, base, threshold, scale, out):
+def _drop_rows(
+    first: int,
+    last: int,
+    x: np.ndarray,
+    ids: np.ndarray,
+    base: np.uint64,
+    threshold: np.uint64,
+    scale: np.floating,
+    out: np.ndarray,
+) -> None:
     width = x.shape[1]
     full = width - width % 4
     zero = x.dtype.type(0)
@@ -47,7 +59,15 @@ def _drop_rows(first, last, x, ids, base, threshold, scale, out):
 
 
 @numba.njit(cache=True, nogil=True, parallel=True)
-def _drop_rows_parallel(parts, x, ids, base, threshold, scale, out):
+def _drop_rows_parallel(
+    parts: int,
+    x: np.ndarray,
+    ids: np.ndarray,
+    base: np.uint64,
+    threshold: np.uint64,
+    scale: np.floating,
+    out: np.ndarray,
+) -> None:
     rows = len(ids)
     for part in numba.prange(parts):
         _drop_rows(rows * part // parts, rows * (part + 1) // parts, x, ids, base, threshold, scale, out)
@@ -103,12 +123,12 @@ def _drop(x: torch.Tensor, ids: torch.Tensor, key: int, threshold: int) -> torch
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, ids, key, threshold):
+    def forward(ctx: Any, x: torch.Tensor, ids: torch.Tensor, key: int, threshold: int) -> torch.Tensor:
         ctx.ids, ctx.key, ctx.threshold = ids, key, threshold
         return _drop(x, ids, key, threshold)
 
     @staticmethod
-    def backward(ctx, g):
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         return _drop(g, ctx.ids, ctx.key, ctx.threshold), None, None, None
 
 
@@ -122,4 +142,4 @@ def dropout(x: torch.Tensor, ids: torch.Tensor, p: float, key: int) -> torch.Ten
     """
     within("dropout", p, 0.0, 1.0 - 1.0 / LEVELS)
     threshold = round(p * LEVELS)
-    return x if threshold == 0 else _Dropout.apply(x, ids, key, threshold)
+    return x if threshold == 0 else applied(_Dropout, x, ids, key, threshold)

@@ -14,9 +14,9 @@ from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.core.adjacency import Adjacency
 from harness.core.counted import Score
-from harness.core.inputs import StaticInput
+from harness.core.inputs import Static
 from harness.core.models import Model, Strategy
-from harness.core.propagate import HaloDropout, propagate
+from harness.core.propagate import HaloDropout, Pending, propagate
 from harness.core.scores import Scorer, Scores
 
 
@@ -28,13 +28,15 @@ class ExactForward:
     def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
         self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
 
-    def halo(self, layer, h):
+    def halo(self, layer: int, h: torch.Tensor) -> Pending:
         return self.comm.exchange(self.plan, h, layer, self.purpose)
 
-    def propagate(self, layer, h, weight, dropout):
+    def propagate(
+        self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
+    ) -> torch.Tensor:
         return propagate(self.adjacency, h, self.halo(layer, h), weight, dropout)
 
-    def output(self, layer, z):
+    def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
         return z
 
 
@@ -45,7 +47,7 @@ class _Keeping(ExactForward):
         super().__init__(strategy.adjacency, strategy.comm, strategy.plan, strategy.purpose)
         self.kept = kept
 
-    def halo(self, layer, h):
+    def halo(self, layer: int, h: torch.Tensor) -> Pending:
         self.kept[layer] = h
         return super().halo(layer, h)
 
@@ -53,7 +55,7 @@ class _Keeping(ExactForward):
 class Evaluator:
     """Scores of each split of the whole graph, the same on every worker (`harness.core.scores`).
 
-    make_input   builds the exact StaticInput; called at the first evaluation only
+    make_input   builds the exact static input; called at the first evaluation only
     cut, scores  see `harness.core.scores.Scorer`
     """
 
@@ -61,7 +63,7 @@ class Evaluator:
         self,
         strategy: Strategy,
         comm: Comm,
-        make_input: Callable[[], StaticInput],
+        make_input: Callable[[], Static],
         masks: list[torch.Tensor],
         labels: torch.Tensor,
         num_layers: int,
@@ -70,7 +72,8 @@ class Evaluator:
     ):
         self.strategy, self.make_input = strategy, make_input
         self.scorer = Scorer(comm, labels, masks, cut, scores)
-        self.input: StaticInput | None = None
+        self.input: Static | None = None
+        self.no_features = torch.empty(0)
         no_ids = torch.empty(0, dtype=torch.int32)
         self.no_dropout = [HaloDropout(0.0, no_ids, no_ids, 0)] * num_layers
 
@@ -79,12 +82,16 @@ class Evaluator:
         """Exact logits [n, C] of the worker's own vertices."""
         if self.input is None:
             self.input = self.make_input()
-        return model(None, self.input, self.strategy, self.no_dropout)
+        # No layer reads the features where there is a static input.
+        logits: torch.Tensor = model(self.no_features, self.input, self.strategy, self.no_dropout)
+        return logits
 
     def hidden(self, model: Model) -> dict[int, torch.Tensor]:
         """{layer: H [n, F]} that the exact forward pass gives layers 1.. to aggregate."""
         asked: dict[int, torch.Tensor] = {}
-        plain, self.strategy = self.strategy, _Keeping(self.strategy, asked)
+        plain = self.strategy
+        assert isinstance(plain, ExactForward), "hidden rows are asked for over an edge-cut only"
+        self.strategy = _Keeping(plain, asked)
         try:
             self.logits(model)
         finally:

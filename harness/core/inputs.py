@@ -4,6 +4,8 @@ computes it once.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 import torch
 
@@ -16,6 +18,22 @@ def saves(entries: int, x: torch.Tensor) -> bool:
     """Whether products over `entries` are cheaper than the dense one with x. The sparse form reads its
     operands at random where the dense one streams: it has to save more than half."""
     return x.device.type == "cpu" and 2 * entries < x.numel()
+
+
+Rows = torch.Tensor | SparseOperator  # rows [n, F], kept dense or as an operator
+
+
+class Static(Protocol):
+    """What is kept of layer 0, which no epoch changes."""
+
+    def times(self, weight: torch.Tensor) -> torch.Tensor:
+        """A [X; X_halo] W  [n, f_out], differentiable in W."""
+
+    def own_times(self, weight: torch.Tensor) -> torch.Tensor:
+        """X W  [n, f_out], differentiable in W."""
+
+    def flops(self, f_out: int) -> int:
+        """Of one `times`."""
 
 
 class StaticInput:
@@ -42,40 +60,51 @@ class StaticInput:
         rows = x.shape[0] + (0 if x_halo is None else x_halo.shape[0])
         nonzeros = int(torch.count_nonzero(x)) + (0 if x_halo is None else int(torch.count_nonzero(x_halo)))
         self.sparse = rows > 0 and saves(nonzeros + adjacency.num_entries, x)
-        self.x = self.x_halo = self.product = None
+        self.x: Rows = sparse_rows(x, kernel) if self.sparse else x
+        self.x_halo: Rows | None = None
+        self.product: torch.Tensor | None = None  # A [X; X_halo], where it is kept instead of X_halo
         if self.sparse:
-            self.x = sparse_rows(x, kernel)
             self.x_halo = None if x_halo is None else sparse_rows(x_halo, kernel)
+        elif rows_only:
+            self.x_halo = x_halo
         else:
-            self.x = x
-            if rows_only:
-                self.x_halo = x_halo
-            else:
-                self.product = adjacency.apply(x, x_halo)
+            self.product = adjacency.apply(x, x_halo)
 
     def times(self, weight: torch.Tensor) -> torch.Tensor:
         """A [X; X_halo] W  [n, f_out], differentiable in W."""
-        if not self.sparse:
+        if self.product is not None:
             return self.product @ weight
-        z = spmm(self.adjacency.inner, spmm(self.x, weight))
-        return z if self.x_halo is None else spmm(self.adjacency.halo, spmm(self.x_halo, weight), z)
+        z = spmm(self.adjacency.inner, rows_times(self.x, weight))
+        if self.x_halo is None or self.adjacency.halo is None:
+            return z
+        return spmm(self.adjacency.halo, rows_times(self.x_halo, weight), z)
 
     def own_times(self, weight: torch.Tensor) -> torch.Tensor:
         """X W  [n, f_out], differentiable in W."""
-        return spmm(self.x, weight) if self.sparse else self.x @ weight
+        return rows_times(self.x, weight)
 
     def rows_times(self, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """X W  [n, f_out] and X_halo W  [m, f_out] (None without a halo), differentiable in W."""
         if self.x_halo is None:
             return self.own_times(weight), None
-        return self.own_times(weight), spmm(self.x_halo, weight) if self.sparse else self.x_halo @ weight
+        return self.own_times(weight), rows_times(self.x_halo, weight)
 
     def flops(self, f_out: int) -> int:
         """Of one `times`."""
-        if not self.sparse:
+        if self.product is not None:
             return 2 * self.product.numel() * f_out
-        halo = self.x_halo.flops(f_out) if self.x_halo is not None else 0
-        return self.x.flops(f_out) + halo + self.adjacency.flops(f_out)
+        halo = rows_flops(self.x_halo, f_out) if self.x_halo is not None else 0
+        return rows_flops(self.x, f_out) + halo + self.adjacency.flops(f_out)
+
+
+def rows_times(x: Rows, weight: torch.Tensor) -> torch.Tensor:
+    """X W  [n, f_out], differentiable in W."""
+    return spmm(x, weight) if isinstance(x, SparseOperator) else x @ weight
+
+
+def rows_flops(x: Rows, f_out: int) -> int:
+    """Of one `rows_times`."""
+    return x.flops(f_out) if isinstance(x, SparseOperator) else 2 * x.numel() * f_out
 
 
 def sparse_rows(x: torch.Tensor, kernel: Kernel) -> SparseOperator:

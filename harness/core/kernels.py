@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
+from harness.base.autograd import applied
 from harness.check import InputError, choice
 from harness.check.target import imported
 from harness.core.dgl_kernel import CopySum, dies, load_dgl
@@ -34,10 +35,21 @@ from harness.partition.shard import Csr
 KERNELS = ("auto", "numba", "dgl", "torch")  # and "module.Class" of a Kernel from outside this package
 
 
+Scale = np.ndarray | torch.Tensor | None  # a number per row or column; None for 1
+
+
 class Product(Protocol):
     """One block prepared for one kernel."""
 
-    def apply(self, x, row, column, self_loops: bool, out, accumulate: bool) -> None:
+    def apply(
+        self,
+        x: torch.Tensor,
+        row: torch.Tensor | None,
+        column: torch.Tensor | None,
+        self_loops: bool,
+        out: torch.Tensor,
+        accumulate: bool,
+    ) -> None:
         """out (+)= row * (B + s I) (column * x). x [cols, F], out [rows, F] contiguous; scales [rows], [cols]
         or None.
         """
@@ -68,7 +80,7 @@ def make_kernel(name: str = "auto", device: torch.device | str = "cpu") -> Kerne
     """
     check_kernel(name)
     if "." in name:
-        kernel = imported(name, "kernel", Kernel)()
+        kernel = _kernel_class(name)()
         kernel.name = name
         kernel.check(torch.device(device))
         return kernel
@@ -89,10 +101,14 @@ def check_kernel(name: str) -> None:
     """InputError for a name that is no kernel's."""
     if "." not in name:
         choice("kernel", name, KERNELS)
-    elif lacking := sorted(imported(name, "kernel", Kernel).__abstractmethods__):
+    elif lacking := sorted(_kernel_class(name).__abstractmethods__):
         raise InputError(
             f'kernel="{name}" lacks the method {lacking[0]}; define it as harness/core/kernels.py says'
         )
+
+
+def _kernel_class(name: str) -> type[Kernel]:
+    return imported(name, "kernel", Kernel)  # type: ignore[type-abstract]  # a base to derive from, never made
 
 
 # numba
@@ -101,7 +117,7 @@ def check_kernel(name: str) -> None:
 class NumbaKernel(Kernel):
     name = "numba"
 
-    def prepare(self, block, values, device):
+    def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
         return NumbaProduct(block, values)
 
 
@@ -112,7 +128,15 @@ class _DglProduct:
     def __init__(self, block: Csr):
         self._block, self._sum, self._numba = block, CopySum(block), NumbaProduct(block)
 
-    def apply(self, x, row, column, self_loops, out, accumulate):
+    def apply(
+        self,
+        x: torch.Tensor,
+        row: torch.Tensor | None,
+        column: torch.Tensor | None,
+        self_loops: bool,
+        out: torch.Tensor,
+        accumulate: bool,
+    ) -> None:
         # DGL sums float32 only, and wakes every thread for the smallest block.
         if dies(self._block, x.shape[1]) or x.dtype != torch.float32 or self._numba.is_small(x.shape[1]):
             self._numba.apply(x, row, column, self_loops, out, accumulate)
@@ -137,7 +161,7 @@ class _DglProduct:
 class DglKernel(Kernel):
     name = "dgl"
 
-    def prepare(self, block, values, device):
+    def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
         fits = block.num_entries < 2**31
         return _DglProduct(block) if values is None and fits else NumbaProduct(block, values)
 
@@ -154,7 +178,15 @@ class _TorchProduct:
         self._shape = (block.num_rows, block.num_columns)
         self._matrices: dict[torch.dtype, torch.Tensor] = {}
 
-    def apply(self, x, row, column, self_loops, out, accumulate):
+    def apply(
+        self,
+        x: torch.Tensor,
+        row: torch.Tensor | None,
+        column: torch.Tensor | None,
+        self_loops: bool,
+        out: torch.Tensor,
+        accumulate: bool,
+    ) -> None:
         if x.dtype not in self._matrices:
             indptr, indices, values = self._parts
             with warnings.catch_warnings():
@@ -175,7 +207,7 @@ class _TorchProduct:
 class TorchKernel(Kernel):
     name = "torch"
 
-    def prepare(self, block, values, device):
+    def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
         return _TorchProduct(block, values, device)
 
 
@@ -203,8 +235,8 @@ class SparseOperator:
     def __init__(
         self,
         block: Csr,
-        row=None,
-        column=None,
+        row: Scale = None,
+        column: Scale = None,
         *,
         kernel: Kernel,
         self_loops: bool = False,
@@ -220,7 +252,7 @@ class SparseOperator:
         self._forward = kernel.prepare(block, values, self.device)
         self._adjoint: Product | None = self._forward if self._symmetric else None
 
-    def _scale(self, scale) -> torch.Tensor | None:
+    def _scale(self, scale: Scale) -> torch.Tensor | None:
         return None if scale is None else torch.as_tensor(scale).to(self.device)
 
     @property
@@ -255,7 +287,16 @@ class SparseOperator:
             self._adjoint = self.kernel.prepare(*transpose(self.block, self._values), self.device)
         return self._run(self._adjoint, g, self.num_columns, self._column, self._row, out, accumulate)
 
-    def _run(self, product, x, num_rows, row, column, out, accumulate):
+    def _run(
+        self,
+        product: Product,
+        x: torch.Tensor,
+        num_rows: int,
+        row: torch.Tensor | None,
+        column: torch.Tensor | None,
+        out: torch.Tensor | None,
+        accumulate: bool,
+    ) -> torch.Tensor:
         x = x.detach().contiguous()
         if out is None:
             assert not accumulate
@@ -269,7 +310,9 @@ class SpMM(torch.autograd.Function):
     """base + A x, differentiable in both."""
 
     @staticmethod
-    def forward(ctx, x, base, operator, in_place):
+    def forward(
+        ctx: Any, x: torch.Tensor, base: torch.Tensor | None, operator: SparseOperator, in_place: bool
+    ) -> torch.Tensor:
         ctx.operator = operator
         if base is None:
             return operator.forward(x)
@@ -280,7 +323,7 @@ class SpMM(torch.autograd.Function):
         return operator.forward(x, out=base, accumulate=True)
 
     @staticmethod
-    def backward(ctx, g):
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None, None]:
         x_grad = ctx.operator.adjoint(g) if ctx.needs_input_grad[0] else None
         return x_grad, g if ctx.needs_input_grad[1] else None, None, None
 
@@ -290,4 +333,4 @@ def spmm(operator: SparseOperator, x: torch.Tensor, base: torch.Tensor | None = 
     consumed.
     """
     in_place = base is not None and isinstance(base.grad_fn, SpMM._backward_cls) and base.is_contiguous()
-    return SpMM.apply(x, base, operator, in_place)
+    return applied(SpMM, x, base, operator, in_place)

@@ -4,43 +4,76 @@ system's answer to "what remote rows do I use?".
 
 from __future__ import annotations
 
-from typing import Protocol
+import math
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from harness.base.autograd import applied
 from harness.check import InputError
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
-from harness.core.adjacency import Adjacency
+from harness.core.adjacency import Adjacency, Propagation
 from harness.core.attention import attend
 from harness.core.config import ModelConfig
-from harness.core.inputs import StaticInput
+from harness.core.inputs import Static, StaticInput
 from harness.core.normalisation import FUNCTIONS, BatchNorm
 from harness.core.propagate import (
     BackwardMark,
     HaloDropout,
+    Pending,
     ReadsNobody,
     WrongRows,
     arrived,
 )
+from harness.core.replicas import ReplicaAdjacency
+
+AnyAdjacency = Propagation | ReplicaAdjacency
 
 
 class Strategy(Protocol):
     """What a model needs of a system: see `harness.core.system.System`."""
 
-    name: str  # in messages
-    adjacency: Adjacency
     comm: Comm
 
-    def halo(self, layer: int, h: torch.Tensor): ...
+    @property
+    def name(self) -> str:
+        """In messages."""
+
+    @property
+    def adjacency(self) -> AnyAdjacency: ...
 
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
     ) -> torch.Tensor: ...
 
     def output(self, layer: int, z: torch.Tensor) -> torch.Tensor: ...
+
+
+@runtime_checkable
+class HaloStrategy(Strategy, Protocol):
+    """What attention needs beside: the rows themselves, which there are over an edge-cut only."""
+
+    @property
+    def adjacency(self) -> Adjacency: ...
+
+    def halo(self, layer: int, h: torch.Tensor) -> Pending: ...
+
+
+class GraphLayer(Protocol):
+    """A module as `ModelConfig.layer` gives it, and what `Model` puts around it."""
+
+    norm: nn.Module | None
+    skip: nn.Parameter | None
+
+    def __call__(
+        self, layer: int, h: torch.Tensor, static: Static | None, strategy: Strategy, drop: HaloDropout
+    ) -> torch.Tensor: ...
+
+    def flops(self, adjacency: AnyAdjacency, static: Static | None) -> int: ...
 
 
 class Layer(nn.Module):
@@ -57,7 +90,7 @@ class Layer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(f_out))
 
     def forward(
-        self, layer: int, h: torch.Tensor, static: StaticInput | None, strategy: Strategy, drop: HaloDropout
+        self, layer: int, h: torch.Tensor, static: Static | None, strategy: Strategy, drop: HaloDropout
     ) -> torch.Tensor:
         """Z [n, f_out] of rows h [n, f_in]; in layer 0 of what `static` keeps, where it is given."""
         z = (
@@ -69,7 +102,7 @@ class Layer(nn.Module):
             z = z + (static.own_times(self.root) if static is not None else drop.inner(h) @ self.root)
         return strategy.output(layer, z + self.bias)
 
-    def flops(self, adjacency: Adjacency, static: StaticInput | None) -> int:
+    def flops(self, adjacency: AnyAdjacency, static: Static | None) -> int:
         """Of one forward pass: 2 for a multiply-add."""
         f_in, f_out = self.weight.shape
         if static is not None:
@@ -100,10 +133,13 @@ class AttentionLayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(f_out))
 
     def forward(
-        self, layer: int, h: torch.Tensor, static: StaticInput | None, strategy: Strategy, drop: HaloDropout
+        self, layer: int, h: torch.Tensor, static: Static | None, strategy: Strategy, drop: HaloDropout
     ) -> torch.Tensor:
+        # Systems over a vertex-cut refuse such a model (`ReplicaSystem.supports`).
+        assert isinstance(strategy, HaloStrategy) and isinstance(strategy.adjacency, Adjacency)
         edges = strategy.adjacency.attention
-        if static is not None:
+        y_halo: torch.Tensor | None = None
+        if isinstance(static, StaticInput):
             y, y_halo = static.rows_times(self.weight)
         else:
             pending = strategy.halo(layer, h)
@@ -112,7 +148,7 @@ class AttentionLayer(nn.Module):
             if edges.num_columns > edges.num_rows:
                 y_halo = drop.halo(remote) @ self.weight
             else:
-                y, y_halo = ReadsNobody.apply(y, remote), None
+                y = applied(ReadsNobody, y, remote)
         y = y.view(len(y), self.heads, -1)
         target = (y * self.att_target).sum(2)
         if y_halo is not None:
@@ -120,7 +156,7 @@ class AttentionLayer(nn.Module):
         z = attend(edges, y, (y * self.att_source).sum(2), target)
         return strategy.output(layer, (z.flatten(1) if self.concat else z.mean(1)) + self.bias)
 
-    def flops(self, adjacency: Adjacency, static: StaticInput | None) -> int:
+    def flops(self, adjacency: AnyAdjacency, static: Static | None) -> int:
         """Of one forward pass: the dense product, the two halves of the scores, and the weighted sum over
         edges.
         """
@@ -145,17 +181,20 @@ class Model(nn.Module):
         self.unit_rows, self.residual = config.norm == "l2", config.residual
         self.layers = nn.ModuleList()
         for l, (f_in, f_out) in enumerate(zip(widths, widths[1:])):
-            layer = config.layer(f_in, f_out, l == last, generator)
+            self.layers.append(config.layer(f_in, f_out, l == last, generator))
+            layer = self._layer(l)
             layer.norm = make_norm(config.norm, f_out) if l < last else None
             # Hidden rows are added as they are. Features are another thing, even where there are as many.
             project = config.residual and l == 0 < last
             layer.skip = nn.Parameter(glorot(f_in, f_out, generator)) if project else None
-            self.layers.append(layer)
+
+    def _layer(self, l: int) -> GraphLayer:
+        return self.layers[l]  # type: ignore[return-value]  # a ModuleList knows its items as modules only
 
     def forward(
         self,
         x: torch.Tensor,
-        static: StaticInput | None,
+        static: Static | None,
         strategy: Strategy,
         drops: list[HaloDropout],
         recorder: Recorder | None = None,
@@ -167,7 +206,8 @@ class Model(nn.Module):
         drops    one per layer
         """
         h = x
-        for l, layer in enumerate(self.layers):
+        for l in range(len(self.layers)):
+            layer = self._layer(l)
             only, taken = static if l == 0 else None, h
             if recorder is not None:
                 recorder.segment("compute", "forward", l)
@@ -181,7 +221,9 @@ class Model(nn.Module):
             if recorder is not None:
                 # The backward pass repeats the forward products once for the weight and once for the input,
                 # which layer 0 does not ask for.
-                h = BackwardMark.apply(h, recorder, l, self.flops(l, strategy, only) * (1 if l == 0 else 2))
+                h = applied(
+                    BackwardMark, h, recorder, l, self.flops(l, strategy, only) * (1 if l == 0 else 2)
+                )
             if l + 1 < len(self.layers):
                 h = self.activation(self._normalised(l, h, strategy))
                 if self.residual:
@@ -190,29 +232,32 @@ class Model(nn.Module):
                     h = F.normalize(h, dim=1)
         return h
 
-    def flops(self, l: int, strategy: Strategy, static: StaticInput | None) -> int:
+    def flops(self, l: int, strategy: Strategy, static: Static | None) -> int:
         """Of layer l's products in one forward pass: 2 for a multiply-add."""
-        layer = self.layers[l]
+        layer = self._layer(l)
         skip = 0 if layer.skip is None else 2 * strategy.adjacency.num_inner * layer.skip.numel()
         return layer.flops(strategy.adjacency, static) + skip
 
     def _normalised(self, l: int, z: torch.Tensor, strategy: Strategy) -> torch.Tensor:
-        norm = self.layers[l].norm
-        if isinstance(norm, BatchNorm):
-            return norm(z, strategy.comm, strategy.adjacency.num_own, l)
-        return z if norm is None else norm(z)
+        norm = self._layer(l).norm
+        if norm is None:
+            return z
+        others = (strategy.comm, strategy.adjacency.num_own, l) if isinstance(norm, BatchNorm) else ()
+        rows: torch.Tensor = norm(z, *others)
+        return rows
 
     @staticmethod
-    def _projected(x: torch.Tensor, static: StaticInput | None, weight: torch.Tensor) -> torch.Tensor:
+    def _projected(x: torch.Tensor, static: Static | None, weight: torch.Tensor) -> torch.Tensor:
         return x @ weight if static is None else static.own_times(weight)
 
 
 def make_norm(name: str, width: int) -> nn.Module | None:
     """The module of a norm over rows [n, width]; None for those that have no parameters."""
-    return {"layer": nn.LayerNorm, "batch": BatchNorm}[name](width) if name in ("layer", "batch") else None
+    modules: dict[str, Callable[[int], nn.Module]] = {"layer": nn.LayerNorm, "batch": BatchNorm}
+    return modules[name](width) if name in modules else None
 
 
 def glorot(f_in: int, f_out: int, generator: torch.Generator) -> torch.Tensor:
     """Uniform in +-sqrt(6 / (f_in + f_out))  [f_in, f_out]."""
-    bound = (6.0 / (f_in + f_out)) ** 0.5
+    bound = math.sqrt(6.0 / (f_in + f_out))
     return (torch.rand(f_in, f_out, generator=generator) * 2 - 1) * bound

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from harness.base.autograd import applied
 from harness.comm.comm import Comm
 
-FUNCTIONS = {
+FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": torch.relu,
     "elu": F.elu,
     "leaky_relu": F.leaky_relu,
@@ -39,12 +43,12 @@ class BatchNorm(nn.Module):
         """z [n, f], whose first `vertices` rows are this worker's vertices; the others are mirrors, which
         their masters count.
         """
-        return _Standardise.apply(z, comm, vertices, layer, self.eps) * self.weight + self.bias
+        return applied(_Standardise, z, comm, vertices, layer, self.eps) * self.weight + self.bias
 
 
 class _Standardise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, z, comm, vertices, layer, eps):
+    def forward(ctx: Any, z: torch.Tensor, comm: Comm, vertices: int, layer: int, eps: float) -> torch.Tensor:
         # Each worker sums its own rows and the sums are added up. The variance is summed around the mean, in
         # a second all-reduce: the difference of two large sums would lose its digits.
         own = z[:vertices]
@@ -61,7 +65,7 @@ class _Standardise(torch.autograd.Function):
         return standard
 
     @staticmethod
-    def backward(ctx, g):
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None, None, None, None]:
         # dL/dz = scale (g - (sum g + standard sum(g standard)) / count), both sums over all vertices. Rows of
         # one vertex on several workers each bring a part of g; the master subtracts for all of them.
         standard, scale, count = ctx.saved_tensors

@@ -37,7 +37,7 @@ class Optimiser:
 class Adam(Optimiser):
     """Adam (Kingma and Ba, 2015). weight_decay is added to the gradient (L2)."""
 
-    def make(self, parameters, lr):
+    def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
         return torch.optim.Adam(parameters, lr=lr, weight_decay=self.weight_decay)
 
 
@@ -49,7 +49,7 @@ class AdamW(Optimiser):
 
     weight_decay: float = 0.01
 
-    def make(self, parameters, lr):
+    def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
         return torch.optim.AdamW(parameters, lr=lr, weight_decay=self.weight_decay)
 
 
@@ -71,7 +71,7 @@ class Sgd(Optimiser):
         if self.nesterov and not self.momentum:
             raise InputError("nesterov=true needs a momentum above 0; give momentum=0.9, or nesterov=false")
 
-    def make(self, parameters, lr):
+    def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
         return torch.optim.SGD(
             parameters,
             lr=lr,

@@ -14,7 +14,7 @@ def use_threads() -> int:
     caller runs its serial form.
     """
     wanted = torch.get_num_threads()
-    threads = min(wanted, numba.config.NUMBA_NUM_THREADS)
+    threads: int = min(wanted, numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]  # set when numba is imported
     if threads > 1:
         numba.set_num_threads(threads)
         if torch.get_num_threads() != wanted:

@@ -11,13 +11,21 @@ travels back through the halo's own backward pass. `propagate_gathered` is the o
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import torch
 
+from harness.base.autograd import applied
 from harness.comm.recorder import Recorder
-from harness.core.adjacency import Adjacency
+from harness.core.adjacency import Adjacency, Propagation
 from harness.core.dropout import dropout
 from harness.core.kernels import spmm
+
+
+class Pending(Protocol):
+    """Halo rows on their way: `wait()` gives them, [m, F], in halo order."""
+
+    def wait(self) -> torch.Tensor: ...
 
 
 class WrongRows(Exception):
@@ -26,14 +34,14 @@ class WrongRows(Exception):
     """
 
 
-def arrived(pending, adjacency: Adjacency, h: torch.Tensor) -> torch.Tensor:
+def arrived(pending: Pending, adjacency: Propagation, h: torch.Tensor) -> torch.Tensor:
     """The halo rows [m, F] that a system gives a layer whose own rows are h [n, F]. Compiled products read
     them unchecked, so that rows of another shape would be read beyond their end: WrongRows."""
     rows = pending.wait()
     return checked(rows, (adjacency.num_halo, h.shape[1]), h, "halo rows, one per halo vertex in halo order")
 
 
-def checked(rows: torch.Tensor, shape: tuple[int, int], like: torch.Tensor, what: str) -> torch.Tensor:
+def checked(rows: torch.Tensor, shape: tuple[int, ...], like: torch.Tensor, what: str) -> torch.Tensor:
     """`rows` where they have this shape and the type of `like`; WrongRows where not."""
     wanted = f"{what}: {list(shape)} of {like.dtype} on {like.device}"
     if not isinstance(rows, torch.Tensor):
@@ -61,7 +69,7 @@ class HaloDropout:
 
 
 def propagate(
-    adjacency: Adjacency, h: torch.Tensor, pending, weight: torch.Tensor, drop: HaloDropout
+    adjacency: Propagation, h: torch.Tensor, pending: Pending, weight: torch.Tensor, drop: HaloDropout
 ) -> torch.Tensor:
     """(A_ii h + A_ih halo) W  [n, f_out], the local part computed while the halo is in flight."""
     x = drop.inner(h)
@@ -72,7 +80,7 @@ def propagate(
         x_halo = drop.halo(x_halo)
         z = spmm(adjacency.halo, x_halo @ weight if first else x_halo, z)
     else:
-        z = ReadsNobody.apply(z, x_halo)
+        z = applied(ReadsNobody, z, x_halo)
     return z if first else z @ weight
 
 
@@ -82,18 +90,26 @@ class ReadsNobody(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, z, x_halo):
+    def forward(ctx: Any, z: torch.Tensor, x_halo: torch.Tensor) -> torch.Tensor:
         ctx.shape = x_halo.shape
         return z.view_as(z)
 
     @staticmethod
-    def backward(ctx, g):
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return g, g.new_zeros(ctx.shape)
 
 
 class _Gathered(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, adjacency, pending, drop, gather_delta):
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        adjacency: Adjacency,
+        pending: Pending,
+        drop: HaloDropout,
+        gather_delta: Callable[[torch.Tensor], Pending],
+    ) -> torch.Tensor:
         ctx.save_for_backward(x, weight)
         ctx.adjacency, ctx.gather_delta = adjacency, gather_delta
         first = adjacency.transform_first(*weight.shape)
@@ -104,10 +120,13 @@ class _Gathered(torch.autograd.Function):
         return z if first else z @ weight
 
     @staticmethod
-    def backward(ctx, delta):
+    def backward(
+        ctx: Any, delta: torch.Tensor
+    ) -> tuple[torch.Tensor | None, torch.Tensor, None, None, None, None]:
         x, weight = ctx.saved_tensors
-        pending = ctx.gather_delta(delta)
-        inner, out = ctx.adjacency.out_edges()
+        adjacency: Adjacency = ctx.adjacency
+        pending: Pending = ctx.gather_delta(delta)
+        inner, out = adjacency.out_edges()
         g = inner.forward(delta)
         remote = checked(
             pending.wait(),
@@ -123,26 +142,26 @@ class _Gathered(torch.autograd.Function):
 def propagate_gathered(
     adjacency: Adjacency,
     h: torch.Tensor,
-    pending,
+    pending: Pending,
     weight: torch.Tensor,
     drop: HaloDropout,
-    gather_delta: Callable,
+    gather_delta: Callable[[torch.Tensor], Pending],
 ) -> torch.Tensor:
     """As `propagate`, the halo rows constants; `gather_delta(delta [n, f_out])` starts fetching the deltas of
     the remote vertices that the worker's out-edges reach, and its `wait()` gives them [m', f_out]."""
-    return _Gathered.apply(drop.inner(h), weight, adjacency, pending, drop, gather_delta)
+    return applied(_Gathered, drop.inner(h), weight, adjacency, pending, drop, gather_delta)
 
 
 class BackwardMark(torch.autograd.Function):
     """The identity; when the backward pass comes by, the recorder is told which layer it is now in."""
 
     @staticmethod
-    def forward(ctx, z: torch.Tensor, recorder: Recorder, layer: int, flops: int) -> torch.Tensor:
+    def forward(ctx: Any, z: torch.Tensor, recorder: Recorder, layer: int, flops: int) -> torch.Tensor:
         ctx.recorder, ctx.layer, ctx.flops = recorder, layer, flops
         return z.view_as(z)
 
     @staticmethod
-    def backward(ctx, g):
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         ctx.recorder.segment("compute", "backward", ctx.layer)
         ctx.recorder.flops(ctx.flops)
         return g, None, None, None

@@ -15,15 +15,18 @@ each with the part of the gradient that reaches it, so that their gradients too 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+from harness.base.autograd import applied
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.rows import scatter_add_rows
 from harness.core.adjacency import scales
 from harness.core.config import ModelConfig
-from harness.core.inputs import saves, sparse_rows
-from harness.core.kernels import Kernel, SparseOperator, spmm
+from harness.core.inputs import Rows, Static, rows_flops, rows_times, saves, sparse_rows
+from harness.core.kernels import Kernel, SparseOperator
 from harness.core.propagate import HaloDropout
 from harness.partition.shard import ReplicaShard
 
@@ -53,7 +56,7 @@ class ReplicaAdjacency:
 
     def times(self, x: torch.Tensor) -> torch.Tensor:
         """A_i x  [r, F], differentiable."""
-        return _Aggregate.apply(x, self)
+        return applied(_Aggregate, x, self)
 
     def transform_first(self, f_in: int, f_out: int) -> bool:
         """Whether A (X W) is cheaper than (A X) W."""
@@ -70,12 +73,12 @@ class ReplicaAdjacency:
 
 class _Aggregate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, adjacency):
+    def forward(ctx: Any, x: torch.Tensor, adjacency: ReplicaAdjacency) -> torch.Tensor:
         ctx.adjacency = adjacency
         return _with_loops(adjacency, adjacency.edges.forward(x), x)
 
     @staticmethod
-    def backward(ctx, g):
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None]:
         return _with_loops(ctx.adjacency, ctx.adjacency.edges.adjoint(g), g), None
 
 
@@ -140,12 +143,14 @@ def sum_replicas(
 
 class _Synchronise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, z, comm, plan, layer, purpose):
+    def forward(
+        ctx: Any, z: torch.Tensor, comm: Comm, plan: HaloPlan, layer: int, purpose: str
+    ) -> torch.Tensor:
         ctx.arguments = comm, plan, layer, purpose
         return sum_replicas(comm, plan, z, layer, "forward", purpose)
 
     @staticmethod
-    def backward(ctx, delta):
+    def backward(ctx: Any, delta: torch.Tensor) -> tuple[torch.Tensor, None, None, None, None]:
         comm, plan, layer, purpose = ctx.arguments
         return sum_replicas(comm, plan, delta, layer, "backward", purpose), None, None, None, None
 
@@ -154,7 +159,7 @@ def synchronise(comm: Comm, plan: HaloPlan, z: torch.Tensor, layer: int, purpose
     """The exact answer: the sum over replicas of their parts z [r, F], and backwards that of their
     gradients.
     """
-    return _Synchronise.apply(z, comm, plan, layer, purpose)
+    return applied(_Synchronise, z, comm, plan, layer, purpose)
 
 
 class StaticSums:
@@ -171,27 +176,19 @@ class StaticSums:
 
     def times(self, weight: torch.Tensor) -> torch.Tensor:
         """A X W  [r, f_out], differentiable in W."""
-        return _times(self.product, weight)
+        return rows_times(self.product, weight)
 
     def own_times(self, weight: torch.Tensor) -> torch.Tensor:
         """X W  [r, f_out], differentiable in W."""
-        return _times(self.x, weight)
+        return rows_times(self.x, weight)
 
     def flops(self, f_out: int) -> int:
         """Of one `times`."""
-        return (
-            self.product.flops(f_out)
-            if isinstance(self.product, SparseOperator)
-            else 2 * self.product.numel() * f_out
-        )
+        return rows_flops(self.product, f_out)
 
 
-def _compact(x: torch.Tensor, kernel: Kernel) -> torch.Tensor | SparseOperator:
+def _compact(x: torch.Tensor, kernel: Kernel) -> Rows:
     return sparse_rows(x, kernel) if saves(int(torch.count_nonzero(x)), x) else x
-
-
-def _times(x: torch.Tensor | SparseOperator, weight: torch.Tensor) -> torch.Tensor:
-    return spmm(x, weight) if isinstance(x, SparseOperator) else x @ weight
 
 
 class ExactSynchronised:
@@ -202,37 +199,37 @@ class ExactSynchronised:
     def __init__(self, adjacency: ReplicaAdjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
         self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
 
-    def propagate(self, layer, h, weight, dropout):
+    def propagate(
+        self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
+    ) -> torch.Tensor:
         return synchronise(
             self.comm, self.plan, propagate_parts(self.adjacency, h, weight, dropout), layer, self.purpose
         )
 
-    def output(self, layer, z):
+    def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
         return z
 
 
 class VertexCut:
     """Edges have an owner; a vertex has a replica wherever it has an edge. See `harness.core.cuts.Cut`."""
 
-    def __init__(
-        self, shard: ReplicaShard, comm: Comm, system, model: ModelConfig, kernel: Kernel, x: torch.Tensor
-    ):
+    def __init__(self, shard: ReplicaShard, comm: Comm, model: ModelConfig, kernel: Kernel, x: torch.Tensor):
         self.shard, self.comm, self.kernel, self.x = shard, comm, kernel, x
         self.plan = replica_plan(shard, comm.device)
         self.adjacency = ReplicaAdjacency(shard, model.aggregation, kernel, comm.device)
         self.ids = torch.as_tensor(shard.vertices).to(comm.device)
 
-    def dropout(self, p, key):
+    def dropout(self, p: float, key: int) -> HaloDropout:
         return HaloDropout(p, self.ids, self.ids[:0], key)
 
-    def training_input(self):
+    def training_input(self) -> StaticSums:
         return self._static("features")
 
-    def exact_forward(self, purpose):
+    def exact_forward(self, purpose: str) -> ExactSynchronised:
         return ExactSynchronised(self.adjacency, self.comm, self.plan, purpose)
 
-    def exact_input(self, exact, trained=None):
-        return trained if trained is not None else self._static(exact.purpose)
+    def exact_input(self, purpose: str, trained: Static | None = None) -> Static:
+        return trained if trained is not None else self._static(purpose)
 
     def _static(self, purpose: str) -> StaticSums:
         product = sum_replicas(self.comm, self.plan, self.adjacency.times(self.x), 0, "forward", purpose)

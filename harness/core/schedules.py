@@ -43,7 +43,7 @@ class Schedule:
 class Constant(Schedule):
     """The same rate in every epoch after the warm-up."""
 
-    def after_warmup(self, epoch, epochs):
+    def after_warmup(self, epoch: int, epochs: int) -> float:
         return 1.0
 
 
@@ -59,7 +59,7 @@ class Step(Schedule):
         at_least("every", self.every, 1)
         more_than("gamma", self.gamma, 0.0)
 
-    def after_warmup(self, epoch, epochs):
+    def after_warmup(self, epoch: int, epochs: int) -> float:
         return self.gamma ** (epoch // self.every)
 
 
@@ -75,8 +75,8 @@ class Cosine(Schedule):
         super().__post_init__()
         within("floor", self.floor, 0.0, 1.0)
 
-    def follows_epochs(self):
+    def follows_epochs(self) -> bool:
         return True
 
-    def after_warmup(self, epoch, epochs):
+    def after_warmup(self, epoch: int, epochs: int) -> float:
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * epoch / epochs)) / 2

@@ -89,12 +89,11 @@ class Scorer:
     def __call__(self, logits: torch.Tensor) -> Scores:
         # Two classes are one pair of sets: who is ahead in one is behind in the other.
         classes = 1 if logits.shape[1] == 2 and self.labels.ndim == 1 else logits.shape[1]
-        if self.positives is None:
-            self.positives = self._count_positives(classes)
+        positives = self.positives = self.positives or self._count_positives(classes)
         chosen = [(logits[mask], self.labels[mask]) for mask in self.masks]
         ranked = [self._ranked(*pair) for pair in chosen[1:]]
         bad = (~torch.isfinite(logits)).any(1).sum()
-        won = [outranked(*pair, theirs) for pair, theirs in zip(ranked, self._gather(ranked, classes))]
+        won = [outranked(*pair, theirs) for pair, theirs in zip(ranked, self._gather(ranked, positives))]
         sizes = torch.tensor([len(mask) for mask in self.masks], device=logits.device)
         accuracy = torch.stack([score_counts(*pair, self.cut) for pair in chosen])
         recall = [recall_counts(*pair, self.cut) for pair in chosen[1:]]
@@ -105,17 +104,22 @@ class Scorer:
         ]
         bad, sizes, accuracy, *rest = self._total([bad[None], sizes, accuracy, *won, *recall, *counted])
         if bad:
-            none = (math.nan,) * 2
-            return Scores((math.nan,) * 3, none, none, int(bad), dict.fromkeys(self.more, none))
+            none = (math.nan, math.nan)
+            return Scores(
+                (math.nan, math.nan, math.nan), none, none, int(bad), dict.fromkeys(self.more, none)
+            )
         rest, totals = rest[:4], iter(rest[4:])
-        found = torch.tensor(self.positives, dtype=torch.float64).sum(0).view(2, classes)
+        found = torch.tensor(positives, dtype=torch.float64).sum(0).view(2, classes)
+        train, val, test = (
+            _mean(right / possible.clamp(min=1), vertices > 0)
+            for (right, possible), vertices in zip(accuracy, sizes)
+        )
+        val_auc, test_auc = (_auc(*each) for each in zip(rest[:2], found, sizes[1:]))
+        val_balanced, test_balanced = (_balanced(counts, self.labels.ndim == 2) for counts in rest[2:])
         return Scores(
-            tuple(
-                _mean(right / possible.clamp(min=1), vertices > 0)
-                for (right, possible), vertices in zip(accuracy, sizes)
-            ),
-            tuple(_auc(*each) for each in zip(rest[:2], found, sizes[1:])),
-            tuple(_balanced(counts, self.labels.ndim == 2) for counts in rest[2:]),
+            (train, val, test),
+            (val_auc, test_auc),
+            (val_balanced, test_balanced),
             more={
                 name: (score.value(next(totals)), score.value(next(totals)))
                 for name, score in self.more.items()
@@ -155,11 +159,11 @@ class Scorer:
         return [[int(count) for count in part] for part in self.comm.all_gather(mine, -1, "evaluate")]
 
     def _gather(
-        self, ranked: list[tuple[torch.Tensor, torch.Tensor]], classes: int
+        self, ranked: list[tuple[torch.Tensor, torch.Tensor]], positives: list[list[int]]
     ) -> list[list[torch.Tensor]]:
         """The scores of all workers' positives, by ranked split and class, each ascending."""
         mine = torch.cat([scores.t()[positive.t()] for scores, positive in ranked])  # by split, then class
-        lengths = [sum(counts) for counts in self.positives]
+        lengths = [sum(counts) for counts in positives]
         parts = [mine] * self.comm.size
         if self.comm.size > 1:
             send = [len(mine) * (p != self.comm.rank) for p in range(self.comm.size)]
@@ -171,9 +175,9 @@ class Scorer:
             parts = [
                 part if p != self.comm.rank else mine for p, part in enumerate(theirs[:, 0].split(receive))
             ]
-        groups = zip(*(part.split(counts) for part, counts in zip(parts, self.positives)))
+        groups = zip(*(part.split(counts) for part, counts in zip(parts, positives)))
         merged = [torch.cat(group).sort().values for group in groups]
-        return [merged[:classes], merged[classes:]]
+        return [merged[: len(merged) // 2], merged[len(merged) // 2 :]]
 
 
 def log_odds(z: torch.Tensor) -> torch.Tensor:

@@ -20,26 +20,25 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, TypeAlias
 
 import torch
+from typing_extensions import TypeVar
 
 from harness.check import InputError, choice
 from harness.cluster.config import Cluster
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
-from harness.core.adjacency import Adjacency
+from harness.core.adjacency import Adjacency, Propagation
 from harness.core.optimisers import Adam, Optimiser
-from harness.core.propagate import HaloDropout, WrongRows, checked, propagate
+from harness.core.propagate import HaloDropout, Pending, WrongRows, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
 from harness.partition.shard import ReplicaShard, Shard
 
-
-class Pending(Protocol):
-    """Halo rows on their way: `wait()` gives them, [m, F], in halo order."""
-
-    def wait(self) -> torch.Tensor: ...
+# What a system trains on: an edge-cut's, unless it is a `ReplicaSystem`.
+S = TypeVar("S", bound=Shard | ReplicaShard, default=Shard)
+A = TypeVar("A", bound=Propagation | ReplicaAdjacency, default=Adjacency)
 
 
 class Ready:
@@ -70,7 +69,7 @@ class RunFacts:
 
 
 @dataclass
-class Context:
+class Context(Generic[S, A]):
     """What a system is given once, before the first epoch.
 
     widths   [L + 1]: features, hidden layers, classes; layer l maps widths[l] to widths[l + 1]
@@ -89,10 +88,10 @@ class Context:
                     None: the run's
     """
 
-    shard: Shard | ReplicaShard
+    shard: S
     comm: Comm
     plan: HaloPlan
-    adjacency: Adjacency | ReplicaAdjacency
+    adjacency: A
     widths: list[int]
     recorder: Recorder
     device: torch.device
@@ -111,10 +110,14 @@ class Context:
         return len(self.widths) - 1
 
 
-class System:
+class System(Generic[S, A]):
     """Base of every communication strategy over an edge-cut partition; over a vertex-cut it is
     `ReplicaSystem`.
     """
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # every system is a dataclass
+    # OmegaConf, which makes systems of their yaml, takes a generic class's arguments for those of a dict.
+    __args__: ClassVar[tuple[Any, Any]] = (Any, Any)
 
     cut: ClassVar[str] = "edge"  # the kind of partition it trains on
     degrees: ClassVar[str] = "global"  # "local": cut edges are dropped and degrees counted inside each worker
@@ -122,7 +125,7 @@ class System:
     features: str = "once"
     asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `epochs_done`
     # what the run's workers run on: set by the trainer before all else
-    cluster: ClassVar[Cluster] = Cluster()
+    cluster: Cluster = Cluster()
     # whether the static input product equals the exact one (evaluation reuses it)
     exact_input: ClassVar[bool] = True
     # in comparisons: "reference" of exact training, or "control" that uses no remote rows
@@ -200,12 +203,12 @@ class System:
         """
         return False
 
-    def restrict(self, shard: Shard, comm: Comm) -> Shard:
+    def restrict(self, shard: S, comm: Comm) -> S:
         """The shard to train on: the worker's own, or one with halo vertices and their edges taken away
         (RAPA), agreed between the workers through `comm`. Evaluation always uses the whole."""
         return shard
 
-    def setup(self, context: Context) -> None:
+    def setup(self, context: Context[S, A]) -> None:
         """Keep what is needed and allocate state. Overridden methods call this one first."""
         self.shard, self.comm, self.plan = context.shard, context.comm, context.plan
         self.adjacency, self.widths, self.recorder = context.adjacency, context.widths, context.recorder
@@ -232,7 +235,11 @@ class System:
             raise InputError(f"{self.name}, input_halo, worker {self.comm.rank}: it {wrong}") from None
 
     def propagate(
-        self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
+        self: System[Shard, Propagation],
+        layer: int,
+        h: torch.Tensor,
+        weight: torch.Tensor,
+        dropout: HaloDropout,
     ) -> torch.Tensor:
         """(A_ii h + A_ih halo) W  [n, f_out]. Only a system with a backward pass of its own overrides
         this.
@@ -265,7 +272,7 @@ class System:
         """Sum the weight gradients over the workers; each worker's loss is already divided by the global
         count.
         """
-        self.comm.sum_weights([p.grad for p in parameters])
+        self.comm.sum_weights(gradients(parameters))
 
     def epochs_done(self, epoch: int) -> int:
         """How many of the run's epochs are over when this worker's epoch `epoch` is.
@@ -302,7 +309,7 @@ class System:
         """Take back what `state_dict` gave."""
 
 
-class ReplicaSystem(System):
+class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
     """Base of every communication strategy over a vertex-cut partition.
 
     `shard` is then a `ReplicaShard`, and a halo plan's halo are the mirrors. Rows [r, F] are those of all
@@ -313,7 +320,7 @@ class ReplicaSystem(System):
     own_rows: ClassVar[str] = "needs the same sums on all replicas of a vertex, which rounding would part"
 
     @classmethod
-    def lacks(cls):
+    def lacks(cls) -> str | None:
         own = cls.synchronize is not ReplicaSystem.synchronize or cls.propagate is not ReplicaSystem.propagate
         return None if own else "synchronize(self, layer, z)"
 
@@ -340,10 +347,12 @@ class ReplicaSystem(System):
         return checked(self.synchronize(layer, parts), tuple(parts.shape), parts, "a row per replica")
 
 
+AnySystem: TypeAlias = System[Any, Any]  # over either kind of cut
+
 MENDS = {"edge": "partition=metis", "vertex": "partition=ebv"}
 
 
-def check_cut(system: System, cut: str, what: str) -> None:
+def check_cut(system: AnySystem, cut: str, what: str) -> None:
     """InputError where `what` ("partition=metis is", ...) is a cut of another kind than `system`
     trains on.
     """
@@ -358,7 +367,16 @@ def _article(cut: str) -> str:
     return f"an {cut}" if cut == "edge" else f"a {cut}"
 
 
-def without_effect(system: System, knobs: Iterable[str], why: str) -> list[str]:
+def gradients(parameters: Iterable[torch.nn.Parameter]) -> list[torch.Tensor]:
+    """What the backward pass left in each of `parameters`."""
+    grads = []
+    for parameter in parameters:
+        assert parameter.grad is not None, "the backward pass reaches every parameter"
+        grads.append(parameter.grad)
+    return grads
+
+
+def without_effect(system: AnySystem, knobs: Iterable[str], why: str) -> list[str]:
     """For `ineffective`: a sentence for each of `knobs` whose value is not its default, ending in `why`."""
     defaults = {field.name: field.default for field in dataclasses.fields(system)}
     given = {name: getattr(system, name) for name in knobs if getattr(system, name) != defaults[name]}

@@ -15,16 +15,15 @@ from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.counted import Score
 from harness.core.cuts import make_cut
 from harness.core.evaluate import Evaluator, local_loss
-from harness.core.inputs import StaticInput
+from harness.core.inputs import Static
 from harness.core.kernels import make_kernel
-from harness.core.models import Model
+from harness.core.models import Model, Strategy
 from harness.core.optimisers import Optimiser
 from harness.core.propagate import HaloDropout, WrongRows
-from harness.core.replicas import StaticSums
 from harness.core.schedules import Constant, Schedule
 from harness.core.scores import Scores
 from harness.core.stopping import EarlyStopping
-from harness.core.system import Context, System
+from harness.core.system import AnySystem, Context
 from harness.partition.shard import ReplicaShard, Shard
 
 
@@ -43,7 +42,7 @@ class Trainer:
         self,
         shard: Shard | ReplicaShard,
         comm: Comm,
-        system: System,
+        system: AnySystem,
         model: ModelConfig,
         optimiser: Optimiser,
         *,
@@ -75,8 +74,8 @@ class Trainer:
         self.rates: list[tuple[torch.optim.Optimizer, float]] = []  # each optimiser's, before the schedule
         self.optimiser = self.new_optimiser(self.model.parameters())
         self.passes = 0  # forward passes of the running epoch
-        self.static: StaticInput | StaticSums | None = None
-        self.exact_static: StaticInput | StaticSums | None = None  # of a system's extra, exact steps
+        self.static: Static | None = None
+        self.exact_static: Static | None = None  # of a system's extra, exact steps
         system.setup(
             Context(
                 cut.shard,
@@ -97,12 +96,11 @@ class Trainer:
                 self.new_optimiser,
             )
         )
-        exact = cut.exact_forward("evaluate")
         evaluate = evaluate or EvaluateConfig()
         self.evaluator = Evaluator(
-            exact,
+            cut.exact_forward("evaluate"),
             comm,
-            lambda: cut.exact_input(exact, self.static),
+            lambda: cut.exact_input("evaluate", self.static),
             masks,
             self.labels,
             model.layers,
@@ -176,10 +174,17 @@ class Trainer:
         masks   number of the epoch's forward pass whose dropout masks are used again; None: new ones
         """
         if self.system.features == "once" and self.exact_static is None:
-            self.exact_static = self.cut.exact_input(self.cut.exact_forward("features"))
+            self.exact_static = self.cut.exact_input("features")
         return self._gradient(rows, divisor, self.exact_static, self.cut.exact_forward("halo"), masks)
 
-    def _gradient(self, rows, divisor: float, static, strategy, masks: int | None = None) -> torch.Tensor:
+    def _gradient(
+        self,
+        rows: torch.Tensor,
+        divisor: float,
+        static: Static | None,
+        strategy: Strategy,
+        masks: int | None = None,
+    ) -> torch.Tensor:
         step = self.passes if masks is None else masks
         self.passes += masks is None
         logits = self.model(
@@ -202,7 +207,7 @@ class Trainer:
         self.evaluator.input = None  # made again from what training fetches and counts
         return kept
 
-    def global_loss(self, local: torch.Tensor) -> float:
+    def global_loss(self, local: torch.Tensor | float) -> float:
         """The mean loss over the global training vertices, from every worker's share."""
         return self.comm.total([float(local)])[0]
 
@@ -236,7 +241,7 @@ class Trainer:
             # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
             self.static = self.cut.training_input()
         if state["exact_static"]:
-            self.exact_static = self.cut.exact_input(self.cut.exact_forward("features"))
+            self.exact_static = self.cut.exact_input("features")
 
     def _dropouts(self, epoch: int, step: int) -> list[HaloDropout]:
         return [

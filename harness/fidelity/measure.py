@@ -65,7 +65,8 @@ def accuracy(graph: Graph, *, use_graph: bool, epochs: int, hidden: int = 128) -
         if epoch % 5 == 4 or epoch == epochs - 1:
             with torch.no_grad():
                 z = forward(False)
-            best = max(best, tuple(_score(z[mask], y[mask], graph.multilabel) for mask in masks[1:]))
+            val, test = (_score(z[mask], y[mask], graph.multilabel) for mask in masks[1:])
+            best = max(best, (val, test))
     return best
 
 
@@ -86,8 +87,10 @@ def _propagation(graph: Graph):
         * root[graph.indices]
     )
     matrix = torch.sparse_csr_tensor(
-        *(torch.from_numpy(a) for a in (graph.indptr, graph.indices, weight)),
-        size=(graph.num_vertices,) * 2,
+        torch.from_numpy(graph.indptr),
+        torch.from_numpy(graph.indices),
+        torch.from_numpy(weight),
+        (graph.num_vertices, graph.num_vertices),
         check_invariants=False,
     )
     loop = torch.from_numpy(root * root)[:, None]

@@ -56,9 +56,9 @@ def draw_cache(both, each, name: str, index: int, runs: dict) -> None:
     for suffix, between, style in (("", True, "-"), (", of all lookups", False, ":")):
         rates = [share(run, *TIERS, between=between) for run in runs.values()]
         line(both, list(runs), rates, name + suffix, index, marker="o", markersize=4, linestyle=style)
-    for tier, style in TIERS.items():
+    for tier, look in TIERS.items():
         rates = [share(run, tier, between=True) for run in runs.values()]
-        line(each, list(runs), rates, f"{name}, {tier}", index, markersize=4, **style)
+        line(each, list(runs), rates, f"{name}, {tier}", index, markersize=4, **look)
 
 
 def share(run, *tiers: str, between: bool) -> float:

@@ -45,7 +45,7 @@ def draw(groups):
         for direction, stroke in (("forward", "-"), ("backward", "--")):
             for name, drawn in (("sent", stroke), ("zero", ":")):
                 share = 100 * shares(run, direction, name)
-                for layer in share.columns[share.any()]:
+                for layer in map(int, share.columns[share.any()]):
                     line(ax, share.index, share[layer], f"{name} {direction}, layer {layer}", layer,
                          linestyle=drawn, linewidth=1)  # fmt: skip
         ax.set_ylim(-2, 102)
@@ -61,7 +61,7 @@ def draw(groups):
         ax.set_xlabel("epoch")
     for ax in axes[:, 0]:
         ax.set_ylabel("messages, %")
-    lines = {each.get_label(): each for ax in figure.axes for each in ax.lines}
-    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=4, frameon=False,
+    lines = {str(each.get_label()): each for ax in figure.axes for each in ax.lines}
+    figure.legend(list(lines.values()), list(lines), loc="outside lower center", ncols=4, frameon=False,
                   fontsize=9)  # fmt: skip
     return figure

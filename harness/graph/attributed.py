@@ -76,4 +76,5 @@ def read_heterophilous(path: Path, *, symmetrise: bool) -> Raw:
                     f"{key} of type {parts[key].dtype} and shape {parts[key].shape} is not one bool per "
                     "vertex: fetch the file again"
                 )
-    return Raw(edges, features, labels, num_classes, tuple(parts[key] for key in masks))
+    train, val, test = (parts[key] for key in masks)
+    return Raw(edges, features, labels, num_classes, (train, val, test))

@@ -11,6 +11,7 @@ import numpy as np
 from harness.check import InputError, did_you_mean
 from harness.graph.csr import InEdges, from_csr, from_edges
 from harness.graph.raw import (
+    Masks,
     Raw,
     array_names,
     arrays,
@@ -65,7 +66,10 @@ def read(path: Path, symmetrise: bool | None) -> Raw:
             symmetrise = not ("directed" in parts and _scalar(parts, "directed", "b"))
         labels, num_classes = _labels(parts)
         edges = _edges(parts, len(features), len(labels), symmetrise)
-        masks = tuple(_mask(key, parts[key], len(features)) for key in SPLITS) if "train" in parts else None
+        masks: Masks | None = None
+        if "train" in parts:
+            train, val, test = (_mask(key, parts[key], len(features)) for key in SPLITS)
+            masks = train, val, test
         if masks and len({len(mask) for mask in masks}) > 1:
             raise InputError(
                 f"train, val and test hold {', '.join(str(len(mask)) for mask in masks)} splits; give the "

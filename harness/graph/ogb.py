@@ -11,6 +11,7 @@ import numpy as np
 from harness.check import InputError
 from harness.graph.csr import from_edges
 from harness.graph.raw import (
+    Masks,
     Raw,
     arrays,
     class_count,
@@ -69,10 +70,11 @@ def read_binary(
     return Raw(edges, features, labels, num_classes, _masks((train, valid, test), len(features)))
 
 
-def _masks(paths: tuple[Path, Path, Path], num_vertices: int) -> tuple[np.ndarray, ...]:
+def _masks(paths: tuple[Path, Path, Path], num_vertices: int) -> Masks:
     masks = []
     for path in paths:
         listed = table(path, np.int64)
         with reading(path):
             masks.append(mask_of(listed[:, 0], num_vertices, "split")[None])
-    return tuple(masks)
+    train, val, test = masks
+    return train, val, test

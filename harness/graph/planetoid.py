@@ -126,6 +126,11 @@ class _SparseRows:
     _shape).
     """
 
+    data: _Array
+    indices: _Array
+    indptr: _Array
+    _shape: tuple[int, int]
+
 
 class _Dtype:
     """Stands in for numpy.dtype, for fixed-width numbers only."""

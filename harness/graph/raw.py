@@ -35,6 +35,9 @@ SIGNATURES = (
 )
 
 
+Masks = tuple[np.ndarray, np.ndarray, np.ndarray]  # (train, val, test), each [K, V] bool
+
+
 @dataclass
 class Raw:
     """A data set as its files give it, before a split is chosen.
@@ -50,7 +53,7 @@ class Raw:
     features: np.ndarray
     labels: np.ndarray
     num_classes: int
-    masks: tuple[np.ndarray, np.ndarray, np.ndarray] | None
+    masks: Masks | None
 
 
 @contextlib.contextmanager

@@ -151,8 +151,8 @@ def read(name: str, paths: tuple[Path, ...], symmetrise: bool) -> Raw:
 
 def _complete(source: Source, data_dir: Path) -> tuple[Path, ...] | None:
     for folder in _existing(source, data_dir):
-        paths = [_file(folder, file) for file in source.files]
-        if all(paths):
+        paths = [path for file in source.files if (path := _file(folder, file)) is not None]
+        if len(paths) == len(source.files):
             return tuple(paths)
     return None
 

@@ -67,10 +67,10 @@ def read_saint(adjacency: Path, feats: Path, class_map: Path, role: Path, *, sym
     with reading(role):
         if missing := {"tr", "va", "te"} - roles.keys():
             raise InputError(f"role {sorted(missing)[0]} is missing: fetch the file again")
-        masks = tuple(
+        train, val, test = (
             mask_of(np.array(roles[key]), len(features), f"role {key}")[None] for key in ("tr", "va", "te")
         )
-    return Raw(edges, features, labels, num_classes, masks)
+    return Raw(edges, features, labels, num_classes, (train, val, test))
 
 
 def _labels(path: Path, num_vertices: int) -> tuple[np.ndarray, int]:
@@ -81,7 +81,7 @@ def _labels(path: Path, num_vertices: int) -> tuple[np.ndarray, int]:
         mask_of(vertices, num_vertices, "class_map")
         values = np.array(list(classes.values()))
         if values.ndim == 2 and values.dtype.kind in "iub" and set(np.unique(values)) <= {0, 1}:
-            labels = np.zeros((num_vertices, values.shape[1]), np.uint8)
+            labels: np.ndarray = np.zeros((num_vertices, values.shape[1]), np.uint8)
             labels[vertices] = values
         elif values.ndim == 1:
             labels = np.full(num_vertices, -1, np.int32)

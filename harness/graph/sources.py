@@ -59,7 +59,7 @@ def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
         graph, own_split = twin.generate(config.name, scale=config.scale, seed=config.generator_seed), True
     else:
         if config.source == "npz":
-            raw = npz.read(Path(config.path).expanduser(), config.symmetrise)
+            raw = npz.read(_npz(config), config.symmetrise)
         else:
             raw = real.read(
                 config.name,
@@ -76,6 +76,12 @@ def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
     if config.normalise_features:
         _normalise(graph)
     return graph
+
+
+def _npz(config: DatasetConfig) -> Path:
+    """The file of `source: npz`, without which there is no such config."""
+    assert config.path is not None
+    return Path(config.path).expanduser()
 
 
 def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, Any]:
@@ -95,9 +101,9 @@ def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, A
 
         # The generator is the data: it is known by its code and this twin's calibration.
         found["generator"] = twin.identity(config.name)
-        files = []
+        files: tuple[Path, ...] = ()
     elif config.source == "npz":
-        files = [Path(config.path).expanduser()]
+        files = (_npz(config),)
         own_split = npz.has_split(files[0])
         if npz.is_weighted(files[0]):
             found["weights"] = True  # earlier versions read the same file without them

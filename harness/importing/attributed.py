@@ -148,8 +148,9 @@ def _features(path: Path, graph: nx.Graph, others: set[str | None]) -> tuple[np.
 
 def _numbers(path: Path, vertex: Any, name: str, values: dict[str, Any]) -> list[float]:
     value = values.get(name)
+    listed: list[Any] = value if isinstance(value, list) else [value]
     try:
-        return [float(each) for each in (value if isinstance(value, list) else [value])]
+        return [float(each) for each in listed]
     except (TypeError, ValueError):
         what = "is missing" if value is None else f'is "{value}"'
         raise InputError(

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -72,8 +73,8 @@ def write(found: Found, out: Path, directed: bool | None = UNDECIDED) -> list[st
         raise InputError(f'file "{found.source}": {error}') from None
     directed, why = _direction(found, listed, directed)
     if not directed and listed.weights is not None:
-        _check_weights(found, listed)
-    arrays = {
+        _check_weights(found, listed, listed.weights)
+    arrays: dict[str, Any] = {
         "edges": found.edges,
         "features": found.features,
         "labels": found.labels,
@@ -115,9 +116,9 @@ def _direction(found: Found, listed: InEdges, asked: bool | None) -> tuple[bool,
     return True, "directed: not every edge has a reverse of the same weight (--undirected adds reverses)"
 
 
-def _check_weights(found: Found, listed: InEdges) -> None:
+def _check_weights(found: Found, listed: InEdges, weights: np.ndarray) -> None:
     """Raise InputError where the two directions of an undirected edge have different weights."""
-    differ = weighted.conflict(listed.indptr, listed.indices, listed.weights)
+    differ = weighted.conflict(listed.indptr, listed.indices, weights)
     if differ is not None:
         u, v = (found.vertex_ids[end] if found.vertex_ids is not None else end for end in differ[:2])
         raise InputError(

@@ -6,6 +6,7 @@ Each worker's pass reads its own rows only; the whole build is O(V P + E).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numba
 import numpy as np
@@ -27,10 +28,12 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
     degrees = degrees_of(graph)
     split_counts = np.array([graph.train.sum(), graph.val.sum(), graph.test.sum()], np.int64)
     weights = values_of(graph)
-    out = None
+    outward: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # out-edges, and their weights
     if not graph.symmetric:
-        *out, place = transpose_entries(graph.indptr, graph.indices, n, graph.weights is not None)
-        out_weights = weights[place]
+        out_indptr, out_indices, place = transpose_entries(
+            graph.indptr, graph.indices, n, graph.weights is not None
+        )
+        outward = out_indptr, out_indices, weights[place]
     # Who needs what: the halo of every worker, found first, since a worker's send list is made of its peers'
     # halos.
     inners = np.split(order, starts[1:-1])
@@ -44,7 +47,7 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
             graph.indptr, graph.indices, weights, assignment, local, inner, halo, rank, column
         )
         sends = [_part(halos[p], rank) for p in range(parts)]
-        directed = dict.fromkeys(
+        directed: dict[str, Any] = dict.fromkeys(
             (
                 "out_inner_edges",
                 "out_halo",
@@ -54,10 +57,11 @@ def build_shards(graph: Graph, assignment: np.ndarray, parts: int) -> Iterator[S
                 "out_halo_edges",
             )
         )
-        if out is not None:
-            out_halo, out_counts = _halo(*out, assignment, inner, rank, parts)
+        if outward is not None:
+            out_indptr, out_indices, out_weights = outward
+            out_halo, out_counts = _halo(out_indptr, out_indices, assignment, inner, rank, parts)
             out_inner, out_halo_edges = _blocks(
-                *out, out_weights, assignment, local, inner, out_halo, rank, column
+                out_indptr, out_indices, out_weights, assignment, local, inner, out_halo, rank, column
             )
             directed = dict(
                 out_inner_edges=out_inner,

@@ -97,8 +97,11 @@ def shards_for(
 
     def make_shards(folder: Path) -> None:
         graph = io.load_graph(cache.get_or_make("graphs", graph_spec, make_graph) / "graph.safetensors")
-        make = _cut_edges if partition.cut == "vertex" else _cut_vertices
-        result = make(graph, partition, parts, seed, folder)
+        if isinstance(partition, VertexCut):
+            result = _cut_edges(graph, partition, parts, seed, folder)
+        else:
+            assert isinstance(partition, EdgeCut), "a partitioner is one or the other"
+            result = _cut_vertices(graph, partition, parts, seed, folder)
         text = json.dumps({**result, "method": partition.name, "seed": seed}, indent=1)
         (folder / "stats.json").write_text(text)
 

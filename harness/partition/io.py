@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -49,20 +50,17 @@ def load(folder: Path, rank: int) -> Shard | ReplicaShard:
     path = _path(folder, rank)
     arrays, scalars = _read(path)
     # files of edge-cuts written by earlier versions do not say
-    kind = SHARDS.get(scalars.pop("cut", Shard.cut))
+    kind = SHARDS.get(str(scalars.pop("cut", Shard.cut)))
     if kind is None:
         raise _damaged(path, "it is of no known cut")
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         name = field.name
         if f"{name}.indptr" in arrays:
-            parts = (
-                arrays.get(f"{name}.indptr"),
-                arrays.get(f"{name}.indices"),
-                scalars.get(f"{name}.num_columns"),
-            )
-            whole = all(part is not None for part in parts)
-            values[name] = Csr(*parts, arrays.get(f"{name}.values")) if whole else None
+            indices, columns = arrays.get(f"{name}.indices"), scalars.get(f"{name}.num_columns")
+            values[name] = None
+            if indices is not None and columns is not None:
+                values[name] = Csr(arrays[f"{name}.indptr"], indices, columns, arrays.get(f"{name}.values"))
         else:
             values[name] = arrays.get(name, scalars.get(name))
     optional = values["symmetric"] is True
@@ -88,7 +86,8 @@ def load_graph(path: Path) -> Graph:
     """Map a graph, copy-on-write; InputError where its file is missing or damaged."""
     arrays, scalars = _read(path)
     try:
-        return Graph(**arrays, **scalars)
+        values: dict[str, Any] = {**arrays, **scalars}
+        return Graph(**values)
     except TypeError as error:
         raise _damaged(path, error) from None
 
@@ -116,7 +115,7 @@ def _write(arrays: dict[str, np.ndarray], scalars: dict[str, object], path: Path
         ) from None
 
 
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if not path.is_file():
         raise InputError(f"{path} is missing; delete the folder {path.parent} and run again to rebuild it")
     try:
@@ -132,7 +131,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
 
 
 def _damaged(path: Path, reason: object) -> InputError:
-    reason = (str(reason).splitlines() or [""])[0]
+    said = (str(reason).splitlines() or [""])[0]
     return InputError(
-        f"{path} is damaged ({reason}); delete the folder {path.parent} and run again to rebuild it"
+        f"{path} is damaged ({said}); delete the folder {path.parent} and run again to rebuild it"
     )

@@ -7,7 +7,9 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def incidence(low, high, num_vertices):
+def incidence(
+    low: np.ndarray, high: np.ndarray, num_vertices: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(indptr [V+1] int64, neighbour [2M] int32, edge [2M] int32): each vertex's edges, by edge id."""
     indptr = np.zeros(num_vertices + 1, np.int64)
     for e in range(len(low)):

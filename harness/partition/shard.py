@@ -41,6 +41,18 @@ class Csr:
 
 
 @dataclass
+class OutEdges:
+    """The edges that leave a worker's inner vertices: rows v, columns w for edges v -> w."""
+
+    inner_edges: Csr  # [n, n]: v's inner out-neighbours
+    halo: np.ndarray  # [m'] int32 global ids, grouped by owner ascending, ascending inside an owner
+    halo_counts: np.ndarray  # [P] int64: of them owned by each worker
+    halo_rows: np.ndarray  # [m'] int32: their local inner rows at their owners
+    halo_degrees: np.ndarray  # [m'] global in-degrees
+    halo_edges: Csr  # [n, m']
+
+
+@dataclass
 class Shard:
     """Worker `rank`'s part of a graph split into `sizes.sum()` vertices over `len(sizes)` workers.
 
@@ -78,14 +90,38 @@ class Shard:
     inner_edges: Csr  # [n, n]: in-edges from inner vertices
     halo_edges: Csr  # [n, m]: in-edges from halo vertices
 
-    # Out-edges leaving the worker, which a backward pass by broadcast needs (rows v, columns w for edges v ->
-    # w). On a symmetric graph they are the in-edges above and these fields are None.
-    out_inner_edges: Csr | None  # [n, n]: v's inner out-neighbours
-    out_halo: np.ndarray | None  # [m'] int32 global ids, ordered as `halo`
-    out_halo_counts: np.ndarray | None  # [P] int64
-    out_halo_rows: np.ndarray | None  # [m'] int32
-    out_halo_degrees: np.ndarray | None  # [m'] int32
-    out_halo_edges: Csr | None  # [n, m']
+    # The fields of `outward`, as they are stored. On a symmetric graph they are the in-edges above and these
+    # are None.
+    out_inner_edges: Csr | None
+    out_halo: np.ndarray | None
+    out_halo_counts: np.ndarray | None
+    out_halo_rows: np.ndarray | None
+    out_halo_degrees: np.ndarray | None
+    out_halo_edges: Csr | None
+
+    @property
+    def outward(self) -> OutEdges:
+        """Out-edges, which a backward pass by broadcast needs."""
+        if self.symmetric:
+            return OutEdges(
+                self.inner_edges,
+                self.halo,
+                self.halo_counts,
+                self.halo_rows,
+                self.halo_degrees,
+                self.halo_edges,
+            )
+        assert self.out_inner_edges is not None and self.out_halo_edges is not None
+        assert self.out_halo is not None and self.out_halo_counts is not None
+        assert self.out_halo_rows is not None and self.out_halo_degrees is not None
+        return OutEdges(
+            self.out_inner_edges,
+            self.out_halo,
+            self.out_halo_counts,
+            self.out_halo_rows,
+            self.out_halo_degrees,
+            self.out_halo_edges,
+        )
 
     @property
     def num_workers(self) -> int:

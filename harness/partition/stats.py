@@ -113,6 +113,7 @@ class Statistics:
         each = {key: [worker[key] for worker in workers] for key in workers[0]}
         edges = [near + far for near, far in zip(each["inner_edges"], each["halo_edges"])]
         total, cut, vertices = sum(edges), sum(each["halo_edges"]), self.whole["vertices"]
+        assert self.ratio is not None
         in_halo = self.ratio[self.ratio > 0]
         return {
             **self.whole,

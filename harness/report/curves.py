@@ -99,8 +99,8 @@ def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[
             shade = {"color": stroke["color"], "alpha": 0.15, "linewidth": 0}
             ax.fill_between(x, rows["low"], rows["high"], label=name, **shade)
         ax.plot(x, y, linewidth=1.7, alpha=1.0 if group.finished else 0.5, label=name, **stroke)
-        best = rows["val"].idxmax() if rows["val"].notna().any() else rows.index[-1]
-        ax.plot(x[best], y[best], "o", markersize=4, color=stroke["color"], clip_on=False)
+        best = int(rows["val"].argmax()) if rows["val"].notna().any() else -1
+        ax.plot(x.iloc[best], y.iloc[best], "o", markersize=4, color=stroke["color"], clip_on=False)
         told = estimate_of(group, LEADING[section.score][0])
         ends.append(
             (
@@ -113,14 +113,14 @@ def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[
     ax.set_xlabel(axis.label[section.clock])
     ax.set_ylabel(f"{score}, %")
     ax.set_xlim(left=0)
-    told = f"values and dots: best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
+    meaning = f"values and dots: best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
     title(
         figure,
         f"{score.capitalize() if section.score == 'acc' else 'Test AUC'} over {axis.name}",
         section.dataset,
         section.groups,
         "bands from the lowest to the highest seed",
-        told,
+        meaning,
     )
     _label_ends(figure, ax, ends)
     return figure

@@ -33,7 +33,7 @@ def _points(ax: Axes) -> Iterator[tuple]:
     for collection in ax.collections:
         label = str(collection.get_label())
         if isinstance(collection, PathCollection):
-            for x, y in collection.get_offsets():
+            for x, y in np.asarray(collection.get_offsets()):
                 yield "dots", label, x, y
         elif isinstance(collection, PolyCollection):
             # The outline of a band goes along one bound and back along the other.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html as escaping
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -63,7 +63,7 @@ def _rich(section: Section, frame: pd.DataFrame) -> Table:
     table = Table(
         title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
     )
-    for heading in frame:
+    for heading in map(str, frame):
         # Where it is still too wide, names are folded and numbers never.
         table.add_column(
             heading.replace(" ", "\n"),
@@ -112,8 +112,8 @@ def markdown(groups: list[Group]) -> str:
     return "\n\n".join(parts)
 
 
-def _sides(frame: pd.DataFrame) -> list[str]:
-    return [_side(heading) for heading in frame]
+def _sides(headings: Iterable[object]) -> list[str]:
+    return [_side(str(heading)) for heading in headings]
 
 
 def latex(groups: list[Group]) -> str:
@@ -127,7 +127,7 @@ def latex(groups: list[Group]) -> str:
             styled.to_latex(
                 hrules=True,
                 convert_css=True,
-                column_format="".join(side[0] for side in _sides(styled.data)),
+                column_format="".join(side[0] for side in _sides(section.cells().text)),
                 caption=_latex(caption),
                 position="htb",
             )
@@ -139,18 +139,22 @@ def html(groups: list[Group]) -> str:
     """A page with a table per section: the best of each column in bold, what is said of the numbers below."""
     parts = ["<!DOCTYPE html>", '<meta charset="utf-8">', "<title>HaloBench</title>"]
     for number, section in enumerate(sections(groups), 1):
-        styled = _styled(section, escaping.escape).set_uuid(f"table{number}")
+        styled = _styled(section, _html).set_uuid(f"table{number}")
         styled = styled.set_caption(escaping.escape(section.title))
         notes = "".join(f"<li>{escaping.escape(note)}</li>\n" for note in section.notes("Bold"))
         parts += [styled.to_html(), f"<ul>\n{notes}</ul>"]
     return "\n".join(parts)
 
 
-def _latex(text: str) -> str:
-    return text.translate(LATEX)
+def _latex(text: object) -> str:
+    return str(text).translate(LATEX)
 
 
-def _styled(section: Section, escape: Callable[[str], str]) -> Styler:
+def _html(text: object) -> str:
+    return escaping.escape(str(text))
+
+
+def _styled(section: Section, escape: Callable[[object], str]) -> Styler:
     cells = section.cells()
     bold = cells.best.map(lambda best: "font-weight: bold" if best else "")
     styled = cells.text.style.hide(axis="index").apply(lambda _: bold, axis=None)

@@ -41,7 +41,7 @@ class Estimate:
         return format(self.mean, spec) + (f" ± {self.half:{spec.removeprefix('+')}}" if self.half else "")
 
 
-def estimate(values: Iterable[float]) -> Estimate:
+def estimate(values: Iterable[float | None]) -> Estimate:
     x = np.array([v for v in values if v is not None and not np.isnan(v)], dtype=np.float64)
     if not len(x):
         return Estimate(float("nan"), None, 0)
@@ -179,7 +179,7 @@ class Group:
         """A value of the summary by seed, ascending; repeats of one seed are averaged: they are one
         sample.
         """
-        together = defaultdict(list)
+        together: dict[Any, list[float | None]] = defaultdict(list)
         for run in self.runs:
             together[run.seed].append(value(run.summary))
         return {seed: estimate(together[seed]) for seed in self.seeds}
@@ -254,9 +254,10 @@ def _name(groups: list[Group], x: str | None) -> None:
                 [graph, *(knob(k.removeprefix("dataset."), keys[k]) for k in said if k in keys)]
             )
     # What is left to tell apart was run by versions of this program that do not have the same keys.
-    shown = Counter((*_shown(group), repr(group.first.keys.get(x))) for group in groups)
-    for group in groups:
-        if shown[(*_shown(group), repr(group.first.keys.get(x)))] == 1:
+    told = [(*_shown(group), repr(group.first.keys.get(x) if x else None)) for group in groups]
+    shown = Counter(told)
+    for group, words in zip(groups, told):
+        if shown[words] == 1:
             continue
         group.label += f" (code {group.first.code})"
 

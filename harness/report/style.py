@@ -5,9 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from harness.report.groups import Group
 
@@ -15,7 +17,7 @@ from harness.report.groups import Group
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
 STROKES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 PARTS = {"compute": "#33638D", "comm": "#E8853D", "rest": "#C9CDD2"}
-STYLE = {
+STYLE: dict[Any, Any] = {  # any: matplotlib's stubs list the names of all its parameters
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -50,11 +52,11 @@ def title(
     width, height = figure.get_size_inches()
     lines = textwrap.wrap(", ".join(filter(None, details)), int(LETTERS * width))
     inch = 1 / height
-    if figure.get_layout_engine() is not None:
+    if isinstance(engine := figure.get_layout_engine(), ConstrainedLayoutEngine):
         room = 0.52 + 0.16 * (len(lines) - 1)
-        figure.get_layout_engine().set(rect=(0, 0, 1, 1 - room * inch))
+        engine.set(rect=(0, 0, 1, 1 - room * inch))
     figure.text(0.012, 1 - 0.08 * inch, what, va="top", fontsize=12, fontweight="bold", gid=TITLE)
-    below = {"va": "top", "fontsize": 9.5, "color": "#444444", "gid": TITLE}
+    below: dict[str, Any] = {"va": "top", "fontsize": 9.5, "color": "#444444", "gid": TITLE}
     figure.text(0.012, 1 - 0.31 * inch, "\n".join(lines), **below)
 
 
@@ -93,8 +95,8 @@ def save(figure: Figure, path: Path, titled: bool = True) -> Path:
         for text in [text for text in figure.texts if text.get_gid() == TITLE]:
             text.remove()
         # The room above goes to the axes, or away where these have a place of their own.
-        if figure.get_layout_engine() is not None:
-            figure.get_layout_engine().set(rect=(0, 0, 1, 1))
+        if isinstance(engine := figure.get_layout_engine(), ConstrainedLayoutEngine):
+            engine.set(rect=(0, 0, 1, 1))
         else:
             box = "tight"
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "pdf.fonttype": 42}):

@@ -179,7 +179,7 @@ class Section:
     def cells(self) -> Cells:
         """The rows as text. Values by seed, and their difference to exact training, stand after the leading
         score where a row has several seeds; the ratio to exact training's bytes after the bytes per epoch."""
-        text = dict(zip(KEYS, zip(*map(_key_cells, self.groups))))
+        text = {key: list(cells) for key, cells in zip(KEYS, zip(*map(_key_cells, self.groups)))}
         best, blocks = {}, []
         several = any(len(group.seeds) > 1 for group in self.groups)
         for number, block in enumerate(self.blocks):

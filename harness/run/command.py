@@ -60,9 +60,9 @@ class Jobs:
     def __init__(self, arguments: list[str], parts: list[list[str]]):
         swept, sizes = overrides.swept(arguments), [overrides.swept(part) for part in parts]
         self.keys = list(swept or {})
-        sizes = [None if each is None else math.prod(map(len, each.values())) for each in sizes]
-        self.total = None if None in sizes else sum(sizes)
-        self.before = list(itertools.accumulate((each or 0 for each in sizes), initial=0))
+        lengths = [None if each is None else math.prod(map(len, each.values())) for each in sizes]
+        self.total = None if None in lengths else sum(each or 0 for each in lengths)
+        self.before = list(itertools.accumulate((each or 0 for each in lengths), initial=0))
         self.part = 0  # the sweep that is going on
         self.failures: list[tuple[str, int]] = []  # of this process's jobs: (what was asked, exit code)
         self.done: list[tuple[dict[str, str], Path]] = []  # swept keys and folder

@@ -36,12 +36,12 @@ from harness.partition import config as partitions
 from harness.partition.config import Partitioner
 from harness.trace.identity import WORKERS, canonical, fingerprint, identity
 
-BLOCKS = {
+BLOCKS: dict[str, type[EvaluateConfig] | type[Cluster]] = {
     "evaluate": EvaluateConfig,
     "cluster": Cluster,
 }
 # Blocks whose `_target_` names a class derived from these. A model may be named by `model.name` instead.
-TARGETS = {
+TARGETS: dict[str, type[Any]] = {
     "dataset": Dataset,
     "partition": Partitioner,
     "optimiser": Optimiser,
@@ -243,12 +243,20 @@ def as_of_now(composed: dict[str, Any]) -> dict[str, Any]:
 
 def _defaults(cls: type) -> dict[str, Any]:
     """The values of a dataclass's fields that have one."""
-    made = {
-        f.name: f.default if f.default is not MISSING else f.default_factory()
-        for f in dataclasses.fields(cls)
-        if f.init and (f.default is not MISSING or f.default_factory is not MISSING)
-    }
-    return OmegaConf.to_container(OmegaConf.create(made))
+    made: dict[str, Any] = {}
+    for f in dataclasses.fields(cls):
+        if f.init and f.default is not MISSING:
+            made[f.name] = f.default
+        elif f.init and f.default_factory is not MISSING:
+            made[f.name] = f.default_factory()
+    return _plain(OmegaConf.create(made))
+
+
+def _plain(config: DictConfig, resolve: bool = False) -> dict[str, Any]:
+    """A config's values in dicts and lists."""
+    values = OmegaConf.to_container(config, resolve=resolve)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
 
 
 def file_name(text: str) -> str:
@@ -260,14 +268,14 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     if isinstance(config, DictConfig):
         try:
             missing = sorted(OmegaConf.missing_keys(config))
-            config = OmegaConf.to_container(config, resolve=True)
+            config = _plain(config, resolve=True)
         except OmegaConfBaseException as error:
             raise InputError(f"{error.full_key} cannot be resolved: {str(error).splitlines()[0]}") from None
         if missing:
             raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
     # A config that is checked always says how many workers.
     config = {WORKERS: RunConfig.workers, **as_of_now(config)}
-    blocks = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
+    blocks: dict[str, Any] = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
     blocks |= {
         name: made(_named(_block({**EMPTY, **config}, name), name), name, base)
         for name, base in TARGETS.items()
@@ -317,7 +325,8 @@ def make_system(block: dict[str, Any]) -> System:
 
 def configured() -> dict[str, dict[str, Any]]:
     """Every system of `conf/system/` by name, and its block there."""
-    found = sorted(path for path in (files("conf") / "system").iterdir() if path.name.endswith(".yaml"))
+    folder = (files("conf") / "system").iterdir()
+    found = sorted((path for path in folder if path.name.endswith(".yaml")), key=lambda path: path.name)
     return {path.name.removesuffix(".yaml"): yaml.safe_load(path.read_text()) for path in found}
 
 
@@ -346,7 +355,7 @@ def stored(run_dir: Path) -> dict[str, Any]:
             f'RUN_DIR="{run_dir}" holds no config.yaml; prepare one with python -m harness ... launch=prepare'
         )
     try:
-        config = OmegaConf.to_container(OmegaConf.load(path))
+        config: Any = OmegaConf.to_container(OmegaConf.load(path))
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
         raise InputError(
             f"{path} is damaged ({str(error).splitlines()[0]}); give fresh=true to start the run anew"

@@ -8,12 +8,13 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, ValueType
+from hydra.core.override_parser.types import ChoiceSweep, Override, ValueType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -63,9 +64,7 @@ def check(arguments: list[str], conf: str) -> bool:
     known = _Known(conf, searched)
     # What Hydra itself will say, in case nothing better is found. A sweep is composed job by job.
     reason = (
-        None
-        if args.multirun
-        else known.refuses([o.input_line for o in parsed if o.key_or_group != SEARCHPATH])
+        None if args.multirun else known.refuses([_line(o) for o in parsed if o.key_or_group != SEARCHPATH])
     )
     if args.multirun or reason:
         _explain(ours, known)
@@ -77,7 +76,8 @@ def check(arguments: list[str], conf: str) -> bool:
 def _searched(args: argparse.Namespace, parsed: list[Override]) -> list[str]:
     """What the arguments add to the config's path."""
     own = [f"file://{Path(args.config_dir).resolve()}"] if args.config_dir else []
-    return own + [str(place) for o in parsed if o.key_or_group == SEARCHPATH for place in o.value()]
+    places = [o.value() for o in parsed if o.key_or_group == SEARCHPATH]
+    return own + [str(place) for given in places for place in (given if isinstance(given, list) else [given])]
 
 
 def parts(arguments: list[str], conf: str) -> list[list[str]]:
@@ -116,7 +116,7 @@ def composed(arguments: list[str], conf: str) -> tuple[DictConfig, dict[str, lis
     group there is. InputError where they make none."""
     args = parse(arguments)
     parsed = [_parse(word) for word in args.overrides]
-    words = [o.input_line for o in parsed if not o.is_sweep_override() and o.key_or_group != SEARCHPATH]
+    words = [_line(o) for o in parsed if not o.is_sweep_override() and o.key_or_group != SEARCHPATH]
     check([word for word in arguments if word not in ("-h", "--help")], conf)
     known = _Known(conf, _searched(args, parsed))
     made = known.compose(words)
@@ -226,10 +226,10 @@ def _explain(overrides: list[Override], known: _Known) -> None:
     keys = [o for o in overrides if o not in groups and not o.is_add() and not o.is_force_add()]
     first = {o.key_or_group: _values(o)[0] for o in groups}
     # Each option once, beside the first of every other group.
-    options = [{**first, o.key_or_group: value} for o in groups for value in _values(o)[1:]]
+    others = [{**first, o.key_or_group: value} for o in groups for value in _values(o)[1:]]
     made = [
         (chosen, known.compose([f"{group}={value}" for group, value in chosen.items()]))
-        for chosen in ([first, *options] if keys else [])
+        for chosen in ([first, *others] if keys else [])
     ]
     for override in keys:
         key = override.key_or_group
@@ -248,9 +248,15 @@ def _explain(overrides: list[Override], known: _Known) -> None:
             raise InputError(f"{key} is a key of none of {', '.join(there)}{did_you_mean(last, named)}")
 
 
+def _line(override: Override) -> str:
+    """The word that an override was parsed from."""
+    assert override.input_line is not None
+    return override.input_line
+
+
 def _values(override: Override) -> list[str]:
     value = override.value()
-    if override.is_sweep_override() and hasattr(value, "list"):
+    if isinstance(value, ChoiceSweep):
         return [str(v) for v in value.list]
     if isinstance(value, list):  # several options of one group
         return [str(v) for v in value]
@@ -266,7 +272,8 @@ def _lacks(key: str, composed: DictConfig) -> bool:
 
 
 def _check_key(key: str, composed: DictConfig) -> None:
-    here, walked = composed, []
+    here: Any = composed
+    walked: list[str] = []
     for part in key.split("."):
         known = list(here) if isinstance(here, DictConfig) else []
         if part not in known:

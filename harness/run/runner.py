@@ -85,9 +85,9 @@ def expand(sweep: str | Sequence[str]) -> list[list[str]]:
     each."""
     runs: list[list[str]] = []
     for words in overrides.parts(["-m", *(sweep.split() if isinstance(sweep, str) else sweep)], CONF):
-        choices = []
+        choices: list[list[str]] = []
         for override in OverridesParser.create().parse_overrides(overrides.parse(words).overrides):
-            values = [override.input_line]
+            values = [str(override.input_line)]
             if override.is_sweep_override():
                 key = override.get_key_element()
                 values = [f"{key}={value}" for value in override.sweep_string_iterator()]

@@ -14,6 +14,7 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -22,7 +23,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from harness.check import InputError
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
-from harness.comm.recorder import Recorder, cpu_count
+from harness.comm.recorder import Epoch, Recorder, cpu_count
 from harness.comm.transport import TRANSPORTS, Transport
 from harness.core.checkpoint import Checkpoints
 from harness.core.kernels import make_kernel
@@ -84,7 +85,7 @@ def held(run: configs.Run, run_dir: Path) -> configs.Run:
 
 
 def train(
-    run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.device, transport: Transport | None
+    run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.device, transport: Transport
 ) -> None:
     """The whole of a worker's work inside an open process group."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
@@ -126,29 +127,34 @@ def train(
             "asynchronous": run.system.asynchronous,
         }
         resolved.record(run_dir, met, attempt, facts)
-    trace: writer.TraceWriter | AsynchronousTrace
-    trace = writer.TraceWriter(run_dir, rank, checkpoints.attempt, trainer.next_epoch)
-    if run.system.asynchronous:
-        trace = AsynchronousTrace(run_dir, trace, comm, checkpoints.attempt, met, trainer.train_share)
+    own = writer.TraceWriter(run_dir, rank, checkpoints.attempt, trainer.next_epoch)
+    rounds = (
+        AsynchronousTrace(run_dir, own, comm, checkpoints.attempt, met, trainer.train_share)
+        if run.system.asynchronous
+        else None
+    )
+    trace = own if rounds is None else rounds
     last = run.settings.epochs - 1
     every, saved_every = run.evaluate.every, run.settings.checkpoint_every
     with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
         if met:
             progress.resumed(met)
-        saving, waiting, diverged, ended = 0.0, [], False, False
+        saving, diverged, ended = 0.0, False, False
+        waiting: list[tuple[Epoch, torch.Tensor]] = []  # trained, and not yet written
         while met <= last:
-            local_loss = trainer.train_epoch(trainer.next_epoch)
+            loss_share = trainer.train_epoch(trainer.next_epoch)
             recorder.epoch.log += saving  # of the checkpoint before this epoch
             saving = 0.0
-            waiting.append((recorder.epoch, local_loss))
+            waiting.append((recorder.epoch, loss_share))
             done = run.system.epochs_done(recorder.epoch.epoch)
             due = bool(saved_every) and done // saved_every > met // saved_every and done <= last
-            if run.system.asynchronous:
+            finished: Sequence[tuple[Epoch, torch.Tensor | float | None]] = waiting
+            if rounds is not None:
                 if not due and done <= last:
                     continue  # evaluation and logging are collective: the workers would wait for each other
                 progress.sent(epoch for epoch, _ in waiting)
-                waiting = trace.epochs(waiting, met, done, peak_rss())
-            for recorder.epoch, local_loss in waiting:
+                finished = rounds.epochs(waiting, met, done, peak_rss())
+            for recorder.epoch, local_loss in finished:
                 number = recorder.epoch.epoch
                 with recorder.clock("log"):
                     loss = trainer.global_loss(local_loss) if local_loss is not None else None

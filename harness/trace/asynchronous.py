@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import SupportsFloat
 
 from harness.comm.comm import Comm
 from harness.comm.recorder import Epoch
@@ -32,7 +33,7 @@ class AsynchronousTrace:
         self.latest = (0.0, 0.0)
 
     def epochs(
-        self, rounds: Sequence[tuple[Epoch, float]], first: int, done: int, peak_rss_bytes: int
+        self, rounds: Sequence[tuple[Epoch, SupportsFloat]], first: int, done: int, peak_rss_bytes: int
     ) -> list[tuple[Epoch, float | None]]:
         """Write this worker's rounds since the workers last met, each with its share of the loss. Collective.
 

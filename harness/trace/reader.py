@@ -79,7 +79,8 @@ class Trace:
     @cached_property
     def shards(self) -> dict[str, Any]:
         """Statistics of the partition the run used."""
-        return self._json("shards.json")["stats"]
+        stats: dict[str, Any] = self._json("shards.json")["stats"]
+        return stats
 
     @cached_property
     def summary(self) -> dict[str, Any] | None:
@@ -88,7 +89,7 @@ class Trace:
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
-        return self._tables.table("epochs").to_pandas()
+        return self._frame("epochs")
 
     @cached_property
     def unknown_losses(self) -> list[int]:
@@ -97,21 +98,25 @@ class Trace:
 
     @cached_property
     def comm(self) -> pd.DataFrame:
-        return self._tables.table("comm").to_pandas()
+        return self._frame("comm")
 
     @cached_property
     def spans(self) -> pd.DataFrame:
-        return self._tables.table("spans").to_pandas()
+        return self._frame("spans")
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        return self._tables.table("metrics").to_pandas()
+        return self._frame("metrics")
 
     @cached_property
     def _tables(self) -> Tables:
         return Tables(self.run_dir)
 
-    def _json(self, name: str) -> Any:
+    def _frame(self, table: str) -> pd.DataFrame:
+        frame: pd.DataFrame = self._tables.table(table).to_pandas()
+        return frame
+
+    def _json(self, name: str) -> dict[str, Any]:
         path = self.run_dir / name
         try:
             value = json.loads(path.read_text())

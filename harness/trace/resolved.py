@@ -21,7 +21,7 @@ from harness.trace.schema import SCHEMA_VERSION
 
 FILE = "resolved.json"
 HELD = ("device", "threads", "transport", "kernel")  # another value of these gives other bits
-UNKNOWN = {"first_epoch": 0, **dict.fromkeys(HELD, "unknown"), "code": "unknown"}
+UNKNOWN: dict[str, Any] = {"first_epoch": 0, **dict.fromkeys(HELD, "unknown"), "code": "unknown"}
 
 
 def read(run_dir: Path) -> dict[str, Any] | None:
@@ -30,7 +30,7 @@ def read(run_dir: Path) -> dict[str, Any] | None:
     """
     path = Path(run_dir) / FILE
     try:
-        found = json.loads(path.read_text())
+        found: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -52,7 +52,7 @@ def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dic
     attempt   what it runs on; system: `role`, `steps` and `asynchronous`
     """
     before = read(run_dir) if first_epoch else None
-    known = before["attempts"] if before is not None else [UNKNOWN]
+    known: list[dict[str, Any]] = before["attempts"] if before is not None else [UNKNOWN]
     kept = [each for each in known if each["first_epoch"] < first_epoch]
     write_json_atomic(Path(run_dir) / FILE, {
         "schema": SCHEMA_VERSION, **system, "attempts": [*kept, {"first_epoch": first_epoch, **attempt}],

@@ -55,7 +55,7 @@ class Rounds:
         """
         rows = self.epochs.dropna(subset=["of_run"])
         values = rows[column].where(rows["epoch"] > 0, 0.0)
-        table = values.groupby([rows["of_run"].astype(int), rows["worker"]]).sum().unstack(fill_value=0.0)
+        table = values.groupby([rows["of_run"].astype(int), rows["worker"]]).sum().unstack(fill_value=0)
         return table.cumsum().max(axis=1) if self.asynchronous else table.max(axis=1).cumsum()
 
     def total(self, column: str) -> float:

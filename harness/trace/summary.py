@@ -35,8 +35,8 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
     epochs = trace.epochs
     if epochs.empty:
         raise InputError(f"{trace.run_dir} holds no finished epoch; let it run longer")
-    rounds, run = Rounds.read(trace), epochs_of_run(epochs)
-    last = int(run["epoch"].max())
+    rounds, of_run = Rounds.read(trace), epochs_of_run(epochs)
+    last = int(of_run["epoch"].max())
     warm = _warm(trace, rounds, last)
     slowest = warm.epochs.loc[warm.epochs.groupby("epoch")["train_s"].idxmax()]
     sent = trace.comm
@@ -73,7 +73,7 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
             f"diverged: from epoch {diverged} on the loss or the logits are no finite numbers, so it has no"
             " accuracy"
         )
-    notes += _stopped_early(trace, run)
+    notes += _stopped_early(trace, of_run)
     notes += _attempts(trace)
     return {
         "schema": SCHEMA_VERSION,
@@ -85,12 +85,12 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
         "rounds": made,
         "clock": "cpu" if crowded else "wall",
         "notes": notes,
-        "loss": float(run["loss"].iloc[-1]),
+        "loss": float(of_run["loss"].iloc[-1]),
         "diverged": diverged,
         "score": (score := leading_score(trace)),
         "multilabel": bool(_shards(trace).get("multilabel")),
         "scores": own_scores(trace),
-        **_scores(run, score, trace),
+        **_scores(of_run, score, trace),
         "majority": _shards(trace).get("majority"),
         "epoch_s": float(slowest["train_s"].mean()),
         "epoch_median_s": float(slowest["train_s"].median()),
@@ -157,7 +157,7 @@ def _gpus(trace: Trace) -> int:
 def graph_name(trace: Trace) -> str:
     """The graph's own name; a twin's begins with "twin/"."""
     if name := _shards(trace).get("graph"):
-        return name
+        return str(name)
     dataset = trace.config["dataset"]
     prefix = "twin/" if dataset.get("source") == "twin" else ""
     return prefix + str(dataset["name"]).removeprefix(prefix)
@@ -216,7 +216,7 @@ def _stopped_early(trace: Trace, epochs: pd.DataFrame) -> list[str]:
     last = int(epochs["epoch"].max())
     if not patience or by.empty or last + 1 == trace.config.get("epochs"):
         return []
-    best = int(by.idxmax())
+    best = int(by.index[int(by.argmax())])
     if (by.index > best).sum() < patience:
         return []
     score = {"acc": "accuracy", "auc": "AUC"}[leading]
@@ -236,7 +236,7 @@ def _scores(epochs: pd.DataFrame, leading: str, trace: Trace) -> dict[str, Any]:
     # A graph may come without validation vertices.
     rows = {
         "final": scored.iloc[-1],
-        "best": scored.loc[by.idxmax()] if by.notna().any() else scored.iloc[-1],
+        "best": scored.iloc[by.argmax()] if by.notna().any() else scored.iloc[-1],
     }
     names = {
         **{split: f"{split}_acc" for split in SPLITS},

@@ -30,9 +30,8 @@ class BlockRows:
     @staticmethod
     def of_out_halo(shard: Shard, device: torch.device) -> BlockRows:
         """On a symmetric graph the out-edges lead where the in-edges come from."""
-        if shard.symmetric:
-            return BlockRows.of_halo(shard, device)
-        return BlockRows(shard.out_halo_counts, shard.out_halo_rows, device)
+        outward = shard.outward
+        return BlockRows(outward.halo_counts, outward.halo_rows, device)
 
 
 class PendingBlocks:

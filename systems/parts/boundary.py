@@ -61,6 +61,8 @@ class Drawn:
     """A sampled graph: its operators, its boundary vertices (halo places, ascending) and who was asked for
     them."""
 
+    request: Request  # there once it has been settled
+
     def __init__(self, system: Sampler, mask: np.ndarray, factor: np.ndarray):
         self.mask, self.factor = mask, factor
         self.adjacency = SampledAdjacency(system.full, system.edges, mask, factor)
@@ -69,8 +71,7 @@ class Drawn:
         self.hit = cache.kept[self.boundary]  # [k] whose features need no asking
         self.slots = cache.place[self.boundary[self.hit]]
         self.rows = cache.rows
-        self.request: Request | None = None
-        self.missing: Request | None = None
+        self.missing: Request | None = None  # what the cache lacks, under `refetch`
         self.asking: tuple[InFlight, torch.Tensor, torch.Tensor] | None = None
 
     def ask(self, system: Sampler) -> None:
@@ -109,7 +110,8 @@ class Drawn:
     @staticmethod
     def restore(system: Sampler, state) -> Drawn:
         drawn = Drawn(system, state["mask"].cpu().numpy(), state["factor"].cpu().numpy())
-        drawn.request, drawn.missing = (None if r is None else Request(*r) for r in state["requests"])
+        request, missing = state["requests"]
+        drawn.request, drawn.missing = Request(*request), None if missing is None else Request(*missing)
         drawn.hit, drawn.slots, drawn.rows = state["hit"], state["slots"], state["cached"]
         return drawn
 

@@ -40,6 +40,7 @@ class Request:
     def state_dict(self) -> dict[str, Any]:
         """What the next epoch uses once rows are collected: they, and the part whose gradients it sends."""
         part = self.fetch.gradient
+        assert self.rows is not None, "a request is kept once it has been collected"
         return {
             "epoch": self.epoch,
             "oldest": self.oldest,

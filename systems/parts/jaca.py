@@ -21,7 +21,7 @@ from harness.cluster.config import Cluster
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.partition.shard import Shard
-from systems.parts.rowcache import NONE, Queue, Selection
+from systems.parts.rowcache import NONE, Queue, Selection, Tier
 
 POLICIES = ("jaca", "fifo", "lru")
 TIERS = ("inclusive", "exclusive")
@@ -119,12 +119,11 @@ def capacities(
     """
     workers = range(len(halos.ids))
     local = [
-        min(fitting(cluster.devices[p].memory_gb, reserved_device_mb, widths), len(halos.best(p, top_k)))
+        int(min(fitting(cluster.devices[p].memory_gb, reserved_device_mb, widths), len(halos.best(p, top_k))))
         for p in workers
     ]
-    return local, min(
-        fitting(cluster.host_memory_gb, reserved_host_mb, widths), len(halos.best_of_all(top_k))
-    )
+    shared = min(fitting(cluster.host_memory_gb, reserved_host_mb, widths), len(halos.best_of_all(top_k)))
+    return local, int(shared)
 
 
 @dataclass
@@ -197,13 +196,12 @@ class Tiers:
             tiers = [Selection(m, c, halos.best(p, top_k)) for p, (m, c) in enumerate(zip(places, local))]
             self.held = [tier.slots != NONE for tier in tiers]
             best = halos.best_of_rest(top_k, self.held) if exclusive else halos.best_of_all(top_k)
-            self.local, self.shared = tiers[me], Selection(len(halos.union), shared, best)
+            self.local: Tier = tiers[me]
+            self.shared: Tier = Selection(len(halos.union), shared, best)
             self.found, self.shared_found = self.local.slots, self.shared.slots
         else:
-            self.local, self.shared = (
-                Queue(places[me], local[me], policy),
-                Queue(len(halos.union), shared, policy),
-            )
+            self.local = Queue(places[me], local[me], policy)
+            self.shared = Queue(len(halos.union), shared, policy)
         self.taken = np.empty(0, np.int64)  # keys that the global tier takes in at the end of the epoch
         self.fetches: dict[bool, Fetch] = {}
 
@@ -225,8 +223,8 @@ class Tiers:
         missed = [looked_up[self.shared_found[looked_up] == NONE] for looked_up in asked]
         for queued in missed:
             self.shared.access(queued)
-        missed = np.unique(np.concatenate(missed))
-        self.taken = missed[self.shared.slots[missed] != NONE]
+        distinct = np.unique(np.concatenate(missed))
+        self.taken = distinct[self.shared.slots[distinct] != NONE]
 
     def fetch(self, expired: bool) -> Fetch:
         """What to do in this epoch for a layer; `expired`: nothing held may be used, and all that is held is

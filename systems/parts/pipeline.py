@@ -27,7 +27,7 @@ class Parcel:
 
     def post(self) -> None:
         # What leaves must stay untouched until it has arrived: `start` holds it until then.
-        if self.flight is None and self.rows is None:
+        if self.start is not None and self.rows is None:
             self.flight, self.rows = self.start()
 
     def wait(self) -> torch.Tensor:
@@ -35,6 +35,7 @@ class Parcel:
         if self.flight is not None:
             self.flight.wait()
             self.flight = self.start = None
+        assert self.rows is not None
         return self.rows
 
 

@@ -36,16 +36,17 @@ def quantise(x: torch.Tensor, bits: int, noise: torch.Tensor | float = 0.5) -> t
     if x.device.type != "cpu":
         wire[:, :-size] = code_with_torch(x, low, step, bits, noise)
     else:
-        stochastic = isinstance(noise, torch.Tensor)
         x = x.contiguous()
+        drawn = noise.contiguous().numpy() if isinstance(noise, torch.Tensor) else x.numpy()[:0]
+        constant = 0.0 if isinstance(noise, torch.Tensor) else noise
         _code(
             x.numpy(),
             low.numpy()[:, 0],
             step.numpy()[:, 0],
             bits,
-            noise.contiguous().numpy() if stochastic else x.numpy()[:0],
-            stochastic,
-            x.numpy().dtype.type(0.0 if stochastic else noise),
+            drawn,
+            isinstance(noise, torch.Tensor),
+            x.numpy().dtype.type(constant),
             wire.numpy(),
         )
     return wire

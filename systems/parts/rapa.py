@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +18,8 @@ import torch
 from harness.cluster.config import GIB, Cluster, relative
 from harness.comm.comm import Comm
 from harness.partition.shard import Csr, Shard
+
+Count = TypeVar("Count", float, np.ndarray)  # one, or several at once
 
 MIB = 1024**2
 
@@ -84,12 +87,12 @@ class Subgraph:
     def num_vertices(self) -> int:
         return self.shard.num_inner + int(self.kept.sum())
 
-    def cost(self, outer: np.ndarray | int) -> np.ndarray | float:
+    def cost(self, outer: Count) -> Count:
         """lambda_i = T_comp + T_comm with this many outer edges, eqs. (13)-(15)."""
         every = self.shard.inner_edges.num_entries + outer
         return every * self.edge_price + self.shard.num_inner * self.vertex_price + outer * self.outer_price
 
-    def memory(self, halo: np.ndarray | int, outer: np.ndarray | int) -> np.ndarray | float:
+    def memory(self, halo: Count, outer: Count) -> Count:
         """Bytes of eq. (15) with this many halo vertices and outer edges."""
         vertices, edges = self.shard.num_inner + halo, self.shard.inner_edges.num_entries + outer
         return vertices * self.a_vertex + edges * self.an_edge + self.fixed
@@ -136,12 +139,12 @@ def _back_edges(shard: Shard) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Edges of the graph from inner vertices to halo vertices (inner rows, places), and out-edges of each
     inner vertex to inner ones.
     """
-    inner, outer = shard.inner_edges, shard.halo_edges
+    outward = shard.outward
+    inner, outer = outward.inner_edges, outward.halo_edges
     columns = outer.indices
     if not shard.symmetric:
-        inner, outer = shard.out_inner_edges, shard.out_halo_edges
         place = np.full(outer.num_columns, -1, np.int64)
-        _, ours, theirs = np.intersect1d(shard.out_halo, shard.halo, assume_unique=True, return_indices=True)
+        _, ours, theirs = np.intersect1d(outward.halo, shard.halo, assume_unique=True, return_indices=True)
         place[ours] = theirs
         columns = place[outer.indices]
     rows = np.repeat(np.arange(shard.num_inner), np.diff(outer.indptr))
@@ -200,7 +203,7 @@ def without(shard: Shard, kept: np.ndarray, comm: Comm, degrees: str) -> Shard:
     halo_counts, send_counts = shard.halo_counts.tolist(), shard.send_counts.tolist()
     flight, wanted = comm.start_exchange(mask[:, None], halo_counts, send_counts, -1, "backward", "rapa")
     flight.wait()
-    wanted = wanted[:, 0].cpu().numpy().astype(bool)
+    sent = wanted[:, 0].cpu().numpy().astype(bool)
     by_owner, by_peer = (np.repeat(np.arange(comm.size), counts) for counts in (halo_counts, send_counts))
     counted = lambda groups: np.bincount(groups, minlength=comm.size).astype(np.int64)  # noqa: E731
     smaller = dataclasses.replace(
@@ -209,8 +212,8 @@ def without(shard: Shard, kept: np.ndarray, comm: Comm, degrees: str) -> Shard:
         halo_counts=counted(by_owner[kept]),
         halo_rows=shard.halo_rows[kept],
         halo_degrees=shard.halo_degrees[kept],
-        send_rows=shard.send_rows[wanted],
-        send_counts=counted(by_peer[wanted]),
+        send_rows=shard.send_rows[sent],
+        send_counts=counted(by_peer[sent]),
         halo_edges=_columns(shard.halo_edges, kept),
     )
     if degrees == "global":

@@ -8,12 +8,13 @@ worker has no remote row and no store.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from harness.check import InputError
-from harness.comm.store import Operation, Store
+from harness.comm.store import Pull, Push, Store
 from harness.core.system import Context
 
 
@@ -34,8 +35,8 @@ class Representations:
             if context.comm.size > 1 and widths
             else None
         )
-        self.pushing: list[Operation] = []
-        self.pulling: dict[int, Operation] = {}
+        self.pushing: list[Push] = []
+        self.pulling: dict[int, Pull] = {}
 
     def begin(self, inputs: dict[int, torch.Tensor], inner: int) -> None:
         """The store before round 1: the rows of `inputs` {layer: H [inner, F]}, as of round 0. Collective,
@@ -62,7 +63,7 @@ class Representations:
             operation.wait()
         self.pushing = []
 
-    def pull(self, layer: int, wanted: list[int | None]) -> None:
+    def pull(self, layer: int, wanted: Sequence[int | None]) -> None:
         """Start fetching the halo rows of `layer` as pushed under stamp wanted[owner], None for the
         newest."""
         if self.store is not None and layer in self.rows:

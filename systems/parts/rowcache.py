@@ -23,7 +23,7 @@ class Selection:
 
     replaces = False
 
-    def __init__(self, num_keys: int, capacity: int, keys: Sequence[int]):
+    def __init__(self, num_keys: int, capacity: int, keys: Sequence[int] | np.ndarray):
         held = np.asarray(keys, np.int64)[:capacity]
         self.capacity, self.slots = len(held), np.full(num_keys, NONE, np.int64)
         self.slots[held] = np.arange(len(held))
@@ -77,6 +77,9 @@ class Queue:
     def load_state_dict(self, state: dict) -> None:
         for name, values in state.items():
             setattr(self, name, values.cpu().numpy().copy())
+
+
+Tier = Selection | Queue
 
 
 @numba.njit(cache=True)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from harness.base.splitmix import GOLDEN, mix
-from harness.core.adjacency import Adjacency
+from harness.core.adjacency import Adjacency, Propagation
 from harness.core.kernels import SparseOperator
 from harness.partition.shard import Csr, Shard
 
@@ -148,7 +148,7 @@ def _compress(indptr, columns, mask, factor, n, place):
     return inner_indptr, inner, inner_values, halo_indptr, halo, halo_values
 
 
-class SampledAdjacency:
+class SampledAdjacency(Propagation):
     """Drawn edges in the place of `harness.core.adjacency.Adjacency`: A_ij / p_ij on them, the self-loop
     always kept.
 
@@ -165,17 +165,23 @@ class SampledAdjacency:
         place = (np.cumsum(touched) - 1).astype(np.int32)
         parts = _compress(edges.indptr, edges.columns, mask, factor, n, place)
         row, column, halo_column = full.scales()
-        make = dict(kernel=full.kernel, device=full.device)
-        self.inner = SparseOperator(
-            Csr(parts[0], parts[1], n), row, column, self_loops=full.self_loops, values=parts[2], **make
+        inner = SparseOperator(
+            Csr(parts[0], parts[1], n),
+            row,
+            column,
+            self_loops=full.self_loops,
+            values=parts[2],
+            kernel=full.kernel,
+            device=full.device,
         )
-        self.halo, self.num_inner, self.num_halo = None, n, len(self.boundary)
-        if self.num_halo:
-            kept = None if halo_column is None else halo_column[touched]
-            self.halo = SparseOperator(
-                Csr(parts[3], parts[4], self.num_halo), row, kept, values=parts[5], **make
+        halo = None
+        if len(self.boundary):
+            halo = SparseOperator(
+                Csr(parts[3], parts[4], len(self.boundary)),
+                row,
+                None if halo_column is None else halo_column[touched],
+                values=parts[5],
+                kernel=full.kernel,
+                device=full.device,
             )
-        self.num_entries = self.inner.num_entries + (self.halo.num_entries if self.halo is not None else 0)
-
-    transform_first = Adjacency.transform_first
-    flops = Adjacency.flops
+        super().__init__(inner, halo)

@@ -22,8 +22,8 @@ class TierRows:
     def __init__(self, tiers: Tiers, comm: Comm, widths: dict[int, int]):
         self.tiers, self.comm = tiers, comm
         own, common = tiers.local.capacity, tiers.shared.capacity
-        like = {"dtype": torch.get_default_dtype(), "device": comm.device}
-        self.local = {l: torch.zeros(own, width, **like) for l, width in widths.items()}
+        dtype, device = torch.get_default_dtype(), comm.device
+        self.local = {l: torch.zeros(own, width, dtype=dtype, device=device) for l, width in widths.items()}
         self.local_born = {l: torch.zeros(own, dtype=torch.int64) for l in widths}
         self.shared = SharedRows(comm, common, widths)
         self.shared_born = {l: torch.zeros(common, dtype=torch.int64) for l in widths}

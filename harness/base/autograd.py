@@ -1,0 +1,11 @@
+"""Calling an autograd function, with the type that torch leaves out."""
+
+from __future__ import annotations
+
+import torch
+
+
+def applied(function: type[torch.autograd.Function], *arguments: object) -> torch.Tensor:
+    """What `function`, which has one result, gives for `arguments`."""
+    result: torch.Tensor = function.apply(*arguments)
+    return result
