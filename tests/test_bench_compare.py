@@ -158,24 +158,30 @@ def test_two_checkouts_take_turns_and_bytes_are_compared_exactly(
 
     def one_more(run):
         """A byte more than was sent, of one purpose, on one side."""
+        read[run.turn].append(len(read))
+        run = run.run
         here = "/here/" in str(run.trace.run_dir)
         return {kind: n + int(here and kind[2] == "halo") for kind, n in sent(run).items()}
 
-    turns, done = [], {}
+    turns, done, read = [], {}, []
 
     def train_once(folders, **keys):
         """Only the first run of each side is real: who has which turn, and what comes of it, is judged."""
         turns.append(folders.checkout)
         if folders.checkout not in done:
             done[folders.checkout] = runs.train(folders, **keys)
-        return done[folders.checkout]
+        read.append([])
+        return SimpleNamespace(turn=len(read) - 1, run=done[folders.checkout])
 
     monkeypatch.setattr(against, "train", train_once)
+    times = {what: (unit, lambda got, of=of: of(got.run)) for what, (unit, of) in against.TIMES.items()}
+    monkeypatch.setattr(against, "TIMES", times)
     monkeypatch.setattr(against, "sent", one_more)
     keys = ["dataset=npz", f"dataset.path={place.graph}", "workers=2", "epochs=2", "model.hidden=4"]
     words = [*keys, "kernel=numba", "threads=1", "--rounds", "2", "--margin", "1000", "--json", str(path)]
     assert bench.main(["--against", str(other), *words]) == 1
     assert turns == [ROOT, other, ROOT, other, other, ROOT]
+    assert read == [[], [], [3], [4], [5], [6]], "each is read before the next takes its folder"
     assert beside == [(ROOT, str(ROOT)), (other, str(other))]
     found = record.read(path).lines
     assert [each.name.split(": ")[1] for each in found[:3]] == list(against.TIMES)

@@ -9,6 +9,7 @@ first run of each side and case fills its cache and is not kept.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import harness
@@ -64,6 +65,19 @@ def sent(run: Finished) -> dict[tuple, int]:
     return run.trace.comm.groupby(["layer", "direction", "purpose"])["bytes"].sum().to_dict()
 
 
+@dataclass
+class Measured:
+    """What a run showed: values of TIMES, and `sent`."""
+
+    times: dict[str, float]
+    sent: dict[tuple, int]
+
+
+def measured(run: Finished) -> Measured:
+    """Read at once: the same run of the next round takes the folder of this one."""
+    return Measured({what: of(run) for what, (_, of) in TIMES.items()}, sent(run))
+
+
 def against_lines(scratch: Path, other: Path, keys: Mapping[str, str], rounds: int) -> list[Line]:
     """Lines whose `ours` is this code and whose `peer` is the checkout `other`; runs and caches in scratch.
 
@@ -78,18 +92,18 @@ def against_lines(scratch: Path, other: Path, keys: Mapping[str, str], rounds: i
     for case in cases.values():
         for folders in sides.values():
             train(folders, **case)
-    runs: dict[tuple[str, str], list[Finished]] = {(name, side): [] for name in cases for side in sides}
+    runs: dict[tuple[str, str], list[Measured]] = {(name, side): [] for name in cases for side in sides}
     for turn in range(rounds):
         for name, case in cases.items():
             for side in list(sides)[:: -1 if turn % 2 else 1]:
-                runs[name, side].append(train(sides[side], **case))
+                runs[name, side].append(measured(train(sides[side], **case)))
     return [line for name in cases for line in _lines(name, runs[name, HERE], runs[name, THERE])]
 
 
-def _lines(name: str, here: list[Finished], there: list[Finished]) -> list[Line]:
+def _lines(name: str, here: list[Measured], there: list[Measured]) -> list[Line]:
     lines = []
-    for what, (unit, of) in TIMES.items():
-        both = {side: [of(run) for run in runs] for side, runs in ((HERE, here), (THERE, there))}
+    for what, (unit, _) in TIMES.items():
+        both = {side: [run.times[what] for run in runs] for side, runs in ((HERE, here), (THERE, there))}
         middle = medians(both)
         lines.append(
             Line(
@@ -102,7 +116,7 @@ def _lines(name: str, here: list[Finished], there: list[Finished]) -> list[Line]
                 peer_samples=both[THERE],
             )
         )
-    a, b = ([sent(run) for run in runs] for runs in (here, there))
+    a, b = ([run.sent for run in runs] for runs in (here, there))
     # A line per layer, direction and purpose, so that bytes cannot move from one to another unseen.
     for kind in sorted({kind for each in a + b for kind in each}):
         layer, direction, purpose = kind
