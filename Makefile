@@ -5,7 +5,7 @@ VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: help redis env demo test nightly lint site bench figures fidelity clean clean-cache
+.PHONY: help redis env demo test test-python coverage nightly lint site wheel bench figures fidelity clean clean-cache
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
@@ -31,6 +31,17 @@ redis:          ## redis-server from the system's packages, where it is missing 
 test: env       ## the whole test suite, in two processes: one waits for its workers while the other computes
 	$(RUN) -m pytest -n 2 --dist worksteal
 
+test-python:    ## the suite under another interpreter, in an environment of its own: PYTHON=python3.13
+	@if $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	  then $(MAKE) test PYTHON=$(PYTHON) VENV=.venv-$(notdir $(PYTHON)); \
+	  else echo "skipped: $(PYTHON) is no Python 3.11 or newer here"; fi
+
+coverage: env   ## lines of harness/ and systems/ that the suite runs, those of forked workers too; about half as slow again
+	$(RUN) -m coverage erase
+	$(RUN) -m coverage run -m pytest -n 2 --dist worksteal
+	$(RUN) -m coverage combine --quiet
+	$(RUN) -m coverage report
+
 nightly: env    ## tests that take minutes: pages' commands in full and the like; SHARE=300 runs a day's share of 300 s
 	$(RUN) -m pytest -m nightly $(if $(SHARE),--share $(SHARE)) -rs
 
@@ -44,6 +55,9 @@ site: env       ## the documentation as a site in site/; a dead link or an unkno
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --strict
 
+wheel:          ## build the wheel, and try it in an empty environment outside this tree
+	PYTHON=$(PYTHON) .ci/wheel
+
 bench: env      ## ratios against PyG and DGL, start-up, scaling, rooflines: all in one run
 	$(RUN) -m harness.bench
 
@@ -56,5 +70,5 @@ fidelity: env   ## published statistics of each graph beside its twin's
 clean-cache:    ## graphs and shards in results/cache; they are made again when needed
 	rm -rf results/cache
 
-clean:          ## the environment and what tests leave
-	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache site
+clean:          ## the environments and what tests leave
+	rm -rf $(VENV) .venv-* .pytest_cache .hypothesis .mypy_cache .ruff_cache .coverage .coverage.* site

@@ -2,7 +2,8 @@
 imported.
 
 A line of standard input is [arguments, file for stdout, file for stderr]; two lines come back: the pid, and
-the exit code.
+the exit code. Whoever started this process may be killed: then it ends, and so does the command that is going
+on.
 """
 
 import json
@@ -14,6 +15,7 @@ import traceback
 from harness import cli
 from harness.report import table  # noqa: F401
 from harness.run import command, preload  # noqa: F401
+from harness.run.process import end_with
 
 
 def child(arguments: list[str], out: str, err: str) -> None:
@@ -37,9 +39,17 @@ def child(arguments: list[str], out: str, err: str) -> None:
         os._exit(code or 0)
 
 
-for line in sys.stdin:
-    pid = os.fork()
-    if pid == 0:
-        child(*json.loads(line))
-    print(pid, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+def main() -> None:
+    end_with(os.getppid())
+    own = os.getpid()
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            end_with(own)
+            child(*json.loads(line))
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

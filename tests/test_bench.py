@@ -1,4 +1,4 @@
-"""The bench on tiny graphs: its peers compute what we compute, and every part gives finite figures; no timing
+"""The bench on tiny graphs: its peers compute what we compute, and every part gives finite values; no timing
 is judged.
 """
 
@@ -69,6 +69,13 @@ def test_epoch_lines_are_finite_and_positive():
     assert any("PyG" in line.name and line.target == 1.0 for line in figures)
 
 
+def test_a_peer_that_is_not_installed_is_no_target_missed(monkeypatch):
+    monkeypatch.setattr(epoch, "load_dgl", lambda: None)
+    graph = random_graph(60, 6, num_features=5, num_classes=3, seed=1)
+    (absent,) = (line for line in epoch.epoch_lines(graph, MODEL, rounds=1) if line.name == "DGL")
+    assert absent.met is None and math.isnan(absent.ours) and "not measured" in absent.note
+
+
 def test_interleaved_takes_turns_and_drops_the_warm_up():
     called = []
     seconds = lines.interleaved(
@@ -105,7 +112,7 @@ def forked(place, monkeypatch):
     """
 
     def run(command, **_):
-        imported = f"imported {time.monotonic()}\n"
+        imported = f"imported {time.monotonic()} {runs.__file__}\n"
         ended = Started(place, command[3:]).end()
         return subprocess.CompletedProcess(command, ended.code, ended.out, imported + ended.err)
 

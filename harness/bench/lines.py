@@ -1,10 +1,10 @@
-"""One line of the bench: our figure beside another's, their ratio, and the target it is held to."""
+"""One line of the bench: our value beside a peer's, their ratio, and the target it is held to."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +16,11 @@ class Line:
     """`ratio` is ours / peer and `target` its largest good value; None where there is no peer or nothing is
     promised.
 
-    part   "epoch", "cpu", "systems", "overlap", "partition", "spmm", "curve" or "start"
-    unit   of both figures
-    note   what a reader needs to judge the line
+    part           "epoch", "cpu", "systems", "overlap", "partition", "spmm", "curve", "start" or "against"
+    unit           of both values
+    note           what a reader needs to judge the line
+    samples        every measurement that `ours` summarises, in the order taken; empty: `ours` is the only one
+    peer_samples   likewise of `peer`
     """
 
     part: str
@@ -28,6 +30,8 @@ class Line:
     peer: float | None = None
     target: float | None = None
     note: str = ""
+    samples: Sequence[float] = ()
+    peer_samples: Sequence[float] = ()
 
     @property
     def ratio(self) -> float | None:
@@ -35,7 +39,7 @@ class Line:
 
     @property
     def met(self) -> bool | None:
-        """Whether the ratio (where there is no peer: the figure itself) is within the target."""
+        """Whether the ratio (where there is no peer: the value itself) is within the target."""
         if self.target is None:
             return None
         return (self.ours if self.ratio is None else self.ratio) <= self.target
@@ -51,6 +55,8 @@ class Line:
             "target": self.target,
             "met": self.met,
             "note": self.note,
+            "samples": list(self.samples or [self.ours]),
+            "peer_samples": list(self.peer_samples or ([] if self.peer is None else [self.peer])),
         }
 
 
@@ -107,20 +113,18 @@ def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def fastest(run: Callable[[], object], repeats: int = 5, budget_s: float = 2.0) -> float:
-    """Seconds of the fastest of up to `repeats` calls, after one that warms up; two at least, then while in
-    budget.
+def timed(run: Callable[[], object], repeats: int = 5, budget_s: float = 2.0) -> list[float]:
+    """Seconds of up to `repeats` calls, after one that warms up; two at least, then while in budget.
 
-    The fastest, because everything else that runs on a machine can only add to it.
+    Their least is what `run` takes, because everything else that runs on a machine can only add to it.
     """
     run()
-    best, spent, calls = float("inf"), 0.0, 0
-    while calls < repeats and (calls < 2 or spent < budget_s):
+    seconds: list[float] = []
+    while len(seconds) < repeats and (len(seconds) < 2 or sum(seconds) < budget_s):
         start = time.perf_counter()
         run()
-        seconds = time.perf_counter() - start
-        best, spent, calls = min(best, seconds), spent + seconds, calls + 1
-    return best
+        seconds.append(time.perf_counter() - start)
+    return seconds
 
 
 def exponent(rows: list[dict]) -> float:

@@ -106,6 +106,8 @@ def overlap_lines(graph: Graph, model: ModelConfig, names: Iterable[str] = tuple
                 slow.bytes / rate,
                 TARGET if name in HELD else None,
                 note,
+                slow.exposed_each,
+                [size / rate for size in slow.bytes_each],
             )
         )
     return lines
@@ -114,13 +116,15 @@ def overlap_lines(graph: Graph, model: ModelConfig, names: Iterable[str] = tuple
 @dataclass
 class Measured:
     """Of an epoch, means of workers and medians of epochs: seconds computed, waited, and waited for
-    communication; bytes sent.
+    communication; bytes sent. The last two of every epoch too.
     """
 
     compute: float
     waited: float
     exposed: float
     bytes: float
+    exposed_each: list[float]
+    bytes_each: list[float]
 
 
 def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> tuple[float, Measured]:
@@ -146,9 +150,8 @@ def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> t
                 sum(each["bytes"][e] for each in workers),
             )
         )
-    return workers[0]["rate"], Measured(
-        *(statistics.median(column) / len(workers) for column in zip(*epochs))
-    )
+    columns = [[total / len(workers) for total in column] for column in zip(*epochs)]
+    return workers[0]["rate"], Measured(*map(statistics.median, columns), *columns[2:])
 
 
 def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelConfig, folder: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from pathlib import Path
 
-from harness.bench.lines import Line
+from harness.bench.lines import Line, interleaved, medians
 from harness.graph import sources
 from harness.graph.config import DatasetConfig
 from harness.graph.graph import Graph
@@ -17,14 +17,20 @@ GRAPH = DatasetConfig(name="reddit", source="twin", scale=0.1753)
 PARTS, TARGET_S = 8, 60.0
 
 
-def partition_lines(graph: Graph | None = None) -> list[Line]:
+def partition_lines(graph: Graph | None = None, rounds: int = 1) -> list[Line]:
     graph = graph or sources.load(GRAPH, Path("data"), seed=1)
-    lines = []
-    for method in EDGE_METHODS:
-        started = time.monotonic()
-        made = assign_edges(graph, method, PARTS, 1)
-        took = time.monotonic() - started
-        lines.append(
-            Line("partition", f"{method}: {len(made.owner):,} edges into {PARTS}", took, "s", target=TARGET_S)
+    edges = len(assign_edges(graph, EDGE_METHODS[0], PARTS, 1).owner)
+    seconds = interleaved(
+        {method: partial(assign_edges, graph, method, PARTS, 1) for method in EDGE_METHODS}, rounds, warm_up=0
+    )
+    return [
+        Line(
+            "partition",
+            f"{method}: {edges:,} edges into {PARTS}",
+            took,
+            "s",
+            target=TARGET_S,
+            samples=seconds[method],
         )
-    return lines
+        for method, took in medians(seconds).items()
+    ]

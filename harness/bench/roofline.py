@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import torch
 
-from harness.bench.lines import fastest
+from harness.bench.lines import timed
 from harness.core.dgl_kernel import load_dgl
 from harness.core.kernels import SparseOperator, make_kernel
 from harness.partition.shard import Csr
@@ -25,7 +25,7 @@ def copy_bandwidth(megabytes: int = 256) -> float:
     """Bytes per second read plus written by a copy of an array that no cache holds, with torch's threads."""
     source = torch.ones(megabytes << 18)
     target = torch.empty_like(source)
-    return 2 * source.nbytes / fastest(lambda: target.copy_(source))
+    return 2 * source.nbytes / min(timed(lambda: target.copy_(source)))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -95,7 +95,8 @@ def roofline_rows(
             x = torch.rand(vertices, width)
             out = torch.empty_like(x)
             for kernel, operator in operators.items():
-                seconds = fastest(partial(operator.forward, x, out=out))
+                samples = timed(partial(operator.forward, x, out=out))
+                seconds = min(samples)
                 bandwidth = spmm_bytes(block, width) / seconds
                 rows.append(
                     {
@@ -106,6 +107,7 @@ def roofline_rows(
                         "kernel": kernel,
                         "threads": torch.get_num_threads(),
                         "seconds": seconds,
+                        "samples": samples,
                         "bytes_per_s": bandwidth,
                         "copy_bytes_per_s": copy,
                         "ratio": bandwidth / copy,
@@ -123,7 +125,7 @@ def cost_curve(
     least: float = 1e5,
     most: float = 1e7,
 ) -> list[dict]:
-    """Seconds, and nanoseconds an edge, of the product over graphs of 10^5 to 10^7 edges at a constant mean
+    """Seconds, and nanoseconds per edge, of the product over graphs of 10^5 to 10^7 edges at a constant mean
     degree.
 
     Neighbours are uniform, the worst case for caches: the cost of an edge rises where `input_bytes` outgrows
@@ -135,7 +137,7 @@ def cost_curve(
         operator = _gcn(block, kernel)
         x = torch.rand(block.num_rows, width)
         out = torch.empty_like(x)
-        seconds = fastest(partial(operator.forward, x, out=out))
+        samples = timed(partial(operator.forward, x, out=out))
         rows.append(
             {
                 "kernel": operator.kernel.name,
@@ -143,8 +145,9 @@ def cost_curve(
                 "vertices": block.num_rows,
                 "edges": block.num_entries,
                 "input_bytes": x.nbytes,
-                "seconds": seconds,
-                "ns_per_edge": 1e9 * seconds / block.num_entries,
+                "seconds": min(samples),
+                "samples": samples,
+                "ns_per_edge": 1e9 * min(samples) / block.num_entries,
             }
         )
     return rows

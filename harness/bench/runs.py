@@ -2,11 +2,12 @@
 epoch.
 
 Every run is `python -m harness ...` in a process of its own, which besides says when it had imported
-everything; the other figures come from its trace.
+everything; the other values come from its trace.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -14,13 +15,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from harness.bench.lines import Line
 from harness.trace.reader import Trace
 
 CPU_TARGET, START_TARGET_S = 1.3, 12.0
-# `python -m harness`, with one line on stderr between its imports and its main.
+# `python -m harness`, with one line on stderr between its imports and its main: when, and from which file.
 COMMAND = (
-    "import sys, time, harness.__main__ as entry; print('imported', time.monotonic(), file=sys.stderr);"
+    "import sys, time, harness.__main__ as entry;"
+    " print('imported', time.monotonic(), entry.__file__, file=sys.stderr);"
     " sys.exit(entry.main())"
 )
 # epochs left out: `once` fetches features in the first, and buffers are touched for the first time
@@ -29,10 +33,14 @@ WARM_UP = 2
 
 @dataclass
 class Folders:
-    """Where the bench's runs go, and the cache they share."""
+    """Where the bench's runs go, the cache they share, and the checkout whose code runs; null: this one's.
+
+    The folders are absolute where a checkout is given: its runs start there.
+    """
 
     results: Path
     cache: Path
+    checkout: Path | None = None
 
 
 @dataclass
@@ -44,11 +52,15 @@ class Finished:
     imported: float
 
 
+class RunFailed(RuntimeError):
+    """A run of the bench ended with an error; the message is the command and what it said."""
+
+
 def train(folders: Folders, **keys) -> Finished:
     """One run of `vanilla` on twin/reddit without dropout or evaluation; keys are command-line keys, `__` for
     a dot.
 
-    RuntimeError with what the run said where it failed.
+    RunFailed with what the run said where it failed, or where other code than the checkout's ran.
     """
     given = {
         "system": "vanilla",
@@ -64,6 +76,8 @@ def train(folders: Folders, **keys) -> Finished:
         "cache": folders.cache,
         **{key.replace("__", "."): value for key, value in keys.items()},
     }
+    if "dataset" in keys and "dataset.scale" not in keys:
+        del given["dataset.scale"]  # only twins have one
     run_dir = folders.results / "-".join(
         f"{key.rpartition('.')[2]}{value}" for key, value in keys.items()
     ).replace("/", "")
@@ -74,22 +88,36 @@ def train(folders: Folders, **keys) -> Finished:
         *(f"{key}={value}" for key, value in given.items()),
         f"run_dir={run_dir}",
     ]
+    how: dict = {}
+    if folders.checkout is not None:
+        how = {"cwd": folders.checkout, "env": {**os.environ, "PYTHONPATH": str(folders.checkout)}}
     started = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, **how)
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    imported = re.search(r"^imported (\S+)$", done.stderr, re.M)
-    assert imported is not None, "the run says when it has imported everything"
-    return Finished(Trace(run_dir), started, imported=float(imported[1]))
+        raise RunFailed(f"{' '.join(command)} failed:\n{done.stderr}")
+    said = re.search(r"^imported (\S+) (.+)$", done.stderr, re.M)
+    assert said is not None, "the run says when it has imported everything"
+    imported, file = said.groups()
+    if folders.checkout is not None and not Path(file).is_relative_to(folders.checkout):
+        raise RunFailed(f"{folders.checkout} was to run, and {file} ran")
+    return Finished(Trace(run_dir), started, imported=float(imported))
 
 
 def cpu_per_epoch(trace: Trace) -> float:
     """CPU seconds of an epoch summed over workers, all their threads and the transport: the median over
     epochs.
     """
+    return float(_settled(trace).groupby("epoch").cpu_s.sum().median())
+
+
+def seconds_per_epoch(trace: Trace) -> float:
+    """Training seconds of an epoch's slowest worker: the median over epochs."""
+    return float(_settled(trace).groupby("epoch").train_s.max().median())
+
+
+def _settled(trace: Trace) -> pd.DataFrame:
     epochs = trace.epochs
-    settled = epochs[epochs.epoch >= min(WARM_UP, int(epochs.epoch.max()))]
-    return float(settled.groupby("epoch").cpu_s.sum().median())
+    return epochs[epochs.epoch >= min(WARM_UP, int(epochs.epoch.max()))]
 
 
 CPU_CASES = {
@@ -108,44 +136,37 @@ def cpu_lines(folders: Folders, rounds: int = 3, cases: dict[str, dict] = CPU_CA
 
     The least, because a core shared with somebody else slows what runs on it and can only add to CPU time.
     """
-    found = {name: float("inf") for name in cases}
+    found: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, case in cases.items():
-            found[name] = min(found[name], cpu_per_epoch(train(folders, **case, **keys).trace))
+            found[name].append(cpu_per_epoch(train(folders, **case, **keys).trace))
+
+    def line(what: str, ours: str, peer: str, target: float | None = None, note: str = "") -> Line:
+        a, b = found[ours], found[peer]
+        return Line("cpu", what, min(a), "CPU s", min(b), target, note, a, b)
+
     lines = []
     for name in cases:
         if not name.startswith("one"):
             features = name.split(", ")[1]
             held = name == "4 workers, once, metis"
-            lines.append(
-                Line(
-                    "cpu",
-                    f"{name} / one worker",
-                    found[name],
-                    "CPU s",
-                    found[f"one worker, {features}"],
-                    CPU_TARGET if held else None,
-                )
-            )
+            against = f"one worker, {features}"
+            lines.append(line(f"{name} / one worker", name, against, CPU_TARGET if held else None))
     one, single = "one worker, once", "one worker of one thread, once"
     if single in found:
         lines.append(
-            Line(
-                "cpu",
+            line(
                 "4 workers, once, metis / one worker of one thread",
-                found["4 workers, once, metis"],
-                "CPU s",
-                found[single],
+                "4 workers, once, metis",
+                single,
                 note="no waiting between threads in the divisor",
             )
         )
         lines.append(
-            Line(
-                "cpu",
+            line(
                 "one worker of all cores / of one thread",
-                found[one],
-                "CPU s",
-                found[single],
+                one,
+                single,
                 note="what a second thread adds to one worker",
             )
         )
@@ -167,9 +188,18 @@ def start_lines(folders: Folders, rounds: int = 3, workers: int = 4, **keys) -> 
             sum(middle.values()),
             "s",
             target=START_TARGET_S,
+            samples=[sum(each.values()) for each in stages],
         ),
-        *(Line("start", f"  of it {name}", seconds, "s") for name, seconds in middle.items()),
+        *(
+            Line("start", f"  of it {name}", seconds, "s", samples=[each[name] for each in stages])
+            for name, seconds in middle.items()
+        ),
     ]
+
+
+def start_seconds(run: Finished) -> float:
+    """From the command to the end of the first epoch of all workers."""
+    return sum(_stages(run).values())
 
 
 def _stages(run: Finished) -> dict[str, float]:

@@ -62,13 +62,18 @@ def forking() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
 
-def be_child(parent: int) -> None:
-    """In a child just started by process `parent`: die with it, and leave Ctrl-C to it."""
+def end_with(parent: int) -> None:
+    """Have the kernel kill this process when `parent`, which started it, ends (Linux; elsewhere nothing)."""
     if sys.platform == "linux":
         PR_SET_PDEATHSIG = 1
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
+        if os.getppid() != parent:  # it ended before the kernel was asked
             os._exit(1)
+
+
+def be_child(parent: int) -> None:
+    """In a child just started by process `parent`: die with it, and leave Ctrl-C to it."""
+    end_with(parent)
     # Ctrl-C reaches every process of the terminal; the parent is the one to act on it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):

@@ -39,7 +39,7 @@ def environment() -> dict[str, Any]:
     return {
         "schema": SCHEMA_VERSION,
         "halobench": __version__,
-        "revision": _revision(),
+        "revision": revision(Path(__file__).resolve().parents[2]),
         "python": platform.python_version(),
         "system": platform.system(),
         "kernel": platform.release(),
@@ -73,8 +73,9 @@ def _gpus() -> list[str]:
     return (models + ["unknown"] * count)[:count]
 
 
-def _revision() -> str | None:
-    here = Path(__file__).resolve().parents[2]
+def revision(here: Path) -> str | None:
+    """What git calls the revision of the checkout `here`, "-dirty" where files differ from it; None outside
+    one, or without git."""
     if not (here / ".git").exists():
         return None
     try:

@@ -1,0 +1,161 @@
+"""`halobench bench compare OLD.json NEW.json`: has something become slower?
+
+Samples of a line are compared by the Mann-Whitney U test, two-sided, which asks nothing of their
+distribution; bytes must be equal. The exit code is 1 where a line is slower by more than the margin, or where
+bytes differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import mannwhitneyu
+
+from harness.bench import record
+from harness.bench.lines import Line
+from harness.bench.record import Record
+from harness.check import InputError, more_than, within
+
+ALPHA = 0.05  # p-value below which a difference is taken for one
+MARGIN = 0.1  # how much slower a line may become, relative, before the exit code says so
+LARGER_IS_BETTER = ("GB/s",)
+EXACT = "bytes"  # the unit whose values are equal or not
+
+
+@dataclass
+class Verdict:
+    """How a line changed.
+
+    old, new   medians of the samples
+    p          of the Mann-Whitney test; NaN: not asked
+    word       "faster", "slower", "no difference", "too few samples", "not measured", "equal" or "differ"
+    failed     whether it is worse by more than the margin, or bytes differ
+    """
+
+    line: Line
+    old: float
+    new: float
+    p: float
+    word: str
+    failed: bool
+
+    @property
+    def ratio(self) -> float:
+        return self.new / self.old if self.old else math.nan
+
+
+def judge(
+    line: Line, old: Sequence[float], new: Sequence[float], margin: float = MARGIN, alpha: float = ALPHA
+) -> Verdict:
+    """Compare the samples of `line` from before with those of now."""
+    if not old or not new:
+        return Verdict(line, math.nan, math.nan, math.nan, "not measured", False)
+    before, now = statistics.median(old), statistics.median(new)
+    if line.unit == EXACT:
+        equal = set(old) == set(new)
+        return Verdict(line, before, now, math.nan, "equal" if equal else "differ", not equal)
+    # The least p-value that so many samples can have: all of one side below all of the other.
+    if 2 / math.comb(len(old) + len(new), len(old)) >= alpha:
+        return Verdict(line, before, now, math.nan, "too few samples", False)
+    p = float(mannwhitneyu(old, new).pvalue)
+    if p >= alpha or now == before:
+        return Verdict(line, before, now, p, "no difference", False)
+    worse = before / now if line.unit in LARGER_IS_BETTER else now / before
+    return Verdict(line, before, now, p, "slower" if worse > 1 else "faster", worse > 1 + margin)
+
+
+def compared(old: Record, new: Record, margin: float = MARGIN, alpha: float = ALPHA) -> list[Verdict]:
+    """A verdict per line. InputError where machines or lines differ."""
+    for fact, value in new.machine.items():
+        if value != old.machine[fact]:
+            raise InputError(
+                f"{new.path} was measured with {fact}={value}, {old.path} with {fact}={old.machine[fact]}:"
+                " give two files of one machine"
+            )
+    befores, nows = ({(line.part, line.name, line.unit): line for line in r.lines} for r in (old, new))
+    for here, there, key in [(old, new, k) for k in befores] + [(new, old, k) for k in nows]:
+        if key not in (nows if there is new else befores):
+            raise InputError(
+                f'{there.path} lacks the line "{key[0]}: {key[1].strip()}" of {here.path}: measure both with'
+                " the same parts and sizes"
+            )
+    return [judge(nows[key], befores[key].samples, nows[key].samples, margin, alpha) for key in befores]
+
+
+def table(verdicts: Sequence[Verdict]) -> Table:
+    shown = Table()
+    for heading in ("part", "what", "old", "new", "unit", "new / old", "p", "verdict"):
+        numeric = heading in ("old", "new", "new / old", "p")
+        shown.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+    for each in verdicts:
+        form = ".0f" if each.line.unit == EXACT else ".4g"
+        shown.add_row(
+            each.line.part,
+            each.line.name,
+            *("" if math.isnan(x) else format(x, form) for x in (each.old, each.new)),
+            each.line.unit,
+            *("" if math.isnan(x) else f"{x:.3f}" for x in (each.ratio, each.p)),
+            each.word.upper() if each.failed else each.word,
+        )
+    return shown
+
+
+def show(verdicts: Sequence[Verdict], console: Console, margin: float, alpha: float) -> int:
+    """Print the table and name what has become worse; returns the exit code."""
+    console.print(table(verdicts))
+    failed = [each.line.name.strip() for each in verdicts if each.failed]
+    console.print(
+        f"slower by more than {margin:.0%} (p < {alpha:g}), or other bytes: {'; '.join(failed) or 'none'}",
+        highlight=False,
+    )
+    return 1 if failed else 0
+
+
+def add_bounds(parser: argparse.ArgumentParser) -> None:
+    """The options that say what counts as slower."""
+    parser.add_argument(
+        "--margin",
+        type=float,
+        default=MARGIN,
+        metavar="SHARE",
+        help=f"how much slower a line may be, relative (default {MARGIN})",
+    )
+    parser.add_argument(
+        "--alpha",
+        type=float,
+        default=ALPHA,
+        metavar="P",
+        help=f"p-value below which a difference is taken for one (default {ALPHA})",
+    )
+
+
+def check_bounds(asked: argparse.Namespace) -> None:
+    within("--margin", asked.margin, 0, math.inf)
+    more_than("--alpha", asked.alpha, 0)
+    within("--alpha", asked.alpha, 0, 1)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="halobench bench compare", description=__doc__)
+    parser.add_argument("old", type=Path, metavar="OLD.json", help="what bench --json wrote before")
+    parser.add_argument("new", type=Path, metavar="NEW.json", help="what it wrote now, on the same machine")
+    add_bounds(parser)
+    asked = parser.parse_args(arguments)
+    try:
+        check_bounds(asked)
+        old, new = record.read(asked.old), record.read(asked.new)
+        verdicts = compared(old, new, asked.margin, asked.alpha)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    console = Console(width=max(150, Console().width))
+    console.print(f"old: {old.path}, revision {old.revision}; new: {new.path}, revision {new.revision}")
+    return show(verdicts, console, asked.margin, asked.alpha)

@@ -1,0 +1,208 @@
+"""Two benches of one machine compared by a test, and two revisions in one run."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.bench import __main__ as bench
+from harness.bench import against, compare, lines, record, runs
+from tests.launching import ROOT, Started
+
+
+def line(samples, name="x", unit="s", **more) -> lines.Line:
+    return lines.Line("epoch", name, lines.statistics.median(samples), unit, samples=samples, **more)
+
+
+def written(path: Path, *found: lines.Line) -> str:
+    record.write(found, path)
+    return str(path)
+
+
+def compared(tmp_path, capsys, old, new, *words) -> tuple[int, str]:
+    files = written(tmp_path / "old.json", *old), written(tmp_path / "new.json", *new)
+    code = bench.main(["compare", *files, *words])
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+FAST, SLOW = [1.0, 1.01, 1.02, 1.03, 1.04], [1.2, 1.21, 1.22, 1.23, 1.24]
+
+
+@pytest.mark.parametrize("old, new, unit, word, failed", [
+    (FAST, SLOW, "s", "slower", True), (SLOW, FAST, "s", "faster", False),
+    (FAST, SLOW, "GB/s", "faster", False), (SLOW, FAST, "GB/s", "slower", True),
+    (FAST, [x + 0.05 for x in FAST], "s", "slower", False), (FAST, FAST, "s", "no difference", False),
+    (FAST[:3], SLOW[:3], "s", "too few samples", False), ([], SLOW, "s", "not measured", False),
+    ([8, 8], [8, 8, 8], "bytes", "equal", False), ([8, 8], [8, 9], "bytes", "differ", True),
+    ([1000000], [1000001], "bytes", "differ", True),
+])  # fmt: skip
+def test_a_verdict(old, new, unit, word, failed):
+    found = compare.judge(line(SLOW, unit=unit), old, new)
+    assert (found.word, found.failed) == (word, failed)
+
+
+samples = st.lists(st.floats(0.1, 10), min_size=4, max_size=9)
+
+
+@given(old=samples, new=samples, margin=st.floats(0, 1))
+def test_who_is_faster_one_way_is_slower_the_other(old, new, margin):
+    there, back = (compare.judge(line(a), a, b, margin) for a, b in ((old, new), (new, old)))
+    other = {"faster": "slower", "slower": "faster"}
+    assert back.word == other.get(there.word, there.word) and not (there.failed and back.failed)
+    assert there.ratio * back.ratio == pytest.approx(1)
+
+
+def test_a_slowdown_beyond_the_margin_is_named_and_the_exit_code_says_so(tmp_path, capsys):
+    old, new = [line(FAST), line(FAST, "steady")], [line(SLOW), line(FAST, "steady")]
+    code, said = compared(tmp_path, capsys, old, new)
+    assert code == 1 and "SLOWER" in said and "or other bytes: x\n" in said
+    assert compared(tmp_path, capsys, old, new, "--margin", "0.5")[0] == 0
+    assert compared(tmp_path, capsys, new, old)[0] == 0
+
+
+def test_files_of_other_machines_or_lines_are_refused_in_one_sentence(tmp_path, capsys):
+    new = [line(FAST), line(FAST, "more")]
+    for one, other in ((new, new[:1]), (new[:1], new)):
+        code, said = compared(tmp_path, capsys, one, other)
+        assert code == 2 and 'lacks the line "epoch: more"' in said and said.count("\n") == 1
+    content = json.loads((tmp_path / "new.json").read_text())
+    content["environment"]["cores"] = 99
+    (tmp_path / "other.json").write_text(json.dumps(content))
+    assert bench.main(["compare", str(tmp_path / "new.json"), str(tmp_path / "other.json")]) == 2
+    assert "cores=99" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"environment": {}, "lines": [1]}', "[1"])
+def test_a_file_that_no_bench_wrote_is_refused(tmp_path, capsys, text):
+    if text is not None:
+        (tmp_path / "a.json").write_text(text)
+    assert bench.main(["compare", str(tmp_path / "a.json"), str(tmp_path / "a.json")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and "bench --json" in said and said.count("\n") == 1
+
+
+def test_the_file_has_every_sample_of_both_sides_the_machine_and_the_revision(tmp_path):
+    path = tmp_path / "new" / "a.json"
+    found = [line(FAST, peer=2.0, peer_samples=[1.9, 2.0, 2.1]), lines.Line("epoch", "DGL", math.nan, "s")]
+    record.write(found, path)
+    content = json.loads(path.read_text())
+    assert content["lines"][0]["samples"] == FAST and content["lines"][0]["peer_samples"] == [1.9, 2.0, 2.1]
+    assert {*record.MACHINE, "revision"} <= set(content["environment"])
+    first, absent = record.read(path).lines
+    assert first.samples == FAST and absent.samples == []
+
+
+@pytest.mark.parametrize("took, code", [(0.5, 0), (5.0, 1)])
+def test_a_missed_target_is_named_and_the_exit_code_says_so(tmp_path, capsys, monkeypatch, took, code):
+    found = [lines.Line("partition", "cut", took, "s", target=1.0)]
+    monkeypatch.setattr(bench, "partition_lines", lambda rounds: found)
+    path = tmp_path / "a.json"
+    assert bench.main(["--only", "partition", "--json", str(path)]) == code
+    assert f"targets missed: {'partition: cut' if code else 'none'}\n" in capsys.readouterr().out
+    assert record.read(path).lines[0].ours == took
+
+
+@pytest.mark.parametrize("words, said", [
+    (["--rounds", "0"], "--rounds=0 is too small"), (["--margin", "-1"], "--margin=-1.0 is out of range"),
+    (["--alpha", "0"], "--alpha=0.0 is too small"), (["--against", "{tmp}"], "holds no harness/__main__.py"),
+    (["--against", str(ROOT), "epochs"], '"epochs" is no KEY=VALUE word'),
+    (["epochs=3"], "give --against CHECKOUT too"),
+])  # fmt: skip
+def test_what_cannot_be_asked_for_is_one_sentence(tmp_path, capsys, words, said):
+    assert bench.main([word.format(tmp=tmp_path) for word in words]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: ") and said in told and told.count("\n") == 1
+
+
+# -- this code beside another checkout --
+
+
+@pytest.fixture
+def beside(place, monkeypatch):
+    """Runs are forked from a process that has imported the command; the other checkout's are said to be
+    later, and send what `lies` says. What each started with comes back."""
+    started = []
+
+    def run(command, cwd, env, **_):
+        started.append((cwd, env["PYTHONPATH"]))
+        began = time.monotonic()
+        ended = Started(place, command[3:]).end()
+        words = f"imported {began} {cwd / 'harness' / '__main__.py'}\n"
+        return subprocess.CompletedProcess(command, ended.code, ended.out, words + ended.err)
+
+    monkeypatch.setattr(runs, "subprocess", SimpleNamespace(run=run))
+    return started
+
+
+@pytest.fixture
+def other(tmp_path) -> Path:
+    path = tmp_path / "other"
+    (path / "harness").mkdir(parents=True)
+    (path / "harness" / "__main__.py").touch()
+    return path
+
+
+def test_two_checkouts_take_turns_and_bytes_are_compared_exactly(
+    beside, place, other, tmp_path, monkeypatch, capsys
+):
+    sent, path = against.sent, tmp_path / "a.json"
+
+    def one_more(run):
+        """A byte more than was sent, of one purpose, on one side."""
+        read[run.turn].append(len(read))
+        run = run.run
+        here = "/here/" in str(run.trace.run_dir)
+        return {kind: n + int(here and kind[2] == "halo") for kind, n in sent(run).items()}
+
+    turns, done, read = [], {}, []
+
+    def train_once(folders, **keys):
+        """Only the first run of each side is real: who has which turn, and what comes of it, is judged."""
+        turns.append(folders.checkout)
+        if folders.checkout not in done:
+            done[folders.checkout] = runs.train(folders, **keys)
+        read.append([])
+        return SimpleNamespace(turn=len(read) - 1, run=done[folders.checkout])
+
+    monkeypatch.setattr(against, "train", train_once)
+    times = {what: (unit, lambda got, of=of: of(got.run)) for what, (unit, of) in against.TIMES.items()}
+    monkeypatch.setattr(against, "TIMES", times)
+    monkeypatch.setattr(against, "sent", one_more)
+    keys = ["dataset=npz", f"dataset.path={place.graph}", "workers=2", "epochs=2", "model.hidden=4"]
+    words = [*keys, "kernel=numba", "threads=1", "--rounds", "2", "--margin", "1000", "--json", str(path)]
+    assert bench.main(["--against", str(other), *words]) == 1
+    assert turns == [ROOT, other, ROOT, other, other, ROOT]
+    assert read == [[], [], [3], [4], [5], [6]], "each is read before the next takes its folder"
+    assert beside == [(ROOT, str(ROOT)), (other, str(other))]
+    found = record.read(path).lines
+    assert [each.name.split(": ")[1] for each in found[:3]] == list(against.TIMES)
+    assert all(len(each.samples) == 2 and min(each.samples) > 0 for each in found)
+    table, failed = capsys.readouterr().out.split("or other bytes:")
+    assert table.count("DIFFER") == 2 and table.count(" equal ") == len(found) - 5 > 0
+    assert "layer 1, forward, halo" in failed and "layer 1, backward, halo" in failed
+
+
+def test_a_checkout_whose_code_did_not_run_is_an_error(beside, place, other, tmp_path, monkeypatch):
+    folders = runs.Folders(tmp_path / "results", tmp_path / "cache", other)
+    monkeypatch.setattr(runs.Path, "is_relative_to", lambda path, other: False)
+    with pytest.raises(runs.RunFailed, match="was to run, and"):
+        runs.train(folders, dataset="npz", **{"dataset.path": place.graph}, epochs=1)
+
+
+def test_a_checkout_is_where_its_process_imports_from(tmp_path):
+    """A checkout that is nothing but its entry: its file, from its folder, whatever is installed."""
+    other = tmp_path / "other"
+    (other / "harness").mkdir(parents=True)
+    (other / "harness" / "__init__.py").touch()
+    (other / "harness" / "__main__.py").write_text("def main():\n    raise SystemExit('mine')\n")
+    with pytest.raises(runs.RunFailed, match=rf"(?s)imported \S+ {other}/harness/__main__.py\nmine"):
+        runs.train(runs.Folders(tmp_path / "results", tmp_path / "cache", other))

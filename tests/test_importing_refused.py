@@ -1,0 +1,125 @@
+"""What cannot be imported is refused in one sentence, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from harness.importing.__main__ import main
+from tests.importing import (
+    refused,
+    sample,
+    tensors_of,
+    write,
+)
+
+
+class Harmful:
+    def __reduce__(self):
+        return (exec, ("raise SystemExit('loaded')",))
+
+
+def test_a_pickle_is_never_loaded(tmp_path, capsys):
+    torch.save({"edge_index": Harmful()}, tmp_path / "a.pt")
+    assert "torch.save(data.to_dict(), FILE)" in refused(tmp_path, capsys, "pyg", tmp_path / "a.pt")
+    (tmp_path / "b.pt").write_bytes(pickle.dumps(Harmful()))
+    assert "is not loaded" in refused(tmp_path, capsys, "pyg", tmp_path / "b.pt")
+    np.save(tmp_path / "y.npy", np.array([Harmful()], dtype=object), allow_pickle=True)
+    sp.save_npz(tmp_path / "a.npz", sp.eye(1, format="csr"))
+    what = ("scipy", tmp_path / "a.npz", "--features", tmp_path / "y.npy", "--labels", tmp_path / "y.npy")
+    assert "Python objects, which are never loaded" in refused(tmp_path, capsys, *what)
+
+
+def test_without_dgl_its_files_are_refused(tmp_path, capsys, monkeypatch):
+    (tmp_path / "a.bin").write_text("")
+    monkeypatch.setattr("harness.importing.tensors.load_dgl", lambda: None)
+    assert "install dgl==2.1.0" in refused(tmp_path, capsys, "dgl", tmp_path / "a.bin")
+
+
+@pytest.mark.parametrize(
+    "files,more,words",
+    [
+        ({"edges": "a,b\nb,z\n"}, (), ["edges.csv", "line 2", 'vertex "z" has no row in', "add one"]),
+        ({"edges": "a,b\nb,c,2\n"}, (), ["edges.csv", "line 2 has 3 columns", "give every line the same"]),
+        ({"edges": "a,b,1\nb,c,heavy\n"}, (), ["line 2", 'column 3 holds "heavy"', "give a finite number"]),
+        ({"edges": "a,b,1\nb,c,-2\n"}, (), ["line 2", "weight -2 is negative: give 0 or more"]),
+        (
+            {"edges": "a,b,1\nb,a,2\n"},
+            (),
+            ["edges.csv", "edge b -> a weighs 2 and a -> b weighs 1", "or --directed"],
+        ),
+        ({"edges": "a\nb\n"}, (), ["edges.csv", "has 1 columns: give source, target"]),
+        ({"edges": ""}, (), ["edges.csv", "it has no rows"]),
+        (
+            {"features": "id,x,label\na,1,1\nb,tall,0\nc,1,1\n"},
+            (),
+            ["features.csv", "line 3", '"tall"', "--drop"],
+        ),
+        ({"features": "id,x,label\na,1,1\nb,,0\nc,1,1\n"}, (), ["line 3", 'column "x" holds ""']),
+        ({"features": "id,x,label\na,1,1\na,2,0\nc,1,1\n"}, (), ["line 3", 'vertex "a" has a row above']),
+        (
+            {"features": "id,x\na,1\nb,2\nc,3\n"},
+            (),
+            ["features.csv", "--label-column NAME, or --labels FILE"],
+        ),
+        ({"features": "id,label\na,1\nb,0\nc,1\n"}, (), ["no column of features"]),
+        ({}, ("--label-column", "labl"), ['no column "labl"; did you mean "label"?']),
+        ({}, ("--drop", "yy"), ['no column "yy"']),
+        ({"labels": "id,label\na,1\nz,0\n"}, ("--drop", "label"), ["labels.csv", "line 3", 'vertex "z"']),
+        (
+            {"labels": "id,label,split\na,1,train\nb,0,dev\n"},
+            ("--drop", "label"),
+            ["line 3", 'split "dev"', "give train"],
+        ),
+        (
+            {"labels": "id,p,q\na,1,1\nb,0,2\nc,0,0\nd,0,0\ne,1,1\n"},
+            ("--drop", "label"),
+            ["line 3", "give 0 or 1 in each"],
+        ),
+    ],
+)
+def test_tables_that_cannot_be_used_are_one_sentence(tmp_path, capsys, files, more, words):
+    said = refused(tmp_path, capsys, *write(tmp_path, **files), *more)
+    for word in words:
+        assert word in said, said
+
+
+def test_bytes_that_are_no_text_and_files_that_are_not_there(tmp_path, capsys):
+    arguments = write(tmp_path)
+    (tmp_path / "edges.csv").write_bytes(b"\xff\xfe\x00a,b\n\x9f")
+    assert "edges.csv" in refused(tmp_path, capsys, *arguments)
+    assert "is not there" in refused(tmp_path, capsys, "edges", tmp_path / "no.csv", *arguments[2:])
+    for kind in ("pyg", "networkx"):
+        assert "is not there" in refused(tmp_path, capsys, kind, tmp_path / "no.json")
+    assert "did you mean" in refused(tmp_path, capsys, "networkx", tmp_path / "no.graphm")
+
+
+def test_a_file_that_is_there_is_kept(tmp_path, capsys):
+    arguments = [*map(str, write(tmp_path)), "--out", str(tmp_path / "g.npz")]
+    (tmp_path / "g.npz").write_text("mine")
+    assert main(arguments) == 2 and "--overwrite" in capsys.readouterr().err
+    assert (tmp_path / "g.npz").read_text() == "mine"
+    assert main([*arguments[:-1], str(tmp_path / "g.csv")]) == 2 and ".npz" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "changes,words",
+    [
+        ({"edge_index": None}, "has no edge_index"),
+        ({"x": None}, "has no features"),
+        ({"y": None}, "has no labels"),
+        ({"train_mask": None}, "give all three or none"),
+        ({"x": torch.full((16, 2), torch.nan)}, "NaN"),
+        ({"edge_index": torch.tensor([[0, 99], [1, 2]])}, "99"),
+        ({"x": torch.eye(16).to_sparse()}, "give a dense tensor"),
+    ],
+)
+def test_tensors_that_cannot_be_used_are_one_sentence(tmp_path, capsys, changes, words):
+    given = {**tensors_of(sample()), **changes}
+    torch.save({name: value for name, value in given.items() if value is not None}, tmp_path / "a.pt")
+    said = refused(tmp_path, capsys, "pyg", tmp_path / "a.pt")
+    assert words in said and "a.pt" in said

@@ -1,0 +1,184 @@
+"""What goes wrong between workers that share memory: rows that do not fit, workers that are lost, memory that
+cannot be shared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import mmap
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from harness.check import InputError
+from harness.comm import group, memory_transport
+from harness.conformance.pool import MEMORY
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared between workers on Linux")
+
+
+def other_counts(comm) -> None:
+    ones = [int(p != comm.rank) for p in range(comm.size)]
+    comm.transport.exchange(torch.empty(1, 3 + comm.rank), torch.empty(1, 3), ones, ones).wait()
+
+
+@linux
+def test_rows_of_another_size_are_no_silent_garbage(pool):
+    with pytest.raises(
+        AssertionError, match=r"ValueError: worker 0 sent 12 bytes in operation \d+ where 16 were to come in"
+    ):
+        pool.run(other_counts, 2)
+
+
+def another_operation(comm) -> None:
+    """Worker 1 takes no part in the first of two exchanges: a row of the right size, and not the one that was
+    meant.
+    """
+    ones, none = [int(p != comm.rank) for p in range(comm.size)], [0] * comm.size
+    first = ones if comm.rank == 0 else none
+    comm.transport.exchange(torch.empty(0, 2), torch.ones(sum(first), 2), none, first).wait()
+    comm.transport.exchange(torch.empty(1, 2), torch.ones(1, 2), ones, ones).wait()
+    comm.barrier()
+
+
+@linux
+def test_rows_of_another_operation_are_no_silent_garbage(pool):
+    with pytest.raises(
+        AssertionError,
+        match=r"ValueError: worker 0 sent 8 bytes in operation (\d+) where 8 were to come in (?!\1)",
+    ):
+        pool.run(another_operation, 2)
+
+
+def fails_alone(comm) -> None:
+    if comm.rank == 1:
+        raise ValueError("the first cause")
+    comm.barrier()
+
+
+@pytest.mark.parametrize("transport", sorted({MEMORY, "sockets"}))
+def test_who_waits_for_a_worker_that_failed_has_lost_a_peer(pool, transport):
+    with pytest.raises(
+        AssertionError, match=r"(?s)PeerLost: worker [02] lost a peer in all_reduce .*the first cause"
+    ):
+        pool.run(fails_alone, 3, transport=transport)
+
+
+def cannot_share(comm, where) -> str:
+    """A transport made where worker 1 has no memory to give, or cannot open the others'."""
+    if comm.rank == 1 and where == "own":
+        memory_transport.os.ftruncate, kept = _refuse, memory_transport.os.ftruncate
+    elif comm.rank == 1:
+        memory_transport._map, kept = _refuse if where == "others" else _foreign, memory_transport._map
+    try:
+        memory_transport.MemoryTransport(comm.rank, comm.size)
+        return "made"
+    except InputError as error:
+        return str(error)
+    finally:
+        if comm.rank == 1 and where == "own":
+            memory_transport.os.ftruncate = kept
+        elif comm.rank == 1:
+            memory_transport._map = kept
+
+
+def _refuse(*given):
+    raise PermissionError(13, "Permission denied")
+
+
+def _foreign(path, length):
+    descriptor = os.memfd_create("foreign")
+    os.ftruncate(descriptor, length)
+    return mmap.mmap(descriptor, length)
+
+
+@linux
+@pytest.mark.parametrize("where", ["own", "others", "another process"])
+def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker(pool, where):
+    for rank, told in enumerate(pool.run(cannot_share, 2, where, transport="sockets")):
+        told = re.sub(r"process \d+", "process N", told)
+        reason = (
+            "process N is another one here" if where == "another process" else "[Errno 13] Permission denied"
+        )
+        reason = f"({reason})" if rank == 1 else "(worker 1 has none to give)" if where == "own" else ""
+        assert (
+            told
+            == f"transport=memory: the workers cannot share memory {reason}".strip()
+            + "; give transport=sockets"
+        )
+
+
+def chosen(comm) -> tuple:
+    """What carries bytes, by (transport asked for, workers on this host)."""
+
+    def of(transport, local):
+        try:
+            return type(group.carrier_of(comm.rank, comm.size, "gloo", local, transport)).__name__
+        except InputError as error:
+            return str(error)
+
+    return of("auto", 2), of("memory", 2), of("sockets", 2), of("auto", 1), of("memory", 1)
+
+
+@linux
+def test_auto_is_memory_on_one_host_and_sockets_between_hosts(pool):
+    refused = "transport=memory but 1 of 2 workers were started elsewhere; give transport=sockets"
+    expected = "MemoryTransport", "MemoryTransport", "TorchTransport", "TorchTransport", refused
+    assert pool.run(chosen, 2, transport="sockets") == [expected] * 2
+
+
+def chosen_without_memory(comm) -> tuple[str, str]:
+    """What auto takes where worker 1 has no memory to give, and what is said of it."""
+    kept, said = memory_transport.os.ftruncate, io.StringIO()
+    try:
+        if comm.rank == 1:
+            memory_transport.os.ftruncate = _refuse
+        with contextlib.redirect_stderr(said):
+            carrier = group.carrier_of(comm.rank, comm.size, "gloo", 2, "auto")
+    finally:
+        memory_transport.os.ftruncate = kept
+    return type(carrier).__name__, said.getvalue()
+
+
+@linux
+def test_auto_is_sockets_where_memory_cannot_be_shared_and_says_so(pool):
+    first, second = pool.run(chosen_without_memory, 2, transport="sockets")
+    assert first == (
+        "TorchTransport",
+        "note: the workers cannot share memory (worker 1 has none to give): sockets instead\n",
+    )
+    assert second == ("TorchTransport", "")
+
+
+def woken(comm) -> float:
+    """Seconds of a few operations between workers that look up once a minute."""
+    kept, memory_transport.PATIENCE_S = memory_transport.PATIENCE_S, 60.0
+    try:
+        started = time.monotonic()
+        for _ in range(5):
+            comm.barrier()
+        return time.monotonic() - started
+    finally:
+        memory_transport.PATIENCE_S = kept
+
+
+@linux
+def test_who_waits_is_woken_by_another_process(pool):
+    assert max(pool.run(woken, 2)) < 55
+
+
+@linux
+def test_a_process_that_is_gone_is_a_peer_that_has_left():
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    carrier = object.__new__(memory_transport.MemoryTransport)
+    carrier.pids, carrier.desks = [ended.pid, os.getpid()], [bytearray(memory_transport.HEAD)] * 2
+    assert carrier._left(0) and not carrier._left(1)
+    carrier.desks[1][memory_transport.LEFT] = 1
+    assert carrier._left(1)
