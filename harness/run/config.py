@@ -31,6 +31,7 @@ from harness.graph.dataset import Dataset
 from harness.partition import config as partitions
 from harness.partition.config import Partitioner
 from harness.run.settings import RunConfig
+from harness.trace import objective
 from harness.trace.identity import WORKERS, canonical, fingerprint, identity
 
 BLOCKS = {
@@ -206,6 +207,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     except InputError as error:
         raise InputError(str(error).removeprefix("config.")) from None
     blocks["cluster"].check_workers(settings.workers)
+    objective.direction(settings.objective, blocks["scores"])
     return Run(settings=settings, composed=config, **blocks)
 
 

@@ -38,6 +38,8 @@ class RunConfig:
     stale      a finished run that other code computed: "show" it and say so, or "rerun" it; its folder is
                kept beside
     diverged   a run whose loss is no longer a finite number: "stop" it, or "go_on"
+    objective  what a sweeper such as Optuna's optimises: a value of summary.json, as best.test, final.val or
+               bytes_epoch; null: the best validation score
     launch     "local", or "prepare" to write the run folder and print the torchrun command
     progress   "auto" (a bar on a terminal, lines elsewhere), "true" (a bar) or "false" (nothing)
     """
@@ -60,6 +62,7 @@ class RunConfig:
     fresh: bool = False
     stale: str = "show"
     diverged: str = "stop"
+    objective: str | None = None
     launch: str = "local"
     progress: str = "auto"
 
