@@ -12,8 +12,8 @@ from harness.check import InputError
 from harness.check.target import target_class
 from harness.core.config import EvaluateConfig
 from harness.core.system import System
-from harness.run import config, keys
-from harness.run.config import RunConfig
+from harness.run import keys, runner
+from harness.run.settings import RunConfig
 from tests.launching import ROOT
 
 
@@ -51,11 +51,11 @@ def test_every_key_is_described(cls):
     assert all(len(text) > 10 for text in said.values()), said
 
 
-@pytest.mark.parametrize("name", config.configured())
+@pytest.mark.parametrize("name", runner.configured())
 def test_every_knob_of_a_system_is_described(name):
-    block = config.configured()[name]
+    block = runner.configured()[name]
     said = keys.described(target_class(block, "system", System))
-    assert [key for key in block if key not in ("_target_", "defaults") and not said[key]] == []
+    assert [key for key in block if key != "_target_" and not said[key]] == []
 
 
 def test_every_choice_is_named():

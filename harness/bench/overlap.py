@@ -37,7 +37,8 @@ from harness.graph.graph import Graph
 from harness.partition.assign import assign
 from harness.partition.build import build_shards
 from harness.partition.shard import Shard
-from harness.run.config import configured, make_system
+from harness.run.config import make_system
+from harness.run.runner import configured
 
 WORKERS, EPOCHS, WARM_UP = 2, 12, 4
 SHARE, TARGET = 0.5, 0.2

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from harness.bench.lines import Line
 from harness.bench.runs import WARM_UP, Folders, train
-from harness.run.config import brings_partition, configured, of_file
+from harness.run.config import make_system
+from harness.run.runner import configured
 from harness.trace.reader import Trace
 
 TARGET = 1.3
@@ -33,7 +34,9 @@ def system_lines(folders: Folders, rounds: int = 3, names: list[str] | None = No
     noise."""
     known = configured()
     names = names or list(known)
-    fixed = {name: {} if brings_partition(known[name]) else {"partition": PARTITION} for name in names}
+    made = {name: make_system(known[name]) for name in names}
+    # The partitions of a system over a vertex-cut are no other system's.
+    fixed = {name: {} if made[name].cut == "vertex" else {"partition": PARTITION} for name in names}
     references = {
         how: {"system": "vanilla", "system__features": how, "partition": PARTITION}
         for how in ("refetch", "once")
@@ -46,7 +49,7 @@ def system_lines(folders: Folders, rounds: int = 3, names: list[str] | None = No
     lines = []
     for name in names:
         features = known[name].get("features", "once")
-        steps = of_file(known[name]).steps()
+        steps = made[name].steps()
         notes = [f"features={features}"]
         if not fixed[name]:
             notes.append("vanilla on an edge-cut")

@@ -22,8 +22,8 @@ from harness.report import single
 from harness.report.columns import LEADING, times
 from harness.report.groups import Group, Run, knob
 from harness.report.table import leading
-from harness.run import command, extend, prepare
 from harness.run import config as configs
+from harness.run import extend, jobs, prepare
 from harness.run.process import RunFailed, Stopped, stoppable
 from harness.trace.identity import PLACE_KEYS
 from harness.trace.reader import find_runs
@@ -193,7 +193,7 @@ def _extend(given: argparse.Namespace) -> None:
     if not isinstance(epochs, int) or isinstance(epochs, bool):
         raise InputError(f"epochs={epochs} is no number of epochs: give epochs=N, in all")
     # A run is named by the folder that was given, whatever folder that command stood in.
-    command.run_job(OmegaConf.create(extend.longer(given.run.resolve(), epochs, **keys).composed))
+    jobs.run_job(OmegaConf.create(extend.longer(given.run.resolve(), epochs, **keys).composed))
 
 
 def _clean(given: argparse.Namespace) -> None:

@@ -1,5 +1,5 @@
-"""The typed schema of a whole run: the top-level keys here, each block's schema beside the code that
-uses it.
+"""A composed config checked and typed: the top-level keys (`harness.run.settings`) and every block, each by
+the schema that stands beside the code that uses it; and the config that a run folder holds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import re
 from dataclasses import MISSING, dataclass, field
 from functools import cached_property, lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +18,20 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.code import code_of
-from harness.check import InputError, at_least, choice, did_you_mean, typed
+from harness.check import InputError, did_you_mean, typed
 from harness.check.target import made, target_class, target_of
 from harness.cluster.config import Cluster
-from harness.comm.comm import WIRES
-from harness.comm.transport import TRANSPORTS
 from harness.core.architectures import model_class
 from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.counted import Score
-from harness.core.kernels import check_kernel
 from harness.core.optimisers import Adam, Optimiser
 from harness.core.schedules import Constant, Schedule
 from harness.core.system import System
 from harness.graph.dataset import Dataset
 from harness.partition import config as partitions
 from harness.partition.config import Partitioner
+from harness.run.settings import RunConfig
+from harness.trace import objective
 from harness.trace.identity import WORKERS, canonical, fingerprint, identity
 
 BLOCKS: dict[str, type[EvaluateConfig] | type[Cluster]] = {
@@ -57,81 +55,6 @@ BUILT_IN = {
 ALL = (*BLOCKS, *TARGETS, "model", "score")
 # Blocks that may be left out.
 EMPTY: dict[str, dict[str, Any]] = {"model": {}, "optimiser": {}, "schedule": {}, "score": {}}
-
-
-@dataclass
-class RunConfig:
-    """Top-level keys: a line for each, which `--help` shows. `workers` is the canonical key; `gpus`, its name
-    up to version 0.1, stands for it wherever a config is read (`harness.trace.identity.canonical`).
-
-    workers    number of workers. Each takes a GPU of its own where there are enough, otherwise they share; on
-               the CPU each is a process. `gpus` is another name for it
-    epochs     number of training epochs
-    seed       of weights, dropout, random partitions and random splits
-    label      what tables call the run; null: the system's name
-    device     "auto" (CUDA where there is a device), "cpu" or "cuda"
-    threads    CPU threads per worker; null: cores / workers, at least 1
-    kernel     sparse kernel: "auto" (numba on the CPU, torch on CUDA), "dgl", "numba", "torch",
-               or "module.Class" of one's own
-    transport  between workers without a GPU each: "memory" (shared by the workers of one Linux host),
-               "sockets" (gloo) or "auto" (memory where it can be). Workers with a GPU each use NCCL
-    wire       "float32", or "bfloat16": rows of exchanges and broadcasts are rounded on their way, in both
-               directions; sums (weights, batch norm) and evaluation are not
-    data_dir   folder of raw data sets, laid out as torch_geometric and ogb do
-    results    folder that run folders go to
-    cache      folder of cached graphs and shards
-    run_dir    this run's folder; null: named by content under `results`
-    checkpoint_every   epochs between checkpoints; 0: none
-    keep_checkpoint   true: keep the state after the last epoch, which `halobench runs extend` goes on from
-    fresh      true: start anew where the same run has finished or stopped before; its folder is kept beside
-    stale      a finished run that other code computed: "show" it and say so, or "rerun" it; its folder is
-               kept beside
-    diverged   a run whose loss is no longer a finite number: "stop" it, or "go_on"
-    launch     "local", or "prepare" to write the run folder and print the torchrun command
-    progress   "auto" (a bar on a terminal, lines elsewhere), "true" (a bar) or "false" (nothing)
-    """
-
-    workers: int = 1
-    epochs: int = 200
-    seed: int = 1
-    label: str | None = None
-    device: str = "auto"
-    threads: int | None = None
-    kernel: str = "auto"
-    transport: str = "auto"
-    wire: str = "float32"
-    data_dir: str = "data"
-    results: str = "results"
-    cache: str = "results/cache"
-    run_dir: str | None = None
-    checkpoint_every: int = 20
-    keep_checkpoint: bool = False
-    fresh: bool = False
-    stale: str = "show"
-    diverged: str = "stop"
-    launch: str = "local"
-    progress: str = "auto"
-
-    def __post_init__(self) -> None:
-        at_least("workers", self.workers, 1)
-        at_least("epochs", self.epochs, 1)
-        at_least("seed", self.seed, 0)
-        choice("device", self.device, ("auto", "cpu", "cuda"))
-        check_kernel(self.kernel)
-        choice("transport", self.transport, TRANSPORTS)
-        choice("wire", self.wire, WIRES)
-        if self.threads is not None:
-            at_least("threads", self.threads, 1)
-        at_least("checkpoint_every", self.checkpoint_every, 0)
-        choice("stale", self.stale, ("show", "rerun"))
-        choice("diverged", self.diverged, ("stop", "go_on"))
-        choice("launch", self.launch, ("local", "prepare"))
-        choice("progress", str(self.progress).lower(), ("auto", "true", "false"))
-
-    @property
-    def gpus(self) -> int:
-        """`workers` by the name it had before."""
-        return self.workers
 
 
 @dataclass
@@ -292,6 +215,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     except InputError as error:
         raise InputError(str(error).removeprefix("config.")) from None
     blocks["cluster"].check_workers(settings.workers)
+    objective.direction(settings.objective, blocks["scores"])
     return Run(settings=settings, composed=config, **blocks)
 
 
@@ -321,25 +245,6 @@ def make_scores(block: dict[str, Any]) -> dict[str, Score]:
 def make_system(block: dict[str, Any]) -> System:
     """The system its `_target_` names, built from the block's other keys."""
     return made(block, "system", System)
-
-
-def configured() -> dict[str, dict[str, Any]]:
-    """Every system of `conf/system/` by name, and its block there."""
-    folder = (files("conf") / "system").iterdir()
-    found = sorted((path for path in folder if path.name.endswith(".yaml")), key=lambda path: path.name)
-    return {path.name.removesuffix(".yaml"): yaml.safe_load(path.read_text()) for path in found}
-
-
-def of_file(block: dict[str, Any]) -> System:
-    """The system of a block as it stands in `conf/system/`, with Hydra's own keys."""
-    return make_system({key: value for key, value in block.items() if key != "defaults"})
-
-
-def brings_partition(block: dict[str, Any]) -> bool:
-    """Whether a system, given by its block of `conf/system/`, is over a vertex-cut, whose partitions are no
-    other system's.
-    """
-    return of_file(block).cut == "vertex"
 
 
 def load(run_dir: Path) -> Run:

@@ -22,6 +22,11 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.check import InputError, did_you_mean
 
 SEARCHPATH = "hydra.searchpath"
+# Hydra's own groups, and for some of their options the extra of this project that brings them.
+PLUGINS = {
+    "hydra/launcher": {"joblib": "joblib", "submitit_local": "submitit", "submitit_slurm": "submitit"},
+    "hydra/sweeper": {"optuna": "optuna"},
+}
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -62,6 +67,9 @@ def check(arguments: list[str], conf: str) -> bool:
         if place.startswith("file://") and not Path(place.removeprefix("file://")).is_dir():
             raise InputError(f'{SEARCHPATH}="{place}" is not a folder: give file://FOLDER')
     known = _Known(conf, searched)
+    for override in parsed:
+        if override.key_or_group in PLUGINS:
+            _check_plugin(override.key_or_group, str(override.value()), known)
     # What Hydra itself will say, in case nothing better is found. A sweep is composed job by job.
     reason = (
         None if args.multirun else known.refuses([_line(o) for o in parsed if o.key_or_group != SEARCHPATH])
@@ -71,6 +79,19 @@ def check(arguments: list[str], conf: str) -> bool:
     if reason:
         raise InputError(reason)
     return args.multirun
+
+
+def _check_plugin(group: str, name: str, known: _Known) -> None:
+    """InputError where an option of one of Hydra's own groups is not installed."""
+    options = known.plugins(group)
+    if name in options:
+        return
+    if extra := PLUGINS[group].get(name):
+        raise InputError(
+            f'{group}={name} is not installed: give pip install "halobench[{extra}]"'
+            ' (in a clone, pip install -e ".[' + extra + ']")'
+        )
+    raise InputError(f'{group}="{name}" is not known{did_you_mean(name, [*options, *PLUGINS[group]])}')
 
 
 def _searched(args: argparse.Namespace, parsed: list[Override]) -> list[str]:
@@ -123,18 +144,34 @@ def composed(arguments: list[str], conf: str) -> tuple[DictConfig, dict[str, lis
     return made, {str(key): known.options(str(key)) for key in made if known.is_group(str(key))}
 
 
-def swept(arguments: list[str]) -> dict[str, list[str]] | None:
-    """The keys that the arguments give several values, and these as written; None where another than Hydra's
-    own sweeper, or a pattern, decides which values there are."""
-    found = {}
+def settings(arguments: list[str], conf: str) -> DictConfig:
+    """What the arguments make of Hydra's own settings (under `hydra`), of `results` and of `objective`: what
+    a whole sweep has in common, composed without the keys of its runs. InputError where they make none."""
+    args = parse(arguments)
+    parsed = [_parse(word) for word in args.overrides]
+    common = [
+        str(o.input_line)
+        for o in parsed
+        if (o.key_or_group.startswith("hydra") or o.key_or_group in ("results", "objective") or o.is_add())
+        and o.key_or_group != SEARCHPATH
+        and not (o.is_sweep_override() and not o.key_or_group.startswith("hydra"))
+    ]
+    try:
+        return _Known(conf, _searched(args, parsed)).compose(common, hydra=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise InputError(str(error).splitlines()[0]) from None
+
+
+def swept(arguments: list[str]) -> dict[str, list[str] | None]:
+    """The keys that the arguments give several values, and these as written; None for a key whose values are
+    decided elsewhere: by a pattern of options, or, from an interval, by a sweeper."""
+    found: dict[str, list[str] | None] = {}
     for override in map(_parse, parse(arguments).overrides):
-        key = override.get_key_element()
-        if key == "hydra/sweeper" or key.startswith("hydra.sweeper"):
-            return None
-        if override.is_sweep_override():
-            if override.value_type == ValueType.GLOB_CHOICE_SWEEP:
-                return None
-            found[key] = [str(value) for value in override.sweep_string_iterator()]
+        if override.is_sweep_override() and not override.key_or_group.startswith("hydra"):
+            decided = override.value_type == ValueType.GLOB_CHOICE_SWEEP or override.is_interval_sweep()
+            found[override.get_key_element()] = (
+                None if decided else [str(value) for value in override.sweep_string_iterator()]
+            )
     return found
 
 
@@ -195,12 +232,21 @@ class _Known:
             p.relative_to(root).with_suffix("").as_posix() for root in roots for p in root.rglob("*.yaml")
         ]
 
-    def compose(self, overrides: list[str]) -> DictConfig:
+    def plugins(self, group: str) -> list[str]:
+        """The options of one of Hydra's own groups, whoever installed them."""
+        GlobalHydra.instance().clear()
+        try:
+            with initialize_config_dir(self.conf, version_base="1.3"):
+                return GlobalHydra.instance().config_loader().get_group_options(group)
+        finally:
+            GlobalHydra.instance().clear()
+
+    def compose(self, overrides: list[str], hydra: bool = False) -> DictConfig:
         places = [f"{SEARCHPATH}=[{','.join(self.searched)}]"] if self.searched else []
         GlobalHydra.instance().clear()
         try:
             with initialize_config_dir(self.conf, version_base="1.3"):
-                return compose("config", overrides=[*places, *overrides])
+                return compose("config", overrides=[*places, *overrides], return_hydra_config=hydra)
         finally:
             GlobalHydra.instance().clear()
 

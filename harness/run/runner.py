@@ -13,7 +13,9 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
@@ -112,6 +114,13 @@ def composed(runs: list[list[str]], places: Places | None = None) -> list[config
 def brings_partition(sweep: str, places: Places) -> bool:
     """Whether the system of a sweep is over a vertex-cut, whose partitions are no other system's."""
     return composed(expand(sweep)[:1], places)[0].system.cut == "vertex"
+
+
+def configured() -> dict[str, dict[str, Any]]:
+    """Every system of `conf/system/` by name, and its block there without Hydra's own keys."""
+    found = sorted((Path(CONF) / "system").glob("*.yaml"))
+    blocks = {path.stem: yaml.safe_load(path.read_text()) for path in found}
+    return {name: {k: v for k, v in block.items() if k != "defaults"} for name, block in blocks.items()}
 
 
 def finished(run_dirs: list[Path]) -> list[Path]:

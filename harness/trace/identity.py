@@ -8,10 +8,21 @@ from typing import Any
 
 from harness.check import InputError
 
-# Keys that say where a run is kept and how it is shown. Everything else that can be asked for changes what is
-# measured.
+# Keys that say where a run is kept, how it is shown, and what a sweep chooses it by. Everything else that can
+# be asked for changes what is measured.
 PLACE_KEYS = frozenset(
-    {"data_dir", "results", "cache", "run_dir", "fresh", "stale", "launch", "progress", "keep_checkpoint"}
+    {
+        "data_dir",
+        "results",
+        "cache",
+        "run_dir",
+        "fresh",
+        "stale",
+        "objective",
+        "launch",
+        "progress",
+        "keep_checkpoint",
+    }
 )
 # Synchronous systems compute the same whenever they are saved; the workers of an asynchronous one meet there.
 MEETING_KEYS = frozenset({"checkpoint_every"})

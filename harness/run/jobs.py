@@ -1,0 +1,204 @@
+"""The jobs of a command, a run each: composed, checked, prepared, trained and shown; what became of each,
+wherever Hydra's launcher started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import shutil
+import sys
+import traceback
+import uuid
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from harness.check import InputError
+from harness.run import config as configs
+from harness.run import launch, prepare
+from harness.run.process import RunFailed
+from harness.run.sweep import Sweep
+from harness.trace import files, objective
+
+NOTES = ".jobs"  # folder below `results` for what jobs of other processes leave, while a sweep goes on
+
+
+def run_job(composed: DictConfig) -> Path:
+    """One run from a composed config; returns its folder. A run that has finished before is shown, not run
+    again.
+    """
+    run = configs.check(composed)
+    console = Console()
+    finished = not prepare.anew(run) and prepare.is_finished(run)
+    said = prepare.other_code(run) if not prepare.anew(run) else None
+    if said and not finished:
+        print(f"note: goes on with a run that was {said}; stale=rerun starts it anew", file=sys.stderr)
+    if not finished:
+        with prepare.claimed(run):
+            run_dir = prepare.prepare(run)
+            if run.settings.launch == "prepare":
+                command = f"torchrun --nproc-per-node {run.settings.workers} -m harness.worker {run_dir}"
+                console.print(command, highlight=False, soft_wrap=True)
+                return run_dir
+            launch.launch(run, run_dir)
+    # Not before: it brings in statistics that nothing up to here has to wait for.
+    from harness.report import single
+
+    console.print(single.run_table(run.directory))
+    again = "  (finished before; fresh=true runs it again)" if finished else ""
+    console.print(f"{run.directory}{again}", highlight=False, soft_wrap=True)
+    if said and finished:
+        console.print(f"note: {said}; stale=rerun computes it again", highlight=False, soft_wrap=True)
+    return run.directory
+
+
+@dataclass
+class Job:
+    """What became of a job; what it says at the beginning holds where nothing more is heard of it.
+
+    asked    its overrides
+    values   of the keys that were swept, those it has
+    folder   its run's; null where there is none
+    value    what a sweeper is to optimise; null where none asked for it
+    error    why it failed; "" where it did not
+    code     the exit code that stands for the failure
+    """
+
+    asked: str
+    values: dict[str, str]
+    folder: str | None = None
+    value: float | None = None
+    error: str = "it had not ended when the sweep did"
+    code: int = 1
+
+
+@dataclass
+class Jobs:
+    """The runs of a command: what they are called while a sweep goes on, what became of them.
+
+    sweep   None: a single run
+    part    the number of the sweep that is going on, of those that the command consists of
+    notes   a folder in which jobs leave what became of them; None where all are this process's
+    """
+
+    sweep: Sweep | None = None
+    part: int = 0
+    notes: Path | None = None
+    ended: dict[int, Job] = field(default_factory=dict)
+
+    def __call__(self, composed: DictConfig) -> float | None:
+        """What Hydra calls, once per job. A job that fails says why, and a sweep goes on with the next.
+
+        Returns the value to optimise where the sweeper does; None where the job has none.
+        """
+        if self.notes is None:
+            return self._job(composed)
+        with plain_warnings():  # another process
+            return self._job(composed)
+
+    def _job(self, composed: DictConfig) -> float | None:
+        hydra = HydraConfig.get()
+        words = list(hydra.overrides.task)
+        asked = dict(word.split("=", 1) for word in words if "=" in word)
+        keys = self.sweep.keys if self.sweep else []
+        job = Job(" ".join(words), {key: asked[key] for key in keys if key in asked})
+        number = (
+            (self.sweep.before[self.part] if self.sweep else 0)
+            + int(OmegaConf.select(cast(DictConfig, hydra), "job.num") or 0)
+            + 1
+        )
+        if self.sweep and keys:
+            whole = f" of {self.sweep.total}" if self.sweep.total else ""
+            told = ", ".join(f"{key.removeprefix('system.')}={value}" for key, value in job.values.items())
+            print(f"run {number}{whole}: {told}", file=sys.stderr, flush=True)
+        self._note(number, job)
+        try:
+            job.folder = str(run_job(composed))
+            if self.sweep and self.sweep.optimises:
+                job.value = _value(Path(job.folder), composed.objective)
+            job.error, job.code = "", 0
+        except Exception as error:
+            if not isinstance(error, InputError | RunFailed):
+                traceback.print_exc()
+            print(f"error: {error}", file=sys.stderr)
+            job.error = next(iter(str(error).splitlines()), type(error).__name__)
+            job.code = 2 if isinstance(error, InputError) else getattr(error, "code", 1)
+        self._note(number, job)
+        return job.value
+
+    def _note(self, number: int, job: Job) -> None:
+        if self.notes is None:
+            self.ended[number] = job
+        elif self.notes.is_dir():  # else the sweep was stopped, and nobody waits for it
+            files.write_json_atomic(self.notes / f"{number}.json", dataclasses.asdict(job))
+
+    @contextlib.contextmanager
+    def collected(self, results: Path | None) -> Iterator[None]:
+        """While this is open, jobs of other processes leave what becomes of them below `results`; afterwards
+        it is in `ended`. `results` is None where all jobs are this process's.
+        """
+        if results is None:
+            yield
+            return
+        # Below the runs' own folder, since that is one that all hosts of a cluster see.
+        self.notes = results.resolve() / NOTES / uuid.uuid4().hex
+        self.notes.mkdir(parents=True)
+        try:
+            yield
+        finally:
+            for path in self.notes.glob("*.json"):
+                self.ended[int(path.stem)] = Job(**json.loads(path.read_text()))
+            shutil.rmtree(self.notes)
+            with contextlib.suppress(OSError):  # of another sweep that is going on
+                self.notes.parent.rmdir()
+
+    @property
+    def failed(self) -> list[Job]:
+        return [self.ended[number] for number in sorted(self.ended) if self.ended[number].error]
+
+    def show(self) -> None:
+        """The table after a sweep, and which of its runs was best where it optimised something."""
+        ended = (self.ended[number] for number in sorted(self.ended))
+        done = [(job, Path(job.folder)) for job in ended if job.folder]
+        finished = [(job, folder) for job, folder in done if (folder / "summary.json").exists()]
+        if not self.sweep or not self.sweep.keys or len(finished) < 2:
+            return
+        from harness.report import swept
+
+        console = Console()
+        console.print(swept.swept_table(self.sweep.keys, [(job.values, folder) for job, folder in finished]))
+        valued = [(job.value, job) for job, _ in finished if job.value is not None]
+        if valued:
+            order = max if self.sweep.direction == "maximize" else min
+            value, best = order(valued, key=lambda pair: pair[0])
+            told = ", ".join(f"{key}={chosen}" for key, chosen in best.values.items())
+            said = f"best {self.sweep.objective or 'validation score'}: {value:.6g} with {told}"
+            console.print(f"{said}, in {best.folder}", highlight=False, soft_wrap=True)
+
+
+def _value(run_dir: Path, name: str | None) -> float:
+    path = run_dir / "summary.json"
+    if not path.exists():
+        raise InputError("launch=prepare trains nothing that a sweep could optimise; give launch=local")
+    return objective.value(json.loads(path.read_text()), name)
+
+
+@contextlib.contextmanager
+def plain_warnings() -> Iterator[None]:
+    """A warning is one line that says what, each once."""
+    with warnings.catch_warnings():
+        before = warnings.formatwarning
+        warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+        warnings.simplefilter("once", UserWarning)
+        try:
+            yield
+        finally:
+            warnings.formatwarning = before

@@ -1,0 +1,88 @@
+"""The top-level keys of a run: those that belong to no block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.check import at_least, choice
+from harness.comm.comm import WIRES
+from harness.comm.transport import TRANSPORTS
+from harness.core.kernels import check_kernel
+
+
+@dataclass
+class RunConfig:
+    """Top-level keys: a line for each, which `--help` shows. `workers` is the canonical key; `gpus`, its name
+    up to version 0.1, stands for it wherever a config is read (`harness.trace.identity.canonical`).
+
+    workers    number of workers. Each takes a GPU of its own where there are enough, otherwise they share; on
+               the CPU each is a process. `gpus` is another name for it
+    epochs     number of training epochs
+    seed       of weights, dropout, random partitions and random splits
+    label      what tables call the run; null: the system's name
+    device     "auto" (CUDA where there is a device), "cpu" or "cuda"
+    threads    CPU threads per worker; null: cores / workers, at least 1
+    kernel     sparse kernel: "auto" (numba on the CPU, torch on CUDA), "dgl", "numba", "torch",
+               or "module.Class" of one's own
+    transport  between workers without a GPU each: "memory" (shared by the workers of one Linux host),
+               "sockets" (gloo) or "auto" (memory where it can be). Workers with a GPU each use NCCL
+    wire       "float32", or "bfloat16": rows of exchanges and broadcasts are rounded on their way, in both
+               directions; sums (weights, batch norm) and evaluation are not
+    data_dir   folder of raw data sets, laid out as torch_geometric and ogb do
+    results    folder that run folders go to
+    cache      folder of cached graphs and shards
+    run_dir    this run's folder; null: named by content under `results`
+    checkpoint_every   epochs between checkpoints; 0: none
+    keep_checkpoint   true: keep the state after the last epoch, which `halobench runs extend` goes on from
+    fresh      true: start anew where the same run has finished or stopped before; its folder is kept beside
+    stale      a finished run that other code computed: "show" it and say so, or "rerun" it; its folder is
+               kept beside
+    diverged   a run whose loss is no longer a finite number: "stop" it, or "go_on"
+    objective  what a sweeper such as Optuna's optimises: a value of summary.json, as best.test, final.val or
+               bytes_epoch; null: the best validation score
+    launch     "local", or "prepare" to write the run folder and print the torchrun command
+    progress   "auto" (a bar on a terminal, lines elsewhere), "true" (a bar) or "false" (nothing)
+    """
+
+    workers: int = 1
+    epochs: int = 200
+    seed: int = 1
+    label: str | None = None
+    device: str = "auto"
+    threads: int | None = None
+    kernel: str = "auto"
+    transport: str = "auto"
+    wire: str = "float32"
+    data_dir: str = "data"
+    results: str = "results"
+    cache: str = "results/cache"
+    run_dir: str | None = None
+    checkpoint_every: int = 20
+    keep_checkpoint: bool = False
+    fresh: bool = False
+    stale: str = "show"
+    diverged: str = "stop"
+    objective: str | None = None
+    launch: str = "local"
+    progress: str = "auto"
+
+    def __post_init__(self) -> None:
+        at_least("workers", self.workers, 1)
+        at_least("epochs", self.epochs, 1)
+        at_least("seed", self.seed, 0)
+        choice("device", self.device, ("auto", "cpu", "cuda"))
+        check_kernel(self.kernel)
+        choice("transport", self.transport, TRANSPORTS)
+        choice("wire", self.wire, WIRES)
+        if self.threads is not None:
+            at_least("threads", self.threads, 1)
+        at_least("checkpoint_every", self.checkpoint_every, 0)
+        choice("stale", self.stale, ("show", "rerun"))
+        choice("diverged", self.diverged, ("stop", "go_on"))
+        choice("launch", self.launch, ("local", "prepare"))
+        choice("progress", str(self.progress).lower(), ("auto", "true", "false"))
+
+    @property
+    def gpus(self) -> int:
+        """`workers` by the name it had before."""
+        return self.workers

@@ -1,0 +1,222 @@
+"""Sweeps whose jobs Hydra's other launchers start, and whose values Optuna's sweeper chooses."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+from pandas.testing import assert_frame_equal
+
+from harness.check import InputError
+from harness.run import overrides, sweep
+from harness.run.command import CONF
+from harness.run.jobs import NOTES, Job, Jobs
+from harness.trace import objective, summary
+from harness.trace.identity import identity
+from harness.trace.reader import Trace
+from tests import traces
+from tests.launching import losses
+
+# A data set that notes every time it is read.
+COUNTED = """
+from dataclasses import dataclass
+from pathlib import Path
+from harness.graph.sources import Source
+
+@dataclass
+class Counted(Source):
+    def load(self, data_dir, seed):
+        with open(Path(self.path).with_name("loads"), "a") as file:
+            file.write("read\\n")
+        return super().load(data_dir, seed)
+
+    graph = load
+"""
+
+
+@pytest.fixture
+def counted(place):
+    """The words for a data set whose reads are lines of a file, and the file; its cache is its own."""
+    (place.folder / "modules" / "counted.py").write_text(COUNTED)
+    (place.folder / "conf" / "dataset").mkdir(exist_ok=True)
+    block = f"_target_: counted.Counted\nname: counted\nsource: npz\npath: {place.graph}\n"
+    (place.folder / "conf" / "dataset" / "counted.yaml").write_text(block)
+    (place.folder / "loads").unlink(missing_ok=True)
+    words = ("dataset=counted", f"cache={place.results}/cache")
+    return words, place.folder / "loads"
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"),
+        pytest.param(("hydra/launcher=submitit_local",), marks=pytest.mark.nightly(90)),
+    ],
+    ids=["joblib", "submitit_local"],
+)
+def test_jobs_in_other_processes_are_the_same_runs(place, counted, chosen):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    words, loads = counted
+    command = (*place.trouble, *words, "model.hidden=4,8", "progress=auto", "-m")
+    done = place.run(*command, "system.how=nothing,raise", *chosen)
+    assert done.code == 1, done.err
+    # The graph and the shards are what all four have in common: one job makes them, the others wait.
+    assert loads.read_text().splitlines() == ["read"]
+    assert len(list(place.results.glob("cache/shards/*/stats.json"))) == 1
+    said = done.err + "".join(path.read_text() for path in place.results.glob(".submitit/*/*.err"))
+    assert set(re.findall(r"^run (\d) of 4: model.hidden=\d, how=\w+", said, re.M)) == set("1234")
+    listed = done.err[done.err.index("2 of the sweep's jobs failed") :].splitlines()[1:3]
+    assert [("system.how=raise" in line, line.endswith(": worker 1 failed:")) for line in listed] == [
+        (True, True)
+    ] * 2
+    heading, _, *rows = done.out[done.out.rindex("model.hidden ") :].splitlines()
+    assert heading.split()[:2] == ["model.hidden", "how"]
+    assert [row.split()[:2] for row in rows[:2]] == [["4", "nothing"], ["8", "nothing"]]
+    assert not (place.results / NOTES).exists()
+    # The same command runs what is missing, and what it ran is what the basic launcher runs.
+    ran = [path for path in place.runs("counted/*") if (path / "summary.json").exists()]
+    beside = {Trace(path).config["model"]["hidden"]: path for path in ran}
+    assert set(beside) == {4, 8}
+    alone = place.run(*command, "system.how=nothing", f"results={place.results}/alone")
+    assert alone.code == 0, alone.err
+    for path in place.runs("alone/counted/*"):
+        assert_frame_equal(losses(path), losses(beside[Trace(path).config["model"]["hidden"]]))
+
+
+@pytest.mark.nightly(60)
+def test_a_stopped_sweep_takes_the_jobs_of_other_processes_along(place):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    place.hold.touch()
+    words = ("-m", place.more, "system=held_vanilla", "epochs=32", "checkpoint_every=10", "seed=1,2")
+    run = place.start(*words, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    run.until_epoch(30)
+    run.interrupt()
+    done = run.end()
+    assert done.code == 130 and "stopped by SIGINT; the same command goes on" in done.err
+    assert run.survivors() == []
+
+
+def test_a_job_that_is_heard_of_no_more_is_named(tmp_path):
+    """As where a cluster ends it, or memory runs out: what it wrote at its beginning is what remains."""
+    jobs = Jobs()
+    with jobs.collected(tmp_path):
+        jobs._note(2, Job("seed=2", {"seed": "2"}))
+        jobs._note(1, Job("seed=1", {"seed": "1"}, folder="there", error="", code=0))
+        left = jobs.notes
+    assert [(job.asked, job.error) for job in jobs.failed] == [
+        ("seed=2", "it had not ended when the sweep did")
+    ]
+    assert jobs.failed[0].code == 1 and list(tmp_path.iterdir()) == []
+    # One that outlives the sweep has nobody to tell.
+    jobs._note(2, Job("seed=2", {}))
+    assert not left.exists()
+
+
+@pytest.mark.parametrize(
+    "word, sentence",
+    [
+        (
+            "hydra/launcher=joblib",
+            'hydra/launcher=joblib is not installed: give pip install "halobench[joblib]"',
+        ),
+        ("hydra/launcher=submitit_slurm", 'give pip install "halobench[submitit]"'),
+        ("hydra/sweeper=optuna", 'give pip install "halobench[optuna]"'),
+        ("hydra/launcher=jolib", 'hydra/launcher="jolib" is not known; did you mean "joblib"?'),
+    ],
+)
+def test_a_launcher_that_is_not_there_says_what_to_install(monkeypatch, word, sentence):
+    monkeypatch.setattr(overrides._Known, "plugins", lambda self, group: ["basic"])
+    with pytest.raises(InputError) as refused:
+        overrides.check(["-m", word, "seed=1,2"], CONF)
+    assert sentence in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_optuna_maximises_the_best_validation_score(place):
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
+    optuna = ("hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", "hydra.sweeper.sampler.seed=1")
+    done = place.run("-m", *optuna, "optimiser.lr=interval(0.001,0.3)")
+    assert done.code == 0, done.err
+    values = {}
+    for path in place.runs():
+        values[Trace(path).config["optimiser"]["lr"]] = json.loads((path / "summary.json").read_text())[
+            "best"
+        ]["val"]
+    assert len(values) == 3 and len(set(values.values())) > 1
+    found = yaml.safe_load((place.results / "optimization_results.yaml").read_text())
+    best = found["best_params"]["optimiser.lr"]
+    assert found["best_value"] == max(values.values()) == values[best]
+    assert re.findall(r"^run (\d of \d): optimiser.lr=", done.err, re.M) == ["1 of 3", "2 of 3", "3 of 3"]
+    assert f"best validation score: {values[best]:.6g} with optimiser.lr={best}" in done.out
+
+
+def test_optuna_goes_on_after_a_trial_that_failed_and_minimises_a_cost(place):
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
+    optuna = ("hydra/sweeper=optuna", "hydra.sweeper.n_trials=4", "objective=bytes_total")
+    seed = "hydra.sweeper.sampler.seed=1"
+    done = place.run("-m", *place.trouble, *optuna, seed, "system.how=raise,nothing")
+    assert done.code == 1 and "of the sweep's jobs failed" in done.err
+    found = yaml.safe_load((place.results / "optimization_results.yaml").read_text())
+    assert found["best_params"] == {"system.how": "nothing"}
+
+
+def words_of(*words: str) -> list[str]:
+    return ["-m", "hydra/sweeper=optuna", *words]
+
+
+def test_the_direction_is_the_objectives():
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
+    made = sweep.read(words_of("seed=1,2", "epochs=1,2"), CONF)
+    assert made.parts[0][-1] == "hydra.sweeper.direction=maximize" and made.keys == ["seed", "epochs"]
+    assert made.optimises and made.total == 20 and made.elsewhere is None
+    made = sweep.read(words_of("objective=bytes_epoch", "seed=1,2", "hydra/launcher=joblib"), CONF)
+    assert made.parts[0][-1] == "hydra.sweeper.direction=minimize" and str(made.elsewhere) == "results"
+    for words, sentence in [
+        (("hydra.sweeper.direction=minimize", "seed=1,2"), "makes objective=null worse"),
+        (("objective=bytes_epok", "seed=1,2"), 'did you mean "bytes_epoch"?'),
+        (("system=vanilla,sancus", "system.bound=1,2"), "needs one space of values"),
+    ]:
+        with pytest.raises(InputError) as refused:
+            sweep.read(words_of(*words), CONF)
+        assert sentence in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def summarised(tmp_path_factory):
+    path = tmp_path_factory.mktemp("run")
+    traces.finished(path, traces.config(seed=1), target=0.5)
+    return summary.summarise(path)
+
+
+def test_every_objective_is_a_number_of_a_run(summarised):
+    for name in objective.COSTS:
+        assert objective.value(summarised, name) >= 0 and objective.direction(name) == "minimize"
+    assert objective.value(summarised, "bytes_epoch") == sum(summarised["bytes_epoch"].values())
+    assert objective.value(summarised, None) == summarised["best"]["val"]
+    assert objective.value({**summarised, "score": "auc"}, "best.val") == summarised["best"]["val"]
+    assert objective.value(summarised, "final.test") == summarised["final"]["test"]
+
+
+def test_a_run_that_diverged_has_the_worst_value(summarised):
+    diverged = {**summarised, "diverged": 3, "best": None, "final": None, "loss": math.nan}
+    assert objective.value(diverged, None) == objective.value(diverged, "final.test") == -math.inf
+    assert objective.value(diverged, "bytes_total") == objective.value(diverged, "loss") == math.inf
+
+
+def test_a_value_that_a_run_has_not_is_refused(summarised):
+    blind = {**summarised, "best": {**summarised["best"], "val": None}}
+    with pytest.raises(InputError, match="objective=best.val has no value in this run"):
+        objective.value(blind, None)
+    with pytest.raises(InputError, match='objective="best.val_macro" is no value of a run'):
+        objective.direction("best.val_macro", {"macro_f1": None})
+    assert objective.direction("best.val_macro_f1", {"macro_f1": None}) == "maximize"
+
+
+def test_what_a_sweep_chooses_runs_by_is_no_part_of_them():
+    with_objective = OmegaConf.create({"objective": "bytes_total"})
+    assert "objective" in sweep.overrides.settings(["-m", "seed=1,2"], CONF)
+    assert identity(dict(with_objective), False) == {}
