@@ -163,7 +163,7 @@ class Adaqp(System):
         """The rows [count, width] that arrived."""
         for _, flight, _, _ in under_way:
             flight.wait()
-        with self.recorder.inside("other", "unpack"):
+        with self.recorder.inside("rest", "unpack"):
             parts = [
                 (level, dequantise(received, width, level.bits, dtype)) for level, _, received, _ in under_way
             ]
@@ -262,7 +262,7 @@ class QuantisedHalo(Crossing):
         return rows, self.finish(len(rows))
 
     def start(self, direction: str, rows: torch.Tensor) -> None:
-        with self.recorder.inside("other", "quantise", self.layer):
+        with self.recorder.inside("rest", "quantise", self.layer):
             self.under_way = self.system.start(self.layer, direction, rows)
 
     def finish(self, count: int) -> torch.Tensor:

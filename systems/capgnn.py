@@ -246,7 +246,7 @@ class Capgnn(System):
         request = Request(layer, self.epoch, h.shape[1], fetch)
         if fetch.direct.anyone:
             plan = fetch.direct.plan
-            with self.recorder.inside("other", "pack", layer):
+            with self.recorder.inside("rest", "pack", layer):
                 packed = h.index_select(0, plan.send_rows)
             request.flight, request.arrived = self.comm.start_exchange(
                 packed, plan.send_counts, plan.receive_counts, layer, "forward", "halo", self.epoch % 2
@@ -317,7 +317,7 @@ class Capgnn(System):
             request.rows = request.arrived
             return request.rows
         assert request.shared is not None, "read_global has taken them"
-        with self.recorder.inside("other", "unpack", layer):
+        with self.recorder.inside("rest", "unpack", layer):
             dtype = torch.get_default_dtype()
             rows = torch.empty(self.plan.num_halo, request.width, dtype=dtype, device=self.device)
             request.oldest = self.rows.assemble(
@@ -379,7 +379,7 @@ class CachedHalo(Crossing):
     def send_back(self, g):
         self.part, self.flight = self.system.gradient_part(self.request), None
         if self.part.anyone:
-            with self.recorder.inside("other", "pack", self.layer):
+            with self.recorder.inside("rest", "pack", self.layer):
                 self.sent = g.index_select(0, self.part.places)
             self.flight, self.returned = self.system.comm.exchange_back(
                 self.part.plan, self.sent, self.layer, "halo"

@@ -139,7 +139,7 @@ class Cdfgnn(ReplicaSystem):
     def update(self, layer: int, direction: str, z: torch.Tensor) -> torch.Tensor:
         """The rows [r, F] that stand for the sums over replicas of the parts z [r, F]."""
         recorder, rows = self.recorder, self.rows[f"{direction} {layer}"]
-        with recorder.inside("other", "cache", layer):
+        with recorder.inside("rest", "cache", layer):
             if not self.cache:
                 for each in rows.values():
                     each.zero_()
@@ -152,7 +152,7 @@ class Cdfgnn(ReplicaSystem):
             rows["mirror"][sent] += self.unpack(wire, z, self.quantise)
         # Line 7.
         arrived, wire = self.gather.exchange(sent, wire, layer, direction, ids=self.cache)
-        with recorder.inside("other", "cache", layer):
+        with recorder.inside("rest", "cache", layer):
             # Lines 8-10: masters add the differences.
             active = torch.zeros(len(self.shared), dtype=torch.bool, device=self.device)
             at = self.place[arrived]
@@ -182,7 +182,7 @@ class Cdfgnn(ReplicaSystem):
             zeros += int(zero[self.place].sum())
             saved += int((~active & ~zero)[self.place].sum())
         arrived, wire = self.scattering.exchange(copies, wire, layer, direction, ids=self.cache)
-        with recorder.inside("other", "cache", layer):
+        with recorder.inside("rest", "cache", layer):
             self.use(rows["mirror_used"], arrived, self.unpack(wire, z, coded))
             combined = z.clone(memory_format=torch.contiguous_format)
             combined[self.shared] = rows["master_used"]

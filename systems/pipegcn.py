@@ -116,7 +116,7 @@ class StaleHalo(Crossing):
         super().__init__(system.recorder, layer, h)
 
     def send(self, h):
-        with self.recorder.inside("other", "pack", self.layer):
+        with self.recorder.inside("rest", "pack", self.layer):
             packed = h.index_select(0, self.system.plan.send_rows)
         self.rows = self.system.next_features(self.layer, packed).clone()
 

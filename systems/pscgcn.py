@@ -178,7 +178,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     # -- Algorithm 1 --
 
     def before_epoch(self, epoch):
-        with self.recorder.inside("other", "sample"):
+        with self.recorder.inside("rest", "sample"):
             if epoch == 0:
                 # lines 2-3
                 self.queue.extend(self.sample_graph(number).settle(self) for number in range(self.tau))
@@ -229,7 +229,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         """Send H^(t,l) of SG(t)'s boundary rows, return TG(t)'s  [k, F]."""
         asked = self.ahead.request if layer else self.ahead.missing
         assert asked is not None, "layer 0 is exchanged under refetch only"
-        with self.recorder.inside("other", "pack", layer):
+        with self.recorder.inside("rest", "pack", layer):
             packed = h.index_select(0, asked.rows)
         arrived = self.rows_ahead[layer].push(packed, self.tau, asked.send, asked.receive)
         if arrived is None:

@@ -52,7 +52,7 @@ def test_an_epochs_segments_cover_it_without_gap_or_overlap(pool, variant):
     for worker in outcome.workers:
         for train, spans in worker["spans"]:
             line = [s for s in spans if s.kind != "comm"]
-            assert {s.kind for s in line} <= {"compute", "wait", "other"}
+            assert {s.kind for s in line} <= {"compute", "wait", "rest"}
             assert all(a.end == b.start for a, b in zip(line, line[1:]))
             assert sum(s.end - s.start for s in line) == pytest.approx(train, rel=1e-6)
             assert all(s.end >= s.start > 0 for s in spans)

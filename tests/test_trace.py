@@ -93,7 +93,7 @@ def test_the_breakdown_adds_up_to_the_epoch(tmp_path):
         index="epoch", columns="kind", values="seconds", aggfunc="sum"
     )
     assert np.allclose(by_kind.sum(axis=1), e.train_s, rtol=1e-9)
-    assert np.allclose(by_kind["other"], e.rest_s, atol=1e-9) and np.allclose(by_kind["wait"], e.exposed_s)
+    assert np.allclose(by_kind["rest"], e.rest_s, atol=1e-9) and np.allclose(by_kind["wait"], e.exposed_s)
     assert (e.comm_s > 0).all() and (e.comm_s <= e.train_s).all()
     assert e.bytes_sent.tolist() == [300] * 3 and e.val_acc.isna().all()
     assert trace.metrics[["layer", "name", "value"]].drop_duplicates().values.tolist() == [
@@ -219,7 +219,7 @@ def test_parquet_files_say_what_they_are(tmp_path):
     run = traces.finished(tmp_path)
     for name in schema.TABLES:
         file = pq.read_schema(run / f"{name}.parquet")
-        assert file.metadata[schema.VERSION_KEY] == b"2"
+        assert file.metadata[schema.VERSION_KEY] == b"3"
         assert json.loads(file.metadata[b"halobench_config"]) == reader.Trace(run).config
         assert json.loads(file.metadata[b"halobench_environment"])["processor"] == "Test CPU"
         assert all(file.field(column).metadata[b"meaning"] for column in file.names)
@@ -266,14 +266,25 @@ def test_a_missing_column_is_named(tmp_path):
 def test_a_newer_schema_is_refused(tmp_path):
     run = traces.finished(tmp_path)
     table = pq.read_table(run / "comm.parquet")
-    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "3"}), run / "comm.parquet")
+    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "4"}), run / "comm.parquet")
     with pytest.raises(
-        InputError, match="comm.parquet has trace schema 3, newer than this program's 2; update halobench"
+        InputError, match="comm.parquet has trace schema 4, newer than this program's 3; update halobench"
     ):
         reader.Trace(run).comm
     files.write_json_atomic(run / "summary.json", {**reader.Trace(run).summary, "schema": 7})
     with pytest.raises(InputError, match="summary.json has trace schema 7"):
         reader.Trace(run).summary
+
+
+def test_the_rest_of_an_older_trace_has_its_name_of_today(tmp_path):
+    run = traces.finished(tmp_path)
+    before = reader.Trace(run)
+    rest = before.spans["kind"] == "rest"
+    assert rest.any()
+    older = before.spans.assign(kind=before.spans["kind"].replace("rest", "other"))
+    table = pa.Table.from_pandas(older, schema.SPANS, preserve_index=False)
+    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "2"}), run / "spans.parquet")
+    assert (reader.Trace(run).spans["kind"] == before.spans["kind"]).all()
 
 
 def test_a_stream_of_other_columns_is_refused(tmp_path):

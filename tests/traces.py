@@ -36,7 +36,7 @@ def epoch(
     segments: Sequence[tuple[str, str, float]] = (
         ("compute", "forward", 0.5),
         ("wait", "exchange", 0.2),
-        ("other", "pack", 0.1),
+        ("rest", "pack", 0.1),
     ),
     flights: Sequence[tuple[float, float]] = ((0.1, 0.4),),
     sent: dict[tuple[int, str, str, int], tuple[int, int]] | None = None,
@@ -161,7 +161,7 @@ def stream(
                 segments=(
                     ("compute", "forward", speed * (0.3 + 0.03 * k)),
                     ("wait", "exchange", speed * 0.2),
-                    ("other", "pack", speed * 0.05),
+                    ("rest", "pack", speed * 0.05),
                 ),
                 sent={
                     (0, "forward", "halo", peer): (4, size),
@@ -233,7 +233,7 @@ def uneven(folder: Path, cores: int) -> Path:
             segments = (
                 ("compute", "forward", more * (0.2 + 0.13 * k)),
                 ("wait", "exchange", more * (0.41 - 0.3 * k)),
-                ("other", "pack", more * (0.03 + 0.01 * k)),
+                ("rest", "pack", more * (0.03 + 0.01 * k)),
             )
             sent = {
                 (0, "forward", "halo", 1 - k): (4, int(3e6 * more) + k),

@@ -21,7 +21,7 @@ def compute_per_epoch(trace: Trace) -> float:
     median over epochs, so that an epoch in which something is renewed does not count."""
     spans = trace.spans
     # Copies to and from memory that workers share are waits of a kind, made by the training thread itself.
-    own = spans.kind.isin(["compute", "other"]) | (
+    own = spans.kind.isin(["compute", "rest"]) | (
         (spans.kind == "wait") & spans.name.isin(["global_put", "global_get"])
     )
     settled = spans[(spans.epoch >= min(WARM_UP, int(spans.epoch.max()))) & own]

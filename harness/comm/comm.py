@@ -370,7 +370,7 @@ class PendingHalo(Crossing):
         super().__init__(comm.recorder, layer, h)
 
     def send(self, h: torch.Tensor) -> None:
-        with self.recorder.inside("other", "pack", self.layer):
+        with self.recorder.inside("rest", "pack", self.layer):
             key = ("forward", self.purpose, self.layer, "pack")
             shape = (len(self.plan.send_rows), h.shape[1])
             halved = self.comm.halved(h.dtype, self.layer, self.purpose)
@@ -385,7 +385,7 @@ class PendingHalo(Crossing):
         return self.received
 
     def send_back(self, g: torch.Tensor) -> None:
-        with self.recorder.inside("other", "pack", self.layer):
+        with self.recorder.inside("rest", "pack", self.layer):
             self.flight, self.returned = self.comm.exchange_back(self.plan, g, self.layer, self.purpose)
 
     def take_back(self) -> tuple[torch.Tensor, torch.Tensor]:

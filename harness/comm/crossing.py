@@ -64,7 +64,7 @@ class _Before(torch.autograd.Function):
     def backward(ctx: Any, token: torch.Tensor) -> tuple[torch.Tensor, None]:
         crossing: Crossing = ctx.crossing
         back = crossing.take_back()
-        with crossing.recorder.inside("other", "unpack", crossing.layer):
+        with crossing.recorder.inside("rest", "unpack", crossing.layer):
             g = token.new_zeros(ctx.shape)
             if back is not None:
                 scatter_add_rows(g, *back)

@@ -1,7 +1,7 @@
 """What a worker measures while it trains: spans, counted rows and bytes, and the three clocks.
 
 The training thread's time is a flat line of segments. At any moment exactly one of `compute` (the model's
-arithmetic), `wait` (blocked on communication) or `other` (choosing, making and reading messages: sampling,
+arithmetic), `wait` (blocked on communication) or `rest` (choosing, making and reading messages: sampling,
 quantising, caching, packing; posting, bookkeeping) is running, so that an epoch's segments add up to its
 train clock by construction. Communication in flight is recorded beside that line, from posting to completion.
 """
@@ -22,7 +22,7 @@ import torch
 class Span:
     """One segment of the training thread, or one communication operation in flight.
 
-    kind     "compute" | "wait" | "other" on the training thread; "comm" in flight
+    kind     "compute" | "wait" | "rest" on the training thread; "comm" in flight
     name     what it did: "forward", "backward", "optimiser", or the operation ("exchange", "broadcast",
              "all_reduce", ...)
     layer    0-based; -1 where no layer is concerned
@@ -88,7 +88,7 @@ class Recorder:
         cpu = time.process_time()
         start = time.monotonic()
         self.training = True
-        self._open("other", "begin", -1, start, time.thread_time())
+        self._open("rest", "begin", -1, start, time.thread_time())
         try:
             yield
         finally:

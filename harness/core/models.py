@@ -24,8 +24,8 @@ from harness.core.normalisation import FUNCTIONS, BatchNorm
 from harness.core.propagate import (
     BackwardMark,
     HaloDropout,
+    KeepHaloInGraph,
     Pending,
-    ReadsNobody,
     WrongRows,
     arrived,
 )
@@ -148,7 +148,7 @@ class AttentionLayer(nn.Module):
             if edges.num_columns > edges.num_rows:
                 y_halo = drop.halo(remote) @ self.weight
             else:
-                y = applied(ReadsNobody, y, remote)
+                y = applied(KeepHaloInGraph, y, remote)
         y = y.view(len(y), self.heads, -1)
         target = (y * self.att_target).sum(2)
         if y_halo is not None:

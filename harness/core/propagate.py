@@ -80,13 +80,13 @@ def propagate(
         x_halo = drop.halo(x_halo)
         z = spmm(adjacency.halo, x_halo @ weight if first else x_halo, z)
     else:
-        z = applied(ReadsNobody, z, x_halo)
+        z = applied(KeepHaloInGraph, z, x_halo)
     return z if first else z @ weight
 
 
-class ReadsNobody(torch.autograd.Function):
-    """z of a worker that aggregates no halo: whoever reads its rows sends it gradients, so the halo's
-    backward pass must run.
+class KeepHaloInGraph(torch.autograd.Function):
+    """Gives z back as it is, and keeps the halo in the autograd graph of a worker without halo edges: other
+    workers read its rows, so that its backward exchange must run all the same.
     """
 
     @staticmethod

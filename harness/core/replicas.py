@@ -124,10 +124,10 @@ def sum_replicas(
     flight, parts = comm.start_exchange(
         z[masters:], plan.receive_counts, plan.send_counts, layer, direction, purpose or "gather"
     )
-    with recorder.inside("other", "pack", layer):
+    with recorder.inside("rest", "pack", layer):
         summed = z.clone(memory_format=torch.contiguous_format)
     flight.wait()
-    with recorder.inside("other", "unpack", layer):
+    with recorder.inside("rest", "unpack", layer):
         # Peers' groups come in rank order and each holds a row at most once: the order of sums is fixed.
         scatter_add_rows(summed[:masters], plan.send_rows, parts)
         sums = summed.index_select(0, plan.send_rows)
@@ -136,7 +136,7 @@ def sum_replicas(
         sums, plan.send_counts, plan.receive_counts, layer, direction, purpose or "scatter", slot=1
     )
     flight.wait()
-    with recorder.inside("other", "unpack", layer):
+    with recorder.inside("rest", "unpack", layer):
         summed[masters:] = copies
     return summed
 

@@ -221,6 +221,10 @@ def _columns(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
                 f"{path} does not hold the columns of this table: it lacks a column, {field.name}; {AGAIN}"
             )
         table = table.append_column(field, pa.nulls(len(table), field.type))
+    if "kind" in schema.names and "kind" in table.schema.names:
+        at = table.schema.names.index("kind")  # up to version 2 the rest of a training thread was `other`
+        kinds = table["kind"]
+        table = table.set_column(at, "kind", pc.if_else(pc.equal(kinds, "other"), "rest", kinds))
     try:
         return table.select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError):

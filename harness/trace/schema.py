@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 VERSION_KEY = b"halobench_schema"
 RUN = -1  # the worker of rows that are epochs of an asynchronous run, which are no worker's
 UPDATE = "update"  # the metric by which a round of such a run says which update of the weights it made
@@ -108,7 +108,7 @@ SPANS = _schema(
         "kind",
         pa.string(),
         "",
-        "training thread: compute | wait | other, without gaps; beside it: comm, in flight",
+        "training thread: compute | wait | rest, without gaps; beside it: comm, in flight",
     ),
     _column(
         "name",

@@ -273,7 +273,7 @@ def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]
     parts = thread.pivot_table(
         index=["epoch", "worker"], columns="kind", values="cpu_s", aggfunc="sum", fill_value=0.0
     )
-    parts = parts.reindex(columns=["compute", "wait", "other"], fill_value=0.0)
+    parts = parts.reindex(columns=["compute", "wait", "rest"], fill_value=0.0)
     busiest = warm.loc[warm.groupby("epoch")["cpu_s"].idxmax()].set_index(["epoch", "worker"])
     parts = parts.reindex(busiest.index, fill_value=0.0)
     inside = parts.sum(axis=1)
@@ -281,7 +281,7 @@ def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]
         "epoch_s": float(busiest["cpu_s"].mean()),
         "compute_s": float(parts["compute"].mean()),
         "wait_s": float(parts["wait"].mean()),
-        "rest_s": float(parts["other"].mean()),
+        "rest_s": float(parts["rest"].mean()),
         "other_threads_s": float((busiest["cpu_s"] - inside).mean()),
     }
 

@@ -42,7 +42,7 @@ class PendingBlocks:
 
     def wait(self) -> torch.Tensor:
         self.flight.wait()
-        with self.comm.recorder.inside("other", "unpack", self.layer):
+        with self.comm.recorder.inside("rest", "unpack", self.layer):
             return self.rows.pick(self.blocks)
 
 

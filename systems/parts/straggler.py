@@ -53,6 +53,6 @@ class Straggler:
             return 0.0
         owed = (self.factor - 1) * (time.monotonic() - self.started) + self.seconds
         owed += self.spread * float(np.random.default_rng((seed, epoch)).random())
-        with recorder.inside("other", "straggle"):
+        with recorder.inside("rest", "straggle"):
             time.sleep(owed)
         return owed
