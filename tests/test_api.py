@@ -84,7 +84,8 @@ def test_a_system_of_ones_own_and_a_run_that_fails(place, forked, monkeypatch):
         (["seed=1,2"], "seed has several values: sweep() trains a run for each"),
         (["-m", "seed=1,2"], '"-m" is an option of the command line: give words KEY=VALUE'),
         (["epochs=0"], "epochs=0 is too small: give 1 or more"),
-        (["hydra/sweeper=other"], "hydra/sweeper of another kind is for the command line: list the values"),
+        (["hydra/sweeper=optuna", "seed=1,2"], "chooses are for the command line: list the values"),
+        (["seed=interval(1, 3)"], "chooses are for the command line: list the values of each key"),
     ],
 )
 def test_words_that_make_no_run_are_one_sentence_before_anything_starts(forked, words, sentence):

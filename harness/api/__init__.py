@@ -137,8 +137,10 @@ def _trained(
             raise InputError(f'"{word}" is an option of the command line: give words KEY=VALUE')
     given = [*runner.searchpath(config_dir), *overrides.as_of_now(words)]
     lists = overrides.swept(given)
-    if lists is None:
-        raise InputError("hydra/sweeper of another kind is for the command line: list the values of each key")
+    if None in lists.values() or any(word.startswith("hydra/sweeper=") for word in given):
+        raise InputError(
+            "values that a pattern or a sweeper chooses are for the command line: list the values of each key"
+        )
     if lists and not several:
         raise InputError(f"{', '.join(lists)} has several values: sweep() trains a run for each")
     command = ["-m", *given] if several else given
