@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,9 @@ class Line:
 
     part   "epoch", "cpu", "systems", "overlap", "partition", "spmm", "curve" or "start"
     unit   of both figures
-    note   what a reader needs to judge the line
+    note           what a reader needs to judge the line
+    samples        every measurement that `ours` summarises, in the order taken; empty: `ours` is the only one
+    peer_samples   likewise of `peer`
     """
 
     part: str
@@ -28,6 +30,8 @@ class Line:
     peer: float | None = None
     target: float | None = None
     note: str = ""
+    samples: Sequence[float] = ()
+    peer_samples: Sequence[float] = ()
 
     @property
     def ratio(self) -> float | None:
@@ -51,6 +55,8 @@ class Line:
             "target": self.target,
             "met": self.met,
             "note": self.note,
+            "samples": list(self.samples or [self.ours]),
+            "peer_samples": list(self.peer_samples or ([] if self.peer is None else [self.peer])),
         }
 
 

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 import torch
 
-from harness.core.gather import LINE, add_entries, fetch_row
+from harness.core.gather import LINE, LINES, add_entries, fetch_row
 from harness.core.parallel import use_threads
 from harness.core.tiling import Tiling, Tilings
 from harness.partition.shard import Csr
@@ -28,14 +28,20 @@ NONE = np.empty(0, np.float32)
 
 @numba.njit(cache=True, nogil=True)
 def _pack(first, last, x, k0, column, packed):
-    """packed[v] = column[v] * x[v, k0 : k0 + block], zeros beyond the width."""
-    width = min(packed.shape[1], x.shape[1] - k0)
+    """packed[p, v] = column[v] * x[v, k0 + p F : k0 + (p + 1) F], zeros beyond the width.
+
+    packed   [passes, cols, F]
+    """
+    block = packed.shape[2]
     for v in range(first, last):
         scale = x.dtype.type(column[v]) if len(column) else x.dtype.type(1)
-        for k in range(width):
-            packed[v, k] = scale * x[v, k0 + k]
-        for k in range(width, packed.shape[1]):
-            packed[v, k] = 0
+        for p in range(len(packed)):
+            begin = k0 + p * block
+            width = max(0, min(block, x.shape[1] - begin))
+            for k in range(width):
+                packed[p, v, k] = scale * x[v, begin + k]
+            for k in range(width, block):
+                packed[p, v, k] = 0
 
 
 @numba.njit(cache=True, nogil=True)
@@ -97,13 +103,28 @@ def sum_rows(
 
 
 @numba.njit(cache=True, nogil=True)
+def _passes(
+    first, last, indptr, indices, values, packed, k0, row, self_loops, out, accumulate, ahead, block, partial,
+    cursor,
+):  # fmt: skip
+    """`sum_rows` for each pass that is packed."""
+    for p in range(len(packed)):
+        begin = k0 + p * packed.shape[2]
+        if begin < out.shape[1]:
+            sum_rows(
+                first, last, indptr, indices, values, packed[p], begin, row, self_loops, out, accumulate,
+                ahead, block, partial, cursor,
+            )  # fmt: skip
+
+
+@numba.njit(cache=True, nogil=True)
 def _product(
     indptr, indices, values, x, row, column, self_loops, out, accumulate, packed, ahead, block, partial,
     cursor,
 ):  # fmt: skip
-    for k0 in range(0, x.shape[1], packed.shape[1]):
+    for k0 in range(0, x.shape[1], len(packed) * packed.shape[2]):
         _pack(0, len(x), x, k0, column, packed)
-        sum_rows(
+        _passes(
             0, len(out), indptr, indices, values, packed, k0, row, self_loops, out, accumulate, ahead, block,
             partial, cursor,
         )  # fmt: skip
@@ -115,11 +136,11 @@ def _product_parallel(
     partial, cursor,
 ):  # fmt: skip
     parts, columns = len(bounds) - 1, len(x)
-    for k0 in range(0, x.shape[1], packed.shape[1]):
+    for k0 in range(0, x.shape[1], len(packed) * packed.shape[2]):
         for part in numba.prange(parts):
             _pack(columns * part // parts, columns * (part + 1) // parts, x, k0, column, packed)
         for part in numba.prange(parts):
-            sum_rows(
+            _passes(
                 bounds[part], bounds[part + 1], indptr, indices, values, packed, k0, row, self_loops, out,
                 accumulate, ahead, block, partial, cursor,
             )  # fmt: skip
@@ -164,10 +185,11 @@ class NumbaProduct:
         tiling = self.tiling(width * x.element_size())
         block_rows = tiling.block_rows(columns)
         kept = block.num_rows if block_rows else 0  # rows whose sums are kept between blocks of source rows
-        packed, partial = (
-            torch.empty(rows, tiling.lines * LINE // x.element_size(), dtype=x.dtype).numpy()
-            for rows in (columns, kept)
-        )
+        taken = tiling.lines * LINE // x.element_size()  # columns of a pass
+        # Threads wait for each other once per buffer, not once per pass.
+        passes = min(-(-width // taken), max(1, LINES[-1] // tiling.lines))
+        packed = torch.empty(passes, columns, taken, dtype=x.dtype).numpy()
+        partial = torch.empty(kept, taken, dtype=x.dtype).numpy()
         arguments = (
             block.indptr, block.indices, self._values, x.numpy(), NONE if row is None else row.numpy(),
             NONE if column is None else column.numpy(), self_loops, out.numpy(), accumulate, packed,

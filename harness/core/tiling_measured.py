@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.core.gather import LINE, LINES
 from harness.core.numba_kernel import NONE, sum_rows
-from harness.core.tiling import AHEAD, Tiling, Tilings, Timed
+from harness.core.tiling import AHEAD, GAIN, Tiling, Tilings, Timed
 from harness.partition.cache import Cache
 from harness.partition.shard import Csr
 
@@ -25,7 +25,6 @@ ENTRIES = 1 << 18  # of the product that is timed
 ROUNDS = 3  # of which the fastest counts: what else the machine does can only add
 DISTANCES = (AHEAD // 2, AHEAD, 2 * AHEAD)
 BLOCKS = (1 << 20, 4 << 20, 16 << 20)  # bytes: of a core's own cache and of those that cores share
-GAIN = 0.95  # a tiling other than the plain one must take at most this much of its time
 REVISION = 1  # of what is measured: another one leaves old measurements unused
 
 
