@@ -172,3 +172,11 @@ def test_a_run_keeps_and_traces_what_it_began_with(place):
     done = place.run()
     assert done.code == 0, done.err
     assert [each["tilings"] for each in resolved.read(run_dir)["attempts"]] == [began]
+
+
+@pytest.mark.parametrize("shape", [(0, 16), (3, 5, 16), (70_000, 16)])
+def test_a_buffer_begins_at_a_cache_line(shape):
+    for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
+        made = numba_kernel.buffer(shape, dtype)
+        assert made.shape == shape and made.dtype == dtype and made.ctypes.data % 64 == 0
+        assert made.flags.c_contiguous

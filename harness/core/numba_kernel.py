@@ -10,9 +10,10 @@ entries are added in ascending order.
 
 from __future__ import annotations
 
+import math
+
 import numba
 import numpy as np
-import torch
 
 from harness.core.gather import LINE, LINES, add_entries, fetch_row
 from harness.core.parallel import use_threads
@@ -154,6 +155,18 @@ def balanced_bounds(indptr: np.ndarray, parts: int) -> np.ndarray:
     return np.concatenate([[0], np.searchsorted(load, targets, side="right"), [rows]]).astype(np.int64)
 
 
+def buffer(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array of undefined content that begins at a cache line.
+
+    From numpy, which asks for huge pages where it is large: with small ones nearly every gathered row of a
+    large source has its page looked up in memory.
+    """
+    size = math.prod(shape)
+    memory = np.empty(size + LINE // dtype.itemsize, dtype)
+    begin = -memory.ctypes.data % LINE // dtype.itemsize
+    return memory[begin : begin + size].reshape(shape)
+
+
 class NumbaProduct:
     """out (+)= row * (B + s I) (column * x) for one block B, over any float type."""
 
@@ -188,8 +201,8 @@ class NumbaProduct:
         taken = tiling.lines * LINE // x.element_size()  # columns of a pass
         # Threads wait for each other once per buffer, not once per pass.
         passes = min(-(-width // taken), max(1, LINES[-1] // tiling.lines))
-        packed = torch.empty(passes, columns, taken, dtype=x.dtype).numpy()
-        partial = torch.empty(kept, taken, dtype=x.dtype).numpy()
+        packed = buffer((passes, columns, taken), x.numpy().dtype)
+        partial = buffer((kept, taken), packed.dtype)
         arguments = (
             block.indptr, block.indices, self._values, x.numpy(), NONE if row is None else row.numpy(),
             NONE if column is None else column.numpy(), self_loops, out.numpy(), accumulate, packed,

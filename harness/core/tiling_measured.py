@@ -14,10 +14,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from harness.core.gather import LINE, LINES
-from harness.core.numba_kernel import NONE, sum_rows
+from harness.core.numba_kernel import NONE, buffer, sum_rows
 from harness.core.tiling import AHEAD, GAIN, Tiling, Tilings, Timed
 from harness.partition.cache import Cache
 from harness.partition.shard import Csr
@@ -50,8 +49,8 @@ def measure(columns: int, degree: int, entries: int | None = None) -> list[Timed
     `degree` entries.
     """
     block = random_block(max(1, (entries or ENTRIES) // degree), columns, degree)
-    # Written to, since pages that never were are all the same one; from torch, as a product's own buffer.
-    packed = torch.ones(columns * LINES[-1] * LINE // 4).numpy()
+    packed = buffer((columns * LINES[-1] * LINE // 4,), np.dtype(np.float32))
+    packed[:] = 1  # pages that were never written to are all the same one
     return [_fastest(block, lines, packed) for lines in LINES]
 
 
