@@ -58,8 +58,8 @@ def machine_lines() -> list[Line]:
     for level, share in ((2, cpu_count() / 2), (3, 1 / 8)):  # half a core's own, an eighth of all's
         a = torch.ones(int(_cache_bytes(level) * share) // 4)
         if len(a):
-            times = max(1, (64 << 20) // a.nbytes)
-            seconds = interleaved({"read": partial(_read, a, times)}, rounds=5)["read"]
+            times = max(1, (16 << 20) // a.nbytes)
+            seconds = interleaved({"read": partial(_read, a, times)}, rounds=20)["read"]
             name = f"level {level} cache read, {a.nbytes / 1e6:.1f} MB"
             lines.append(Line("spmm", name, times * a.nbytes / min(seconds) / 1e9, "GB/s"))
     return [*lines, Line("spmm", "memory copied, read plus written", copy_bandwidth() / 1e9, "GB/s")]

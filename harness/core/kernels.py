@@ -69,8 +69,8 @@ def make_kernel(
 
     tilings   of numba's products; None: the fixed table
 
-    dgl is asked for by name: its product is up to a fifth faster at some widths and slower at others
-    (docs/log.md), and loading it costs a second of every start.
+    dgl is asked for by name: its product is slower (docs/log.md), and loading it costs a second of every
+    start.
     """
     check_kernel(name)
     if "." in name:
