@@ -5,12 +5,13 @@ is judged.
 import math
 import subprocess
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from harness.bench import epoch, lines, partition, runs, systems
+from harness.bench import epoch, lines, partition, roofline, runs, spmm, systems
 from harness.core.architectures import Gcn
 from harness.core.dgl_kernel import load_dgl
 from harness.core.optimisers import Adam
@@ -158,3 +159,37 @@ def test_partition_lines_are_of_every_edge_method():
     assert [line.name.split(":")[0] for line in found] == list(partition.EDGE_METHODS) and all(
         line.met for line in found
     )
+
+
+def test_the_product_is_timed_beside_dgl_and_its_earlier_form(monkeypatch):
+    monkeypatch.setattr(spmm, "NO_WORSE", {5: 1.0})
+    block = roofline.random_graph(400, 9000)
+    found = [*spmm.dgl_lines(block, rounds=2), *spmm.uniform_lines((2e3, 4e3), rounds=2)]
+    assert len(found) == 4 and all(line.note or line.target for line in found)
+    for line in found[: 3 if load_dgl() is not None else 0]:
+        assert line.ours > 0 and len(line.samples) == 2 and min(line.samples) <= line.ours
+    assert math.isfinite(found[-1].ours) and found[-1].target == spmm.GROWTH
+    assert found[2].target == (spmm.HALF if found[2].peer else None)
+
+
+def test_a_side_that_ends_its_process_is_told(monkeypatch):
+    """As DGL's copy-sum does on some shapes, by a segmentation fault."""
+
+    class Dead:
+        exitcode = -11
+
+        def __init__(self, target, args):
+            pass
+
+        def start(self):
+            pass
+
+        def join(self):
+            pass
+
+    monkeypatch.setattr(spmm, "load_dgl", lambda: True)
+    monkeypatch.setattr(spmm.multiprocessing, "get_context", lambda how: SimpleNamespace(Process=Dead))
+    found = spmm.dgl_lines(roofline.random_graph(100, 500), rounds=1)
+    assert len(found) == 3
+    assert all(math.isnan(line.ours) and "exit code -11" in line.note for line in found)
+    assert not any(line.met for line in found)

@@ -15,21 +15,20 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-import torch
 from rich.console import Console
 
-from harness.bench import compare, record, roofline
+from harness.bench import compare, record
 from harness.bench.against import against_lines, checkout, keys_of
 from harness.bench.epoch import epoch_curve, epoch_lines
 from harness.bench.lines import Line, exponent, table
 from harness.bench.overlap import overlap_lines
 from harness.bench.partition import partition_lines
 from harness.bench.runs import Folders, RunFailed, cpu_lines, start_lines
+from harness.bench.spmm import spmm_lines
 from harness.bench.systems import system_lines
 from harness.check import InputError, at_least
 from harness.comm.recorder import cpu_count
 from harness.core.architectures import Gcn
-from harness.core.kernels import make_kernel
 from harness.graph import sources
 from harness.graph.config import DatasetConfig
 from harness.trace.environment import revision
@@ -40,35 +39,11 @@ MODEL = Gcn(layers=2, hidden=128, dropout=0.0)
 LINEAR = 1.15  # largest exponent of cost ~ edges^k that still counts as linear
 
 
-def spmm_lines() -> list[Line]:
-    """Effective bandwidth of the kernel a run would use, over a memory copy's."""
-    torch.set_num_threads(cpu_count())
-    rows = roofline.roofline_rows()
-    lines = []
-    for row in rows:
-        used = make_kernel("auto", torch.device("cpu")).name
-        if row["kernel"] == used:
-            rate = row["bytes_per_s"]
-            name = f"{row['kernel']}, {row['graph']}, width {row['width']}: effective bandwidth / copy"
-            lines.append(
-                Line(
-                    "spmm",
-                    name,
-                    rate / 1e9,
-                    "GB/s",
-                    row["copy_bytes_per_s"] / 1e9,
-                    note=f"compulsory bytes alone: {row['floor']:.0%} of the time",
-                    samples=[rate / 1e9 * row["seconds"] / s for s in row["samples"]],
-                )
-            )
-    return lines
-
-
 def curve_lines() -> list[Line]:
-    """Nanoseconds per edge from 10^5 to 10^7 edges, and the exponent k of seconds ~ edges^k: of one worker's
-    epoch, and of the sparse product alone where no neighbour is near, the worst case for caches."""
-    torch.set_num_threads(cpu_count())
-    epochs, products = epoch_curve(), roofline.cost_curve(points=7)
+    """Nanoseconds per edge of one worker's epoch from 10^5 to 10^7 edges, and the exponent k of seconds ~
+    edges^k.
+    """
+    epochs = epoch_curve()
     lines = [
         Line(
             "curve",
@@ -80,21 +55,9 @@ def curve_lines() -> list[Line]:
         )
         for row in epochs
     ]
-    lines.append(Line("curve", "exponent of an epoch's cost over edges", exponent(epochs), "", target=LINEAR))
-    lines += [
-        Line(
-            "curve",
-            f"{row['edges']:>10,} edges, {row['kernel']}, width {row['width']}, uniform neighbours",
-            row["ns_per_edge"],
-            "ns/edge",
-            note=f"input {row['input_bytes'] / 1e6:.0f} MB",
-            samples=_per_edge(row),
-        )
-        for row in products
-    ]
     return [
         *lines,
-        Line("curve", "exponent of that product's cost over edges", exponent(products), "", target=LINEAR),
+        Line("curve", "exponent of an epoch's cost over edges", exponent(epochs), "", target=LINEAR),
     ]
 
 
@@ -195,7 +158,7 @@ def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, conso
         "overlap": lambda: overlap_lines(sources.load(GRAPH, Path("data"), seed=1), MODEL),
         "partition": lambda: partition_lines(rounds=asked.rounds),
         "epoch": lambda: epoch_lines(sources.load(GRAPH, Path("data"), seed=1), MODEL),
-        "spmm": spmm_lines,
+        "spmm": lambda: spmm_lines(GRAPH),
         "curve": curve_lines,
     }
     lines: list[Line] = []

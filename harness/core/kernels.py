@@ -7,8 +7,8 @@ with `*` row-wise. The three kernels differ in speed only (docs/log.md has the m
 
     dgl     DGL's blocked copy-sum; what it cannot take (float64, values, 2^31 entries, tiny blocks) goes to
             numba.
-    numba   the same sum compiled here, up to a fifth slower at width 128, faster at narrow ones. Any float
-            type, values, no dependency beyond numba.
+    numba   the same sum compiled here, tiled as measured on the machine at hand. Any float type, values, no
+            dependency beyond numba.
     torch   torch.sparse CSR; the only one on CUDA.
 
 On the CPU each row is summed by one thread in the order of its entries, so a product is bitwise repeatable,
@@ -29,6 +29,7 @@ from harness.check import InputError, choice
 from harness.check.target import imported
 from harness.core.dgl_kernel import CopySum, dies, load_dgl
 from harness.core.numba_kernel import NumbaProduct
+from harness.core.tiling import Tilings
 from harness.graph.csr import transpose_entries
 from harness.partition.shard import Csr
 
@@ -64,6 +65,7 @@ class Kernel(ABC):
     """
 
     name: str  # as it is asked for: one of KERNELS, or "module.Class"
+    tilings = Tilings()  # of a kernel whose products are tiled: what was measured for them
 
     def check(self, device: torch.device) -> None:  # noqa: B027 -- most have nothing to refuse
         """Raises InputError for a device that it does not run on; `device` is where the blocks will be."""
@@ -72,11 +74,15 @@ class Kernel(ABC):
     def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product: ...
 
 
-def make_kernel(name: str = "auto", device: torch.device | str = "cpu") -> Kernel:
+def make_kernel(
+    name: str = "auto", device: torch.device | str = "cpu", tilings: Tilings | None = None
+) -> Kernel:
     """auto is torch on CUDA and numba on the CPU. InputError for a kernel that cannot run.
 
-    dgl is asked for by name: its product is up to a fifth faster at some widths and slower at others
-    (docs/log.md), and loading it costs a second of every start.
+    tilings   of numba's products; None: the fixed table
+
+    dgl is asked for by name: its product is slower (docs/log.md), and loading it costs a second of every
+    start.
     """
     check_kernel(name)
     if "." in name:
@@ -94,7 +100,7 @@ def make_kernel(name: str = "auto", device: torch.device | str = "cpu") -> Kerne
         raise InputError(
             "kernel=dgl needs dgl 2.1.0, which cannot be loaded here; install it or give kernel=auto"
         )
-    return NumbaKernel()
+    return NumbaKernel(tilings)
 
 
 def check_kernel(name: str) -> None:
@@ -115,10 +121,15 @@ def _kernel_class(name: str) -> type[Kernel]:
 
 
 class NumbaKernel(Kernel):
+    """tilings   how its products go through columns and entries: what was measured, or the fixed table"""
+
     name = "numba"
 
+    def __init__(self, tilings: Tilings | None = None):
+        self.tilings = tilings or Tilings()
+
     def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
-        return NumbaProduct(block, values)
+        return NumbaProduct(block, values, self.tilings)
 
 
 # DGL

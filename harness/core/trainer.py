@@ -16,7 +16,7 @@ from harness.core.counted import Score
 from harness.core.cuts import make_cut
 from harness.core.evaluate import Evaluator, local_loss
 from harness.core.inputs import Static
-from harness.core.kernels import make_kernel
+from harness.core.kernels import Kernel, make_kernel
 from harness.core.models import Model, Strategy
 from harness.core.optimisers import Optimiser
 from harness.core.propagate import HaloDropout, WrongRows
@@ -34,7 +34,7 @@ class Trainer:
     evaluate   threshold and patience; None: their defaults
     scores     what is scored beside accuracy, AUC and balanced accuracy, by name
     schedule   the learning rate of each epoch; None: the optimiser's own in all of them
-    kernel   name of the sparse kernel, see `harness.core.kernels.make_kernel`
+    kernel   the sparse kernel, or its name, see `harness.core.kernels.make_kernel`
     cluster  what the workers run on, one device per worker; None: alike, of which nothing is known
     """
 
@@ -51,14 +51,14 @@ class Trainer:
         schedule: Schedule | None = None,
         evaluate: EvaluateConfig | None = None,
         scores: Mapping[str, Score] | None = None,
-        kernel: str = "auto",
+        kernel: str | Kernel = "auto",
         cluster: Cluster | None = None,
     ):
         device = comm.device
         system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
         self.shard, self.comm, self.system, self.seed, self.config = shard, comm, system, seed, model
         self.recorder: Recorder = comm.recorder
-        self.kernel = make_kernel(kernel, device)
+        self.kernel = make_kernel(kernel, device) if isinstance(kernel, str) else kernel
         self.x = torch.as_tensor(shard.features).to(device, torch.get_default_dtype())
         labels = torch.as_tensor(shard.labels).to(device)
         self.labels = labels.to(self.x.dtype) if labels.ndim == 2 else labels.long()

@@ -286,6 +286,15 @@ def shard_folder(run_dir: Path) -> Path:
         ) from None
 
 
+def tilings(run_dir: Path) -> dict[str, list[dict[str, Any]]]:
+    """What was measured for the sparse products of a prepared run, see `harness.core.tiling`; empty where
+    nothing was.
+    """
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return json.loads((Path(run_dir) / "shards.json").read_text()).get("tilings", {})
+    return {}
+
+
 def _named(block: dict[str, Any], name: str) -> dict[str, Any]:
     """The block with the `_target_` that is meant where it has none."""
     return {"_target_": BUILT_IN[name], **block} if name in BUILT_IN else block

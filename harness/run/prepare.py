@@ -17,13 +17,18 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
 from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
 from harness.check import InputError
 from harness.core.config import EvaluateConfig
 from harness.core.system import RunFacts, check_cut
+from harness.core.tiling import shape_class
+from harness.core.tiling_measured import tilings_for
+from harness.partition import io
 from harness.partition.cache import Cache, shards_for
+from harness.partition.shard import Csr
 from harness.run import config as configs
 from harness.run.config import Run
 from harness.run.process import RunFailed, be_child, forking
@@ -44,7 +49,8 @@ def prepare(run: Run) -> Path:
     check_cut(run.system, run.partition.cut, f"partition={run.partition.name} is")
     for sentence in run.system.ineffective():
         warnings.warn(sentence, stacklevel=2)
-    folder, graph = _in_child(_shards, run)
+    here = environment()
+    folder, graph, tilings = _in_child(_shards, run, resolved.machine(here))
     stats = files.read_json(folder / "stats.json")
     facts = RunFacts(
         model=run.model.name,
@@ -76,9 +82,10 @@ def prepare(run: Run) -> Path:
     if _begun_on(run_dir) not in (None, graph):
         raise _changed(run_dir)
     files.write_json_atomic(
-        run_dir / "shards.json", {"folder": str(folder.resolve()), "stats": stats, "graph": graph}
+        run_dir / "shards.json",
+        {"folder": str(folder.resolve()), "stats": stats, "graph": graph, "tilings": tilings},
     )
-    files.write_json_atomic(run_dir / "environment.json", {**environment(), "code": run.code})
+    files.write_json_atomic(run_dir / "environment.json", {**here, "code": run.code})
     # Last, since a folder with a config is a run folder.
     files.write_text_atomic(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
     return run_dir
@@ -220,18 +227,37 @@ def _graph(run: Run, or_else: dict | None = None) -> dict:
         return or_else
 
 
-def _shards(run: Run) -> tuple[Path, dict]:
+def _shards(run: Run, machine: str) -> tuple[Path, dict, dict]:
+    """The folder of the shards, the graph's fingerprint, and the tilings of the sparse products."""
     data_dir, seed = Path(run.settings.data_dir), run.settings.seed
     graph = _graph(run)
+    cache = Cache(Path(run.settings.cache))
     folder = shards_for(
-        Cache(Path(run.settings.cache)),
+        cache,
         graph,
         lambda: run.dataset.graph(data_dir, seed),
         run.partition,
         run.settings.workers,
         seed,
     )
-    return folder, graph
+    return folder, graph, _tilings(run, cache, folder, machine)
+
+
+def _tilings(run: Run, cache: Cache, shards: Path, machine: str) -> dict[str, list[dict]]:
+    """Those that the run began with; else those of its shards' shapes, measured now where the cache lacks
+    them.
+    """
+    if began := configs.tilings(run.directory):
+        return began
+    on_gpu = run.settings.device != "cpu" and torch.cuda.is_available()
+    if on_gpu or run.settings.kernel not in ("auto", "numba"):
+        return {}
+    fields = (value for rank in range(run.settings.workers) for value in vars(io.load(shards, rank)).values())
+    blocks = [value for value in fields if isinstance(value, Csr)]
+    shapes = [(block.num_rows, block.num_columns, block.num_entries) for block in blocks]
+    shapes += [(columns, rows, entries) for rows, columns, entries in shapes]  # of the backward pass
+    classes = {name for shape in shapes if (name := shape_class(*shape))}
+    return tilings_for(cache, machine, classes).as_json()
 
 
 def _in_child(work, *args):

@@ -27,6 +27,7 @@ from harness.comm.recorder import Epoch, Recorder, cpu_count
 from harness.comm.transport import TRANSPORTS, Transport
 from harness.core.checkpoint import Checkpoints
 from harness.core.kernels import make_kernel
+from harness.core.tiling import Tilings
 from harness.core.trainer import Trainer
 from harness.partition import io
 from harness.run import config as configs
@@ -106,7 +107,7 @@ def train(
         schedule=run.schedule,
         evaluate=run.evaluate,
         scores=run.scores,
-        kernel=run.settings.kernel,
+        kernel=make_kernel(run.settings.kernel, device, Tilings.of_json(configs.tilings(run_dir))),
         cluster=cluster_of(run, run_dir, comm),
     )
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm)
@@ -118,6 +119,7 @@ def train(
             "threads": threads,
             "transport": comm.carrier,
             "kernel": trainer.kernel.name,
+            "tilings": trainer.kernel.tilings.as_json(),
             "machine": resolved.machine(machine),
             "code": machine.get("code"),
         }

@@ -1,0 +1,186 @@
+"""The sparse product by itself: beside DGL's copy-sum, beside its own earlier form, and beside the machine.
+
+Timed is `SparseOperator.forward`, packing included, without scales and self-loops. The sides take turns; a
+value is the median of the rounds, with the range in the note.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from harness.bench.epoch import whole
+from harness.bench.lines import Line, exponent, interleaved
+from harness.bench.roofline import copy_bandwidth, random_graph
+from harness.comm.recorder import cpu_count
+from harness.core.dgl_kernel import CopySum, load_dgl
+from harness.core.kernels import NumbaKernel, SparseOperator
+from harness.core.tiling import Tilings, shape_class
+from harness.core.tiling_measured import measure
+from harness.graph import sources
+from harness.graph.config import DatasetConfig
+from harness.partition.shard import Csr
+from harness.run.worker import keep_freed_memory
+
+BEFORE = "5b04fba"  # the last revision of the product without tilings
+NO_WORSE = {41: 1.05, 64: 1.05, 128: 0.95}  # largest ratio to DGL's, by width
+HALF = 0.5  # largest ratio to the earlier form, at the most entries
+GROWTH = 1.25  # largest exponent of the cost over entries
+CURVE = (1e5, 1e6, 1e7)  # entries
+DEGREE, WIDTH = 50, 128  # of the graphs with uniform neighbours
+
+
+def spmm_lines(dataset: DatasetConfig, rounds: int = 15) -> list[Line]:
+    """Every line of the part; `dataset` is the graph of the comparison with DGL."""
+    torch.set_num_threads(cpu_count())
+    keep_freed_memory()
+    block = whole(sources.load(dataset, Path("data"), seed=1)).inner_edges
+    return [*machine_lines(), *dgl_lines(block, rounds), *uniform_lines(CURVE, rounds)]
+
+
+def measured(block: Csr) -> Tilings:
+    """The tilings of a block's shape class, as a run would have them, measured now."""
+    name = shape_class(block.num_rows, block.num_columns, block.num_entries)
+    return Tilings() if name is None else Tilings({name: measure(*map(int, name.split("x")))})
+
+
+def machine_lines() -> list[Line]:
+    """Bytes per second that all cores read from their own caches, from the shared one, and copy in memory."""
+    lines = []
+    for level, share in ((2, cpu_count() / 2), (3, 1 / 8)):  # half a core's own, an eighth of all's
+        a = torch.ones(int(_cache_bytes(level) * share) // 4)
+        if len(a):
+            times = max(1, (16 << 20) // a.nbytes)
+            seconds = interleaved({"read": partial(_read, a, times)}, rounds=20)["read"]
+            name = f"level {level} cache read, {a.nbytes / 1e6:.1f} MB"
+            lines.append(Line("spmm", name, times * a.nbytes / min(seconds) / 1e9, "GB/s"))
+    return [*lines, Line("spmm", "memory copied, read plus written", copy_bandwidth() / 1e9, "GB/s")]
+
+
+def _read(a: torch.Tensor, times: int) -> None:
+    for _ in range(times):
+        a.sum()
+
+
+def _cache_bytes(level: int) -> int:
+    """As Linux tells; 0 where it does not."""
+    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        if (index / "type").read_text().strip() != "Instruction" and int(
+            (index / "level").read_text()
+        ) == level:
+            return int((index / "size").read_text().strip().removesuffix("K")) << 10
+    return 0
+
+
+def _line(name: str, seconds: dict[str, list[float]], block: Csr, width: int, target: float | None) -> Line:
+    """Milliseconds of "ours" beside the other side's."""
+    sides = {side: [1e3 * each for each in samples] for side, samples in seconds.items()}
+    ours = sides.pop("ours")
+    (peer,) = sides.values() if sides else ([],)
+    rate = 4 * width * block.num_entries / statistics.median(ours) / 1e6
+    spread = " / ".join(f"{min(each):.3g}-{max(each):.3g}" for each in (ours, peer) if each)
+    return Line(
+        "spmm",
+        name,
+        statistics.median(ours),
+        "ms",
+        statistics.median(peer) if peer else None,
+        target if peer else None,
+        note=f"range {spread}; {1e6 * statistics.median(ours) / block.num_entries:.3g} ns per entry; gathers"
+        f" {rate:.0f} GB/s",
+        samples=ours,
+        peer_samples=peer,
+    )
+
+
+def dgl_lines(block: Csr, rounds: int) -> list[Line]:
+    """Beside DGL's copy-sum on the same x. It may end its process, so each width has one of its own."""
+    if load_dgl() is None:
+        return [
+            Line(
+                "spmm", "DGL", float("nan"), "ms", target=1.0, note="dgl cannot be loaded here: not measured"
+            )
+        ]
+    tilings = measured(block)
+    context = multiprocessing.get_context("forkserver")
+    lines = []
+    for width, target in NO_WORSE.items():
+        name = f"width {width}, {block.num_entries:,} entries / DGL copy-sum"
+        with tempfile.TemporaryDirectory(prefix="halobench-") as scratch:
+            path = Path(scratch) / "seconds.pt"
+            child = context.Process(target=_beside_dgl, args=(block, tilings, width, rounds, path))
+            child.start()
+            child.join()
+            if child.exitcode == 0:
+                lines.append(_line(name, torch.load(path), block, width, target))
+            else:
+                said = f"DGL's side ended with exit code {child.exitcode}: not measured"
+                lines.append(Line("spmm", name, float("nan"), "ms", target=target, note=said))
+    return lines
+
+
+def _beside_dgl(block: Csr, tilings: Tilings, width: int, rounds: int, path: Path) -> None:
+    torch.set_num_threads(cpu_count())
+    keep_freed_memory()
+    ours, theirs = SparseOperator(block, kernel=NumbaKernel(tilings)), CopySum(block)
+    x, out = torch.rand(block.num_columns, width), torch.empty(block.num_rows, width)
+    total = torch.empty_like(out)
+
+    def copy_sum() -> None:
+        total.zero_()
+        theirs.add(x, total)
+
+    seconds = interleaved({"ours": lambda: ours.forward(x, out=out), "dgl": copy_sum}, rounds)
+    torch.testing.assert_close(out, total, rtol=1e-4, atol=1e-3)
+    torch.save(seconds, path)
+
+
+def uniform_lines(sizes: tuple[float, ...], rounds: int) -> list[Line]:
+    """Beside the earlier form where no neighbour is near, the worst case for caches; how the cost grows."""
+    lines, rows = [], []
+    with tempfile.TemporaryDirectory(prefix="halobench-") as scratch:
+        before = earlier(Path(scratch))
+        for entries in map(int, sizes):
+            block = random_graph(entries // DEGREE, entries)
+            operator = SparseOperator(block, kernel=NumbaKernel(measured(block)))
+            x, out = torch.rand(block.num_columns, WIDTH), torch.empty(block.num_rows, WIDTH)
+            sides: dict[str, Callable[[], object]] = {"ours": partial(operator.forward, x, out=out)}
+            if before is not None:
+                old, kept = before(block), torch.empty_like(out)
+                sides["before"] = partial(old.apply, x, None, None, False, kept, False)
+            seconds = interleaved(sides, rounds)
+            assert before is None or torch.equal(out, kept), "the same bits as before"
+            name = f"uniform neighbours, width {WIDTH}, {entries:>10,} entries / revision {BEFORE}"
+            lines.append(_line(name, seconds, block, WIDTH, HALF if entries == int(sizes[-1]) else None))
+            rows.append({"edges": block.num_entries, "seconds": statistics.median(seconds["ours"])})
+    grown = f"exponent of its cost over entries, {sizes[0]:.0e} to {sizes[-1]:.0e}"
+    return [*lines, Line("spmm", grown, exponent(rows), "", target=GROWTH)]
+
+
+def earlier(folder: Path) -> type | None:
+    """NumbaProduct of revision BEFORE, its file written to `folder`; None where git does not have it."""
+    here = Path(__file__).resolve().parents[2]
+    path = folder / "numba_kernel_before.py"
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(here), "show", f"{BEFORE}:harness/core/numba_kernel.py"], capture_output=True
+        )
+    except OSError:
+        return None
+    if found.returncode:
+        return None
+    path.write_bytes(found.stdout.replace(b"cache=True, ", b""))  # nothing compiled is left behind
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    product: type = module.NumbaProduct
+    return product

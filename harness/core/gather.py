@@ -1,0 +1,161 @@
+"""Vector instructions of the sparse product: sums of gathered rows, and reading ahead.
+
+A row's sum lives in registers over all its entries, which neither numba nor LLVM arrives at by itself, so the
+loop over entries is written here as vector instructions, one form per number of cache lines.
+"""
+
+from __future__ import annotations
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+LINE = 64  # bytes of a cache line and of the widest vector register
+LINES = (1, 2, 3, 4, 8)  # cache lines of a packed row that there is a loop for
+
+
+def _fetch(builder, where) -> None:
+    """Ask for the cache line at pointer `where`: for reading, into every cache."""
+    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+    fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    options = [ir.Constant(flag, value) for value in (0, 3, 1)]  # a read, to be kept in all caches, of data
+    builder.call(fetch, [builder.bitcast(where, byte), *options])
+
+
+@intrinsic
+def fetch_row(typing, packed, row):
+    """Read row `row` of packed [rows, block] ahead."""
+    signature = types.void(packed, types.int64)
+
+    def generate(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        word = ir.IntType(64)
+        columns = cgutils.unpack_tuple(builder, array.shape)[1]
+        first = builder.gep(array.data, [builder.mul(args[1], columns)])
+        step = ir.Constant(word, LINE // (packed.dtype.bitwidth // 8))
+        with cgutils.for_range_slice(builder, ir.Constant(word, 0), columns, step, inc=True) as (k, _):
+            _fetch(builder, builder.gep(first, [k]))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _gather_sum(lines: int, weighted: bool):
+    """total += sum of packed[indices[e]] (times values[e]) for e = start, start + 1, ... while e < end and
+    indices[e] < high, one accumulator per column; rows of `lines` cache lines each. Returns the first e left.
+
+    The row of entry min(e + ahead, last) is read ahead where it is below `high`.
+    """
+
+    @intrinsic
+    def gather_sum(typing, total, packed, indices, values, start, end, high, ahead, last):
+        whole = types.int64
+        signature = whole(total, packed, indices, values, *[whole] * 5)
+
+        def generate(context, builder, signature, args):
+            data = [
+                context.make_array(kind)(context, builder, value).data
+                for kind, value in zip(signature.args[:4], args)
+            ]
+            start, end, high, ahead, last = args[4:]
+            element = context.get_data_type(packed.dtype)
+            size = packed.dtype.bitwidth // 8
+            vector, word, flag = ir.VectorType(element, LINE // size), ir.IntType(64), ir.IntType(32)
+            out = builder.bitcast(data[0], vector.as_pointer())
+            rows = builder.bitcast(data[1], vector.as_pointer())
+            at = [ir.Constant(word, line) for line in range(lines)]
+            sums = [cgutils.alloca_once(builder, vector) for _ in at]
+            cursor = cgutils.alloca_once_value(builder, start)
+            for line, place in zip(at, sums):
+                builder.store(builder.load(builder.gep(out, [line]), align=size), place)
+
+            def column(e):
+                return builder.sext(builder.load(builder.gep(data[2], [e])), word)
+
+            def row(column):
+                return builder.gep(rows, [builder.mul(column, ir.Constant(word, lines))])
+
+            more, below, add, done = (
+                builder.append_basic_block(name) for name in ("more", "below", "add", "done")
+            )
+            builder.branch(more)
+            builder.position_at_end(more)
+            e = builder.load(cursor)
+            builder.cbranch(builder.icmp_signed("<", e, end), below, done)
+
+            builder.position_at_end(below)
+            here = column(e)
+            builder.cbranch(builder.icmp_signed("<", here, high), add, done)
+
+            builder.position_at_end(add)
+            later = builder.add(e, ahead)
+            later = column(builder.select(builder.icmp_signed("<", later, last), later, last))
+            later = row(builder.select(builder.icmp_signed("<", later, high), later, here))
+            for line in at:
+                _fetch(builder, builder.gep(later, [line]))
+            source = row(here)
+            if weighted:
+                value = builder.load(builder.gep(data[3], [e]))
+                if value.type != element:
+                    cast = builder.fpext if element != ir.FloatType() else builder.fptrunc
+                    value = cast(value, element)
+                weight = builder.insert_element(
+                    ir.Constant(vector, ir.Undefined), value, ir.Constant(flag, 0)
+                )
+                weight = builder.shuffle_vector(
+                    weight, weight, ir.Constant(ir.VectorType(flag, LINE // size), None)
+                )
+            for line, place in zip(at, sums):
+                term = builder.load(builder.gep(source, [line]), align=size)
+                if weighted:
+                    term = builder.fmul(term, weight)
+                builder.store(builder.fadd(builder.load(place), term), place)
+            builder.store(builder.add(e, ir.Constant(word, 1)), cursor)
+            builder.branch(more)
+
+            builder.position_at_end(done)
+            for line, place in zip(at, sums):
+                builder.store(builder.load(place), builder.gep(out, [line]), align=size)
+            return builder.load(cursor)
+
+        return signature, generate
+
+    return gather_sum
+
+
+_sum_1, _sum_2, _sum_3, _sum_4, _sum_8 = (_gather_sum(lines, False) for lines in LINES)
+_weighted_1, _weighted_2, _weighted_3, _weighted_4, _weighted_8 = (
+    _gather_sum(lines, True) for lines in LINES
+)
+
+
+@numba.njit(nogil=True)
+def add_entries(total, packed, indices, values, start, end, high, ahead, last):
+    """total [block] += packed[indices[e]] (times values[e] where there are values) for e = start, start + 1,
+    ... while e < end and indices[e] < high. Returns the first e left.
+
+    ahead   how many entries ahead a row is read, none beyond entry `last`
+    """
+    lines = packed.shape[1] * packed.itemsize // LINE
+    if len(values):
+        if lines == 1:
+            return _weighted_1(total, packed, indices, values, start, end, high, ahead, last)
+        if lines == 2:
+            return _weighted_2(total, packed, indices, values, start, end, high, ahead, last)
+        if lines == 3:
+            return _weighted_3(total, packed, indices, values, start, end, high, ahead, last)
+        if lines == 4:
+            return _weighted_4(total, packed, indices, values, start, end, high, ahead, last)
+        return _weighted_8(total, packed, indices, values, start, end, high, ahead, last)
+    if lines == 1:
+        return _sum_1(total, packed, indices, values, start, end, high, ahead, last)
+    if lines == 2:
+        return _sum_2(total, packed, indices, values, start, end, high, ahead, last)
+    if lines == 3:
+        return _sum_3(total, packed, indices, values, start, end, high, ahead, last)
+    if lines == 4:
+        return _sum_4(total, packed, indices, values, start, end, high, ahead, last)
+    return _sum_8(total, packed, indices, values, start, end, high, ahead, last)
