@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from harness.base.machine import cache_bytes
 from harness.bench.epoch import whole
 from harness.bench.lines import Line, exponent, interleaved
 from harness.bench.roofline import copy_bandwidth, random_graph
@@ -56,7 +57,7 @@ def machine_lines() -> list[Line]:
     """Bytes per second that all cores read from their own caches, from the shared one, and copy in memory."""
     lines = []
     for level, share in ((2, cpu_count() / 2), (3, 1 / 8)):  # half a core's own, an eighth of all's
-        a = torch.ones(int(_cache_bytes(level) * share) // 4)
+        a = torch.ones(int(cache_bytes(level) * share) // 4)
         if len(a):
             times = max(1, (16 << 20) // a.nbytes)
             seconds = interleaved({"read": partial(_read, a, times)}, rounds=20)["read"]
@@ -68,16 +69,6 @@ def machine_lines() -> list[Line]:
 def _read(a: torch.Tensor, times: int) -> None:
     for _ in range(times):
         a.sum()
-
-
-def _cache_bytes(level: int) -> int:
-    """As Linux tells; 0 where it does not."""
-    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        if (index / "type").read_text().strip() != "Instruction" and int(
-            (index / "level").read_text()
-        ) == level:
-            return int((index / "size").read_text().strip().removesuffix("K")) << 10
-    return 0
 
 
 def _line(name: str, seconds: dict[str, list[float]], block: Csr, width: int, target: float | None) -> Line:

@@ -15,7 +15,10 @@ import warnings
 import numpy as np
 import torch
 
+from harness.base.machine import cache_bytes
 from harness.partition.shard import Csr
+
+UNKNOWN_CACHE = 32 << 20  # bytes, where the machine does not tell
 
 
 def load_dgl() -> types.ModuleType | None:
@@ -52,9 +55,9 @@ def dies(block: Csr, width: int) -> bool:
     degree was more than the last-level cache in bytes, or the input had more than 32 MB. Half of either is
     taken as the bound.
     """
-    cache = os.sysconf("SC_LEVEL3_CACHE_SIZE") if "SC_LEVEL3_CACHE_SIZE" in os.sysconf_names else 0
+    cache = cache_bytes(3) or cache_bytes(2) or UNKNOWN_CACHE
     mean_degree = block.num_entries / max(block.num_rows, 1)
-    return 4000 * width * mean_degree > max(cache, 32 << 20) or 4 * block.num_columns * width > 16 << 20
+    return 4000 * width * mean_degree > cache or 4 * block.num_columns * width > 16 << 20
 
 
 class CopySum:
