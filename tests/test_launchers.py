@@ -54,7 +54,7 @@ def counted(place):
     "chosen",
     [
         ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"),
-        pytest.param(("hydra/launcher=submitit_local",), marks=pytest.mark.nightly(90)),
+        pytest.param(("hydra/launcher=submitit_local",), marks=pytest.mark.nightly(110)),
     ],
     ids=["joblib", "submitit_local"],
 )
