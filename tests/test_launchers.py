@@ -160,6 +160,7 @@ def test_optuna_maximises_the_best_validation_score(place):
     assert f"best validation score: {values[best]:.6g} with optimiser.lr={best}" in done.out
 
 
+@pytest.mark.nightly(20)
 def test_optuna_goes_on_after_a_trial_that_failed_and_minimises_a_cost(place):
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
     optuna = ("hydra/sweeper=optuna", "hydra.sweeper.n_trials=4", "objective=bytes_total")
