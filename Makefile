@@ -36,7 +36,7 @@ test-python:    ## the suite under another interpreter, in an environment of its
 	  then $(MAKE) test PYTHON=$(PYTHON) VENV=.venv-$(notdir $(PYTHON)); \
 	  else echo "skipped: $(PYTHON) is no Python 3.11 or newer here"; fi
 
-coverage: env   ## lines of harness/ and systems/ that the suite runs, those of forked workers too; about half as slow again
+coverage: env   ## lines of harness/ and systems/ that the suite runs, those of forked workers too; takes 1.7 times the suite's CPU time
 	$(RUN) -m coverage erase
 	$(RUN) -m coverage run -m pytest -n 2 --dist worksteal
 	$(RUN) -m coverage combine --quiet

@@ -129,7 +129,6 @@ class Capgnn(System):
     pipeline: bool = True
 
     exact: ClassVar = {"jaca": False, "rapa": False, "pipeline": False}
-    own_rows: ClassVar[str] = "passes rows through caches in shared memory, which hold them as they are"
 
     def __post_init__(self):
         choice("policy", self.policy, POLICIES)
@@ -158,6 +157,11 @@ class Capgnn(System):
                 "rapa=true scores halo vertices by degrees (eq. 16 of the paper), which know no edge weights,"
                 " and the edges of this graph have some; give system.rapa=false, or leave edge_weight out of"
                 " the file"
+            )
+        if run.wire != "float32" and self.jaca:
+            return (
+                f"wire={run.wire} cannot be: capgnn passes rows through caches in shared memory, which hold"
+                " them as they are; give wire=float32, or system.jaca=false, which caches nothing"
             )
         return super().supports(run)
 

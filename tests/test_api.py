@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import warnings
@@ -12,6 +13,8 @@ import pytest
 
 import harness.api as halobench
 from harness.report import columns, drawn, groups, table
+from harness.run import overrides
+from harness.run.command import CONF
 from tests import traces
 from tests.conftest import ROOT
 from tests.launching import Started
@@ -192,9 +195,28 @@ def test_what_cannot_be_plotted_is_one_sentence(folder, tmp_path):
         halobench.plot([folder, tmp_path])
 
 
-def run_the_code_of(page: str) -> None:
+PAGES = ("docs/reference/api.md", "docs/howto/sweep.md", "docs/howto/figures.md")
+
+
+def code_of(page: str) -> str:
     (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
-    exec(compile(code, page, "exec"), {})
+    return code
+
+
+def run_the_code_of(page: str) -> None:
+    exec(compile(code_of(page), page, "exec"), {})
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_pages_python_calls_what_is_there(page):
+    """The functions, with words that make runs; at night all of it runs."""
+    calls = [node for node in ast.walk(ast.parse(code_of(page))) if isinstance(node, ast.Call)]
+    ours = [call for call in calls if re.fullmatch(r"halobench\.\w+", ast.unparse(call.func))]
+    assert ours and {call.func.attr for call in ours} <= set(halobench.__all__)
+    for call in ours:
+        given = [ast.literal_eval(each) for each in call.args if isinstance(each, ast.Constant)]
+        if call.func.attr in ("run", "sweep"):
+            assert given and overrides.check(["-m", *given], CONF)
 
 
 @pytest.mark.nightly(60)
@@ -204,6 +226,7 @@ def test_the_python_of_the_how_tos_runs(place, forked, capsys):
     assert re.fullmatch(r"\d+\.\d+ MB per epoch\n", capsys.readouterr().out)
 
 
+@pytest.mark.nightly(30)
 def test_the_pages_example_runs(place, forked, capsys):
     run_the_code_of("docs/reference/api.md")
     said = capsys.readouterr().out

@@ -119,31 +119,28 @@ def test_only_comm_knows_torch_distributed():
         )
 
 
-def code_words(path: Path) -> set[str]:
-    """Words of identifiers and strings, docstrings and comments apart."""
+def named_in(code: ast.Module, systems: set[str]) -> set[str]:
+    """Which of `systems` a module names in its strings, docstrings apart: as a whole string, in quotes, as a
+    choice of `system=` or as a module of `systems`. A plain identifier, or a word of a sentence, is no name
+    of a system: one may be called `shard`."""
     docs = {
         id(node.body[0].value)
-        for node in ast.walk(tree(path))
+        for node in ast.walk(code)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         and ast.get_docstring(node) is not None
     }
-    text = []
-    for node in ast.walk(tree(path)):
+    found = set()
+    for node in ast.walk(code):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
-            text.append(node.value)
-        elif isinstance(node, ast.Name):
-            text.append(node.id)
-        elif isinstance(node, ast.Attribute):
-            text.append(node.attr)
-        elif isinstance(node, ast.arg | ast.keyword):
-            text.append(node.arg or "")
-        elif isinstance(node, ast.ClassDef | ast.FunctionDef):
-            text.append(node.name)
-    return set(re.findall(r"[a-z]+(?:_[a-z]+)*", " ".join(text).lower()))
+            text = f'"{node.value.lower()}"'
+            found |= set(re.findall(r"(?<=[\"'`])([a-z]\w*)(?=[\"'`/])", text))
+            found |= set(re.findall(r"\bsystems\.(\w+)", text))
+            for chosen in re.findall(r"\bsystem=([\w,/]+)", text):
+                found |= {name.split("/")[0] for name in chosen.split(",")}
+    return found & systems
 
 
-# "local" is also a plain word (launch=local, LOCAL_RANK), so for that system the import rule alone stands
-# guard.
+# "local" is also a value of launch=, so for that system the import rule alone stands guard.
 SYSTEMS = {
     re.search(r"_target_: systems\.(\w+)", p.read_text())[1] for p in ROOT.glob("conf/system/**/*.yaml")
 } - {"local"}
@@ -152,12 +149,27 @@ SYSTEMS = {
 def test_no_system_is_named_in_the_harness():
     assert {"vanilla", "sancus", "cagnet", "zero_halo"} <= SYSTEMS
     for path in ROOT.glob("harness/**/*.py"):
-        if path.relative_to(ROOT).parts[1] in ("bench", "figures", "study") or path.name == "twin_specs.py":
-            # bench and figures name the systems they run, as a command line does; a citation names a paper's
-            # column
-            continue
-        named = code_words(path) & SYSTEMS
+        if path.relative_to(ROOT).parts[1] in ("bench", "figures", "study"):
+            continue  # they name the systems they run, as a command line does
+        named = named_in(tree(path), SYSTEMS | {"shard"})  # which a system from outside may be called
         assert not named, f"{path.relative_to(ROOT)} names {named}"
+
+
+@pytest.mark.parametrize(
+    "code, named",
+    [
+        ('if name == "sancus": pass', {"sancus"}),
+        ("known = {'Sancus': 1}", {"sancus"}),
+        ('start("system=vanilla,sancus/official epochs=2")', {"vanilla", "sancus"}),
+        ('load(f"systems.sancus.{name}")', {"sancus"}),
+        ("raise E('only \"sancus\" has it')", {"sancus"}),
+        ('shard = folder.shard("a shard of sancus")', set()),
+        ('"""What `sancus` does."""', set()),
+        ("def sancus(shard): return shard.sancus", set()),
+    ],
+)
+def test_a_systems_name_is_found_where_it_is_quoted(code, named):
+    assert named_in(ast.parse(code), {"vanilla", "sancus", "shard"}) == named
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harness.cli import COMMANDS
 from harness.figures.__main__ import available
 from harness.run import overrides, runner
 from harness.run.runner import Places
@@ -17,6 +18,9 @@ from tests.conftest import ROOT
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 # A command's words, line continuations taken away.
 COMMAND = re.compile(r"^(?:    )?python -m (harness(?:\.\w+)*) (.+)$", re.M)
+
+
+INSTALLED = re.compile(r"^(?:    )?halobench (.+)$", re.M)
 
 
 def commands() -> list[tuple[str, str, str]]:
@@ -44,6 +48,24 @@ def test_a_pages_run_is_composed(page, words, tmp_path):
     places = Places(tmp_path, tmp_path, tmp_path)
     sweep = shlex.join(word for word in asked if not word.startswith(("results=", "data_dir=")))
     assert runner.folders(sweep, places)
+
+
+def test_a_pages_subcommands_are_there():
+    found = [(page.name, words) for page in PAGES for words in INSTALLED.findall(page.read_text())]
+    assert {"faq.md", "tutorial.md", "README.md"} <= {page for page, _ in found}
+    for page, words in found:
+        assert words.split()[0] in COMMANDS, f"{page}: halobench {words}"
+
+
+def test_a_newcomers_questions_are_answered_by_commands():
+    """Each of the page's first part: a bold question, then an answer that ends in commands."""
+    beginning = (ROOT / "docs" / "faq.md").read_text().split("\n## ")[1]
+    questions = re.findall(r"^\*\*(.+?\?)\*\*(.+?)(?=^\*\*|\Z)", beginning, re.M | re.S)
+    asked = " ".join(question for question, _ in questions)
+    for word in ("own graph", "memory", "partition", "cite", "revisions"):
+        assert word in asked
+    for question, answer in questions:
+        assert re.search(r"^    \S", answer, re.M), f"{question} has no command"
 
 
 def test_a_pages_figures_are_there():

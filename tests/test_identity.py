@@ -173,6 +173,21 @@ def test_the_command_of_before_composes():
     assert (run.settings.workers, run.system_name, run.graph_name) == (8, "sancus", "reddit")
 
 
+@pytest.mark.parametrize(
+    "name, target",
+    [("model", "harness.core.architectures.Gcn"), ("dataset", "harness.graph.sources.Source")],
+)
+def test_a_target_spelled_out_is_the_same_run_under_another_name(name, target):
+    """Why the tree's own models and datasets have none in their yaml."""
+    composed = run_of_defaults()
+    assert "_target_" not in composed[name]
+    spelled = config.check({**composed, name: {"_target_": target, **composed[name]}})
+    plain = config.check(composed)
+    assert getattr(spelled, name) == getattr(plain, name)
+    assert config.completed(spelled.composed) == config.completed(plain.composed)
+    assert spelled.fingerprint != plain.fingerprint
+
+
 @pytest.mark.parametrize("key", ["workers", "gpus"])
 def test_a_run_stored_by_either_name_is_found_and_read(tmp_path, key):
     run = run_of(f"results={tmp_path}", "workers=3")

@@ -54,7 +54,7 @@ def counted(place):
     "chosen",
     [
         ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"),
-        pytest.param(("hydra/launcher=submitit_local",), marks=pytest.mark.nightly(90)),
+        pytest.param(("hydra/launcher=submitit_local",), marks=pytest.mark.nightly(110)),
     ],
     ids=["joblib", "submitit_local"],
 )
@@ -136,6 +136,12 @@ def test_a_launcher_that_is_not_there_says_what_to_install(monkeypatch, word, se
     assert sentence in str(refused.value) and "\n" not in str(refused.value)
 
 
+def test_a_plugin_that_is_there_is_named_once(monkeypatch):
+    monkeypatch.setattr(overrides._Known, "plugins", lambda self, group: ["basic", "optuna"])
+    with pytest.raises(InputError, match='hydra/sweeper="other" is not known; known: basic, optuna$'):
+        overrides.check(["-m", "hydra/sweeper=other", "seed=1,2"], CONF)
+
+
 def test_optuna_maximises_the_best_validation_score(place):
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
     optuna = ("hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", "hydra.sweeper.sampler.seed=1")
@@ -154,6 +160,7 @@ def test_optuna_maximises_the_best_validation_score(place):
     assert f"best validation score: {values[best]:.6g} with optimiser.lr={best}" in done.out
 
 
+@pytest.mark.nightly(20)
 def test_optuna_goes_on_after_a_trial_that_failed_and_minimises_a_cost(place):
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
     optuna = ("hydra/sweeper=optuna", "hydra.sweeper.n_trials=4", "objective=bytes_total")

@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 import torch
 from filelock import FileLock
@@ -84,9 +85,36 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
         claim(run_in(tmp_path / "file" / "run"))
 
 
-def test_a_preparation_that_is_killed_says_so():
-    with pytest.raises(RunFailed, match=r"preparing the graph was killed \(exit code -9\)"):
-        prepare._in_child(lambda: os.kill(os.getpid(), signal.SIGKILL))
+@pytest.mark.parametrize(
+    "end, said, code",
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), r"was killed by SIGKILL, most likely .* memory", 137),
+        (lambda: os.kill(os.getpid(), signal.SIGTERM), "was killed by SIGTERM$", 143),
+        (lambda: os._exit(3), "ended with exit code 3 and no error message", 3),
+        (lambda: 1 / 0, r"failed:\n(.*\n)*ZeroDivisionError: division by zero$", 1),
+    ],
+    ids=["SIGKILL", "SIGTERM", "exit", "raises"],
+)
+def test_a_preparation_that_fails_says_why(end, said, code):
+    with pytest.raises(RunFailed, match=f"preparing the graph {said}") as failed:
+        prepare._in_child(end)
+    assert failed.value.code == code
+
+
+def test_ctrl_c_ends_a_preparation_at_once():
+    launcher, children = os.getpid(), set(psutil.Process().children())
+
+    def interrupted():
+        os.kill(launcher, signal.SIGINT)
+        signal.pause()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            prepare._in_child(interrupted)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert set(psutil.Process().children()) == children
 
 
 @pytest.mark.parametrize("state, own", [({"next_epoch": 57}, 57), ({}, 40)], ids=["own", "none"])

@@ -13,11 +13,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.comm import memory_transport
+from harness.comm import segments
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
-from harness.comm.mailbox import Mailbox
 from harness.comm.recorder import Recorder
+from harness.comm.ring import Ring
 from harness.run.config import make_system
 from tests import systems
 from tests.oracles.samples import random_graph
@@ -156,7 +156,7 @@ def test_memory_is_used_again(pool):
 
 
 def far_ahead(comm, count) -> list[float]:
-    """Worker 0 broadcasts more often than a mailbox has room before worker 1 looks at the first."""
+    """Worker 0 broadcasts more often than a ring has room before worker 1 looks at the first."""
     blocks = [{0: torch.full((2,), float(k))} for k in range(count)]
     if comm.rank == 0:
         for block in blocks:
@@ -170,7 +170,7 @@ def far_ahead(comm, count) -> list[float]:
 
 @linux
 def test_a_sender_far_ahead_waits_for_room(pool):
-    count = memory_transport.RECORDS + 300
+    count = segments.RECORDS + 300
     assert pool.run(far_ahead, 2, count)[1] == [float(k) for k in range(count)]
 
 
@@ -233,15 +233,15 @@ def test_a_halo_is_packed_in_place_and_an_operation_seen_through_before_it_is_wa
         assert in_place and before == 0 and after > 0
 
 
-# -- the mailbox --
+# -- the ring --
 
 
 @linux
 @given(batches=st.lists(st.integers(1, 5), max_size=20))
 @settings(deadline=None)
-def test_a_mailbox_gives_records_in_order_and_none_where_there_is_none(batches):
-    memory = mmap.mmap(-1, Mailbox.nbytes(5))
-    writer, reader = Mailbox(memory, 0, 5, new=True), Mailbox(memory, 0, 5)
+def test_a_ring_gives_records_in_order_and_none_where_there_is_none(batches):
+    memory = mmap.mmap(-1, Ring.nbytes(5))
+    writer, reader = Ring(memory, 0, 5, new=True), Ring(memory, 0, 5)
     put = 0
     for batch in batches:
         for _ in range(batch):
@@ -254,9 +254,9 @@ def test_a_mailbox_gives_records_in_order_and_none_where_there_is_none(batches):
 
 
 @linux
-def test_who_waits_at_a_mailbox_is_woken():
-    memory = mmap.mmap(-1, Mailbox.nbytes(2))
-    writer, reader = Mailbox(memory, 0, 2, new=True), Mailbox(memory, 0, 2)
+def test_who_waits_at_a_ring_is_woken():
+    memory = mmap.mmap(-1, Ring.nbytes(2))
+    writer, reader = Ring(memory, 0, 2, new=True), Ring(memory, 0, 2)
     got = []
     waiting = threading.Thread(target=lambda: got.append(reader.take(60.0)))
     waiting.start()

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from harness.check import InputError
-from harness.comm import group, memory_transport
+from harness.comm import group, memory_transport, segments
 from harness.conformance.pool import MEMORY
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared between workers on Linux")
@@ -73,9 +73,9 @@ def test_who_waits_for_a_worker_that_failed_has_lost_a_peer(pool, transport):
 def cannot_share(comm, where) -> str:
     """A transport made where worker 1 has no memory to give, or cannot open the others'."""
     if comm.rank == 1 and where == "own":
-        memory_transport.os.ftruncate, kept = _refuse, memory_transport.os.ftruncate
+        segments.os.ftruncate, kept = _refuse, segments.os.ftruncate
     elif comm.rank == 1:
-        memory_transport._map, kept = _refuse if where == "others" else _foreign, memory_transport._map
+        segments._map, kept = _refuse if where == "others" else _foreign, segments._map
     try:
         memory_transport.MemoryTransport(comm.rank, comm.size)
         return "made"
@@ -83,9 +83,9 @@ def cannot_share(comm, where) -> str:
         return str(error)
     finally:
         if comm.rank == 1 and where == "own":
-            memory_transport.os.ftruncate = kept
+            segments.os.ftruncate = kept
         elif comm.rank == 1:
-            memory_transport._map = kept
+            segments._map = kept
 
 
 def _refuse(*given):
@@ -135,14 +135,14 @@ def test_auto_is_memory_on_one_host_and_sockets_between_hosts(pool):
 
 def chosen_without_memory(comm) -> tuple[str, str]:
     """What auto takes where worker 1 has no memory to give, and what is said of it."""
-    kept, said = memory_transport.os.ftruncate, io.StringIO()
+    kept, said = segments.os.ftruncate, io.StringIO()
     try:
         if comm.rank == 1:
-            memory_transport.os.ftruncate = _refuse
+            segments.os.ftruncate = _refuse
         with contextlib.redirect_stderr(said):
             carrier = group.carrier_of(comm.rank, comm.size, "gloo", 2, "auto")
     finally:
-        memory_transport.os.ftruncate = kept
+        segments.os.ftruncate = kept
     return type(carrier).__name__, said.getvalue()
 
 
@@ -178,7 +178,8 @@ def test_a_process_that_is_gone_is_a_peer_that_has_left():
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     carrier = object.__new__(memory_transport.MemoryTransport)
-    carrier.pids, carrier.desks = [ended.pid, os.getpid()], [bytearray(memory_transport.HEAD)] * 2
+    inboxes = [bytearray(segments.HEAD)] * 2
+    carrier.segments = segments.Segments(inboxes, [], [ended.pid, os.getpid()])
     assert carrier._left(0) and not carrier._left(1)
-    carrier.desks[1][memory_transport.LEFT] = 1
+    inboxes[1][segments.LEFT] = 1
     assert carrier._left(1)

@@ -87,12 +87,13 @@ def test_both_systems_fetch_raw_features_alike(ran):
 
 
 def checks(place, folder, *more: str):
-    """The page's last command, in `folder`, with `more` words."""
+    """The command that the page ends with, in `folder`, with `more` words."""
     (folder / "my_ideas" / "conf" / "system").mkdir(parents=True)
     (folder / "my_ideas" / "conf" / "system" / "refresh.yaml").write_text(block("yaml"))
     (place.folder / "modules" / "refresh.py").write_text(block("python"))
     command = block("sh", 1).replace("my_ideas", str(folder / "my_ideas")).split()
-    return place.truly(*command[1:], *more)
+    assert command[:2] == ["halobench", "check"] and len(re.findall("^```sh", PAGE, re.M)) == 2
+    return place.truly("-m", "harness", *command[1:], *more)
 
 
 def test_the_checks_take_a_system_from_outside_the_tree(place, tmp_path):

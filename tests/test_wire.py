@@ -16,8 +16,14 @@ from tests.graphs import random_graph
 from tests.systems import shards_of
 
 GRAPH = random_graph(40, 4, seed=2)
-SENDING = ["vanilla", "cagnet", "sancus", "skipg", "pipegcn", "bns", "pscgcn", "llcg"]
-REFUSING = ["adaqp", "capgnn", "cdfgnn", "digest", "digest_a"]
+SENDING = {
+    **{
+        name: systems.block(name)
+        for name in ("vanilla", "cagnet", "sancus", "skipg", "pipegcn", "bns", "pscgcn", "llcg")
+    },
+    "capgnn without its cache": systems.block("capgnn", jaca=False, rapa=False),
+}
+REFUSING = {name: systems.block(name) for name in ("adaqp", "capgnn", "cdfgnn", "digest", "digest_a")}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -56,7 +62,7 @@ def test_rows_are_rounded_once_each_way_and_sums_and_evaluation_are_not(pool, dt
 
 @pytest.mark.parametrize("name", SENDING)
 def test_a_system_sends_two_bytes_per_value_and_goes_on_bit_for_bit(pool, name):
-    how = {"system": systems.block(name), "epochs": 4}
+    how = {"system": SENDING[name], "epochs": 4}
     full = training.run(pool, GRAPH, 2, **how)
     half = training.run(pool, GRAPH, 2, **how, wire="bfloat16")
     assert training.same_bits(half, training.run(pool, GRAPH, 2, **how, wire="bfloat16", stop_at=2))
@@ -73,6 +79,15 @@ def test_a_system_sends_two_bytes_per_value_and_goes_on_bit_for_bit(pool, name):
                 elif purpose == "weights":
                     assert size == size_after
     assert seen
+
+
+def test_capgnn_without_cache_and_pipeline_rounds_as_vanilla_does(pool):
+    bare = systems.block("capgnn", jaca=False, rapa=False, pipeline=False)
+    one, other = (
+        training.run(pool, GRAPH, 2, system=system, epochs=3, wire="bfloat16")
+        for system in (bare, SENDING["vanilla"])
+    )
+    np.testing.assert_allclose(one[0]["losses"], other[0]["losses"], rtol=1e-12)
 
 
 def test_a_run_sends_half_the_bytes_of_rows(place):
@@ -102,11 +117,11 @@ def test_evaluation_is_exact_whatever_training_sends(pool):
         assert all(np.array_equal(a, b) for a, b in zip(full[0]["logits"], half[0]["logits"]))
 
 
-@pytest.mark.parametrize("name", REFUSING + SENDING)
+@pytest.mark.parametrize("name", [*REFUSING, *SENDING])
 def test_a_system_whose_rows_it_does_not_carry_refuses_it(name):
     facts = {"model": "gcn", "matrix": True, "num_workers": 2, "symmetric": True, "multilabel": False}
     facts = RunFacts(**facts, wire="bfloat16")
-    reason = config.make_system(systems.block(name)).supports(facts)
+    reason = config.make_system({**REFUSING, **SENDING}[name]).supports(facts)
     assert (reason is None) == (name in SENDING)
     assert reason is None or (
         reason.startswith("wire=bfloat16 cannot be: ") and "give wire=float32" in reason

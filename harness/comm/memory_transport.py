@@ -1,42 +1,60 @@
-"""Workers of one host exchange through memory that they share, as NCCL's do: who has a row writes it once,
-and who needs it reads it once. Over loopback sockets the same row passes the kernel twice, and every
-operation wakes a chain of threads, which costs more CPU than what is computed meanwhile (docs/log.md).
+"""Workers of one Linux host exchange tensors through memory that they share.
 
-Nothing runs in the background: what a worker posts is there for its peers at once, and `wait` makes the
-copies.
+Each worker owns an inbox segment: one ring of messages per sender, and one ring of acknowledgements. Each
+worker also owns a data segment, where the bytes lie that it sends. All workers have mapped all segments
+(`harness.comm.segments`; a ring is in `harness.comm.ring`).
+
+One message, from worker a to worker b:
+
+    1. a writes the tensor into a free region of its own data segment.
+    2. a puts a record into its message ring in b's inbox: where the bytes lie, how many, of which operation,
+       and when.
+    3. b takes the record, copies the bytes from a's data segment into its own tensor, and puts the message's
+       number into its acknowledgement ring in a's inbox.
+    4. a takes the acknowledgement. Once all receivers of a region have acknowledged it, the region is free.
+
+It is as if b had a socket from a, but for who copies: a socket's bytes are copied into the kernel and out of
+it, here b copies them from where a wrote them.
+
+Why it is correct:
+
+- b never reads bytes that are not yet written: a puts the record after the bytes, and a ring's semaphore
+  orders memory.
+- a never overwrites bytes that b still reads: b acknowledges after its copy, and only then a uses the region
+  again.
+- No ring overflows: a sends b nothing more while `RECORDS` messages to b are unacknowledged. Neither, then,
+  are there more acknowledgements than that.
+- b knows what a message is for without a tag: all workers start the same operations in the same order, so
+  the k-th message that b's operations ask of a is the k-th that a has sent to b. The operation's number in
+  the record is a check of that.
+- Nobody waits for ever for a worker that is gone: who waits looks every `PATIENCE_S` whether the other
+  process is alive and has not said that it left.
+
+Nothing runs in the background. What a worker posts can be read by the others at once, and `wait` makes the
+copies. Over loopback sockets the same row passes the kernel twice, and every operation wakes a chain of
+threads, which costs more CPU than what is computed meanwhile (docs/log.md).
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import mmap
 import os
-import random
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import torch
-import torch.distributed as dist
 
-from harness.check import InputError
-from harness.comm.mailbox import Mailbox, Record
+from harness.comm.ring import Record, Ring
+from harness.comm.segments import ACKNOWLEDGEMENTS, LEFT, LINE, MESSAGES, RECORDS, ring, share
 from harness.comm.transport import PeerLost
 
-RECORDS = 1024  # messages from one worker to another that may be unread
-HEAD = LINE = 64  # bytes: a cache line, where regions begin
-LEFT = 8  # where in the head a worker writes that it has left
-ADDRESSES = 1 << 46  # bytes of addresses that all stores together may take of a process's 2^47
 PATIENCE_S = 0.2  # between two looks at whether a silent peer is still there
 
 
 class MemoryTransport:
-    """The workers of one Linux host, each with a store of memory that the others have mapped.
-
-    A worker writes what it sends into a region of its store and puts (offset, bytes, operation, time) into
-    the receivers' mailboxes. A receiver copies it, and puts the message's number into a mailbox of the
-    sender's. A region that all have read is used again.
+    """The transport of workers that share memory, as the module's docstring describes.
 
     Making one is collective, in an open gloo group. InputError where these workers cannot share memory.
     """
@@ -46,32 +64,38 @@ class MemoryTransport:
     def __init__(self, rank: int, size: int):
         self.rank, self.size = rank, size
         self.peers = [p for p in range(size) if p != rank]
-        self.desks, stores, self.pids = _meet(rank, size)
-        self.bytes = [torch.frombuffer(store, dtype=torch.uint8) for store in stores]
-        # On worker a's desk lie, for each worker b, the messages from b and b's receipts for messages of a.
-        self.messages, self.receipts = (
-            [_box(self.desks[rank], p, kind) for p in range(size)] for kind in (0, 1)
-        )
-        self.to, self.receipts_to = ([_box(desk, rank, kind) for desk in self.desks] for kind in (0, 1))
-        self.expected = [0] * size  # messages of each worker that operations here have asked for
-        # taken from the mailbox, not yet waited for
+        self.segments = share(rank, size)
+        self.bytes = [torch.frombuffer(data, dtype=torch.uint8) for data in self.segments.data]
+        inboxes, own = self.segments.inboxes, self.segments.inboxes[rank]
+        # By worker: what it puts into this worker's inbox, and what this worker puts into its inbox.
+        self.messages = [ring(own, p, MESSAGES) for p in range(size)]
+        self.acknowledgements = [ring(own, p, ACKNOWLEDGEMENTS) for p in range(size)]
+        self.messages_to = [ring(inbox, rank, MESSAGES) for inbox in inboxes]
+        self.acknowledgements_to = [ring(inbox, rank, ACKNOWLEDGEMENTS) for inbox in inboxes]
+        # Receiving, by sender: how many messages operations here have asked for; and the records of those
+        # that were taken from the ring and not yet copied, by number.
+        self.expected = [0] * size
         self.early: list[dict[int, Record]] = [{} for _ in range(size)]
-        # by receiver: number of the message -> its region
+        # Sending, by receiver: {number of an unacknowledged message: its region}.
         self.unread: list[dict[int, int]] = [{} for _ in range(size)]
-        self.holds: dict[int, int] = {}  # region -> unread messages from it, and one while it is written
+        # The own data segment: {region: its unacknowledged messages, and one more while it is written},
+        # {region: its length}, {length: free regions of it}, and where the part begins that was never used.
+        self.holds: dict[int, int] = {}
         self.lengths: dict[int, int] = {}
-        self.free: dict[int, list[int]] = defaultdict(list)  # length -> regions
+        self.free: dict[int, list[int]] = defaultdict(list)
         self.end = 0
-        self.lent: dict[int, int] = {}  # address -> region, of tensors given out to be filled
+        self.lent: dict[int, int] = {}  # {address of a tensor given out by `outgoing`: its region}
         self.operation = 0
 
     def close(self) -> None:
-        """Tell the others that this worker has left: who still waits for it has lost a peer."""
-        self.desks[self.rank][LEFT] = 1
+        """Tell the others that this worker has left: a worker that still waits for it has lost a peer."""
+        self.segments.inboxes[self.rank][LEFT] = 1
 
     # -- operations --
 
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """A tensor inside a region: who fills it and hands it to `exchange` has written it where it is read,
+        and step 1 copies nothing."""
         nbytes = math.prod(shape) * dtype.itemsize
         if not nbytes:
             return torch.empty(shape, dtype=dtype)
@@ -85,6 +109,8 @@ class MemoryTransport:
     ) -> Copies:
         outgoing, groups = outgoing.detach(), incoming.detach().split(list(receive))
         row, self.operation = outgoing[:1].nbytes, self.operation + 1
+        # All rows are written once, into one region. Each receiver is told of its part of it, and of nothing
+        # where it gets no rows; the worker's rows for itself are copied at once.
         with self._written(outgoing) as region:
             at = region
             for p, count in enumerate(send):
@@ -93,10 +119,12 @@ class MemoryTransport:
                 elif count:
                     self._post(p, region, at, count * row)
                 at += count * row
+        # One message is expected from each worker that sends rows: `receive` here is `send` there.
         return Copies(self, [(p, groups[p]) for p in self.peers if receive[p]])
 
     def broadcast(self, blocks: dict[int, torch.Tensor]) -> Copies:
         self.operation += 1
+        # A root writes its block once, and tells all others of the same region.
         if self.rank in blocks:
             with self._written(blocks[self.rank]) as region:
                 self._post_to_all(region, blocks[self.rank].nbytes)
@@ -107,6 +135,8 @@ class MemoryTransport:
     def all_reduce(self, tensor: torch.Tensor) -> Sum:
         self.operation += 1
         assert tensor.data_ptr() not in self.lent, "peers would read it while it is summed up in place"
+        # Every worker shows its tensor to all others, and every worker adds up all of them (`Sum`). What the
+        # others read is a copy, so the tensor itself may take the sum while they still read.
         with self._written(tensor) as region:
             self._post_to_all(region, tensor.nbytes)
         return Sum(self, tensor)
@@ -115,8 +145,10 @@ class MemoryTransport:
 
     @contextlib.contextmanager
     def _written(self, tensor: torch.Tensor) -> Iterator[int]:
-        """The region where this tensor's bytes lie to be read, the tensor's own where it was lent; held while
-        this is open.
+        """Step 1: the region where this tensor's bytes lie, the tensor's own where `outgoing` gave it.
+
+        The region is held while this is open: an acknowledgement that comes between two posts must not free
+        it.
         """
         region = self.lent.pop(tensor.data_ptr(), None) if tensor.nbytes else self._claim(0)
         assert region is None or tensor.is_contiguous(), "a lent tensor is sent as it lies"
@@ -133,19 +165,23 @@ class MemoryTransport:
             self._post(p, region, region, nbytes)
 
     def _post(self, receiver: int, region: int, at: int, nbytes: int) -> None:
-        box, unread = self.to[receiver], self.unread[receiver]
+        """Step 2: tell `receiver` that `nbytes` bytes lie at `at`, inside `region`."""
+        messages, unread = self.messages_to[receiver], self.unread[receiver]
+        # The ring has room where fewer than RECORDS messages are unacknowledged; else one must be first.
         while len(unread) >= RECORDS:
-            self._accept(receiver, self._await(self.receipts[receiver], receiver))
-        unread[box.count] = region
+            self._accept(receiver, self._await(self.acknowledgements[receiver], receiver))
+        # Hold the region before the receiver can acknowledge the message.
+        unread[messages.count] = region
         self.holds[region] += 1
-        box.put(at, nbytes, self.operation, time.monotonic())
+        messages.put(at, nbytes, self.operation, time.monotonic())
 
     def _claim(self, nbytes: int) -> int:
         """A region of at least so many bytes that nobody reads, held."""
+        # Step 4, here and nowhere else unless a ring is full: see what has been acknowledged meanwhile.
         for p in self.peers:
-            while self.unread[p] and (record := self.receipts[p].take()):
+            while self.unread[p] and (record := self.acknowledgements[p].take()):
                 self._accept(p, record)
-        # few lengths, so that most regions fit again
+        # Lengths are powers of two: so few that most regions are used again, by whatever tensor.
         length = max(LINE, 1 << (nbytes - 1).bit_length()) if nbytes else LINE
         if self.free[length]:
             region = self.free[length].pop()
@@ -160,8 +196,9 @@ class MemoryTransport:
         self.holds[region] = 1
         return region
 
-    def _accept(self, receiver: int, receipt: Record) -> None:
-        self._release(self.unread[receiver].pop(receipt[0]))
+    def _accept(self, receiver: int, acknowledgement: Record) -> None:
+        """Step 4: `receiver` has copied one message, and does not need its region any more."""
+        self._release(self.unread[receiver].pop(acknowledgement[0]))
 
     def _release(self, region: int) -> None:
         self.holds[region] -= 1
@@ -171,54 +208,61 @@ class MemoryTransport:
     # -- receiving --
 
     def expect(self, sender: int) -> int:
-        """The number of the next message from `sender` that nobody has asked for."""
+        """The number of the next message from `sender` that no operation has asked for."""
         self.expected[sender] += 1
         return self.expected[sender] - 1
 
     def come(self, sender: int, number: int) -> Record:
         """Where message `number` of `sender` lies, its bytes, its operation and when it was posted. Waits for
         it."""
-        early, box = self.early[sender], self.messages[sender]
+        # Operations may be waited for in any order: records of earlier messages are kept for theirs.
+        early, messages = self.early[sender], self.messages[sender]
         while number not in early:
-            record = self._await(box, sender)
-            early[box.count - 1] = record
+            record = self._await(messages, sender)
+            early[messages.count - 1] = record
         return early[number]
 
     def find(self, sender: int, number: int) -> Record | None:
         """As `come`, without waiting: None where the message has not come."""
-        early, box = self.early[sender], self.messages[sender]
-        while number not in early and (record := box.take()) is not None:
-            early[box.count - 1] = record
+        early, messages = self.early[sender], self.messages[sender]
+        while number not in early and (record := messages.take()) is not None:
+            early[messages.count - 1] = record
         return early.get(number)
 
-    def read(self, sender: int, number: int) -> None:
-        """Give message `number` back."""
+    def acknowledge(self, sender: int, number: int) -> None:
+        """Step 3, its end: message `number` has been copied, and `sender` may use its region again."""
         del self.early[sender][number]
-        self.receipts_to[sender].put(number)
+        self.acknowledgements_to[sender].put(number)
 
     def view(self, worker: int, at: int, nbytes: int, dtype: torch.dtype) -> torch.Tensor:
+        """The bytes at `at` of a worker's data segment, as a flat tensor."""
         return self.bytes[worker][at : at + nbytes].view(dtype)
 
-    def _await(self, box: Mailbox, peer: int) -> Record:
-        while (record := box.take(PATIENCE_S)) is None:
+    def _await(self, records: Ring, peer: int) -> Record:
+        """The next record of a ring that `peer` puts into. PeerLost where the peer is gone and the ring is
+        empty."""
+        while (record := records.take(PATIENCE_S)) is None:
             if self._left(peer):
-                if (record := box.take()) is None:  # what it had put before it left still counts
+                if (record := records.take()) is None:  # what it had put before it left still counts
                     raise PeerLost(f"worker {peer} has left")
                 break
         return record
 
     def _left(self, peer: int) -> bool:
+        """Whether a worker's process is gone, or its inbox says that it has left."""
         try:
-            os.kill(self.pids[peer], 0)
+            os.kill(self.segments.pids[peer], 0)  # signal 0 is sent to nobody: it asks whether it could be
         except ProcessLookupError:
             return True
         except PermissionError:
             pass  # it is there, and somebody else's
-        return bool(self.desks[peer][LEFT])
+        return bool(self.segments.inboxes[peer][LEFT])
 
 
 class Copies:
-    """Messages under way into tensors: from each (worker, tensor) its next message, of as many bytes."""
+    """An operation under way, seen by a worker that receives: the next message of each (worker, tensor) of
+    `wanted` is to be copied into that tensor, which has as many bytes.
+    """
 
     def __init__(self, transport: MemoryTransport, wanted: list[tuple[int, torch.Tensor]]):
         self.transport, self.operation, self.begun = transport, transport.operation, time.monotonic()
@@ -226,6 +270,7 @@ class Copies:
         self.ended: float | None = None if self.parts else self.begun
 
     def look(self) -> None:
+        # The operation is through when its last message was posted: reading can be done at any time since.
         found = [self.transport.find(p, number) for p, number, _ in self.parts]
         posted = [record[-1] for record in found if record is not None]
         if posted and len(posted) == len(found):
@@ -234,6 +279,7 @@ class Copies:
     def wait(self) -> None:
         if not self.parts:
             return
+        # Wait until all messages have come, then copy them all.
         posted = max(self.begun, *(self.transport.come(p, number)[-1] for p, number, _ in self.parts))
         started = time.monotonic()
         self.take()
@@ -242,11 +288,16 @@ class Copies:
         self.parts = []
 
     def take(self) -> None:
+        """Step 3: copy every message, and acknowledge it."""
         for p, number, target in self.parts:
             target.copy_(self._rows(p, number, target))
-            self.transport.read(p, number)
+            self.transport.acknowledge(p, number)
 
     def _rows(self, sender: int, number: int, like: torch.Tensor) -> torch.Tensor:
+        """The message's bytes where the sender wrote them, with the type and shape of `like`.
+
+        ValueError where they are of another operation or length: workers then did not start the same ones.
+        """
         at, nbytes, operation, _ = self.transport.come(sender, number)
         if (nbytes, operation) != (like.nbytes, self.operation):
             raise ValueError(
@@ -257,13 +308,16 @@ class Copies:
 
 
 class Sum(Copies):
-    """A tensor's sum over workers under way, in place, in the order of ranks: the same bits everywhere."""
+    """A tensor's sum over workers under way, in place."""
 
     def __init__(self, transport: MemoryTransport, tensor: torch.Tensor):
         self.tensor = tensor.detach()
         super().__init__(transport, [(p, self.tensor) for p in transport.peers] if tensor.nbytes else [])
 
     def take(self) -> None:
+        """Add up all workers' tensors, in the order of ranks, so that rounding is the same everywhere."""
+        # The result takes the place of the own tensor: rank 0's is the first term anyway, the others keep a
+        # copy of theirs until its turn comes.
         own = self.tensor.clone() if self.transport.rank else self.tensor
         terms = {p: self._rows(p, number, self.tensor) for p, number, _ in self.parts} | {
             self.transport.rank: own
@@ -274,73 +328,4 @@ class Sum(Copies):
             elif term is not self.tensor:
                 self.tensor.copy_(term)
         for p, number, _ in self.parts:
-            self.transport.read(p, number)
-
-
-# -- meeting --
-
-
-def _box(desk: mmap.mmap, worker: int, kind: int, new: bool = False) -> Mailbox:
-    return Mailbox(desk, HEAD + (2 * worker + kind) * Mailbox.nbytes(RECORDS), RECORDS, new=new)
-
-
-def _meet(rank: int, size: int) -> tuple[list[mmap.mmap], list[mmap.mmap], list[int]]:
-    """All workers' desks (where others put records), stores (where their regions lie) and processes.
-
-    The memory has no name: it is opened through the process that made it, and gone with the last that has it.
-    """
-    # A store is twice as long as there is memory at all, and all of them fit into a process: pages are taken
-    # when they are written.
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    lengths = (
-        HEAD + 2 * size * Mailbox.nbytes(RECORDS),
-        min(2 * memory, ADDRESSES // size // mmap.PAGESIZE * mmap.PAGESIZE),
-    )
-    number = random.SystemRandom().getrandbits(62)
-    opened: list[int] = []
-    reason, maps = "", {}
-    try:
-        for length in lengths:
-            opened.append(os.memfd_create("halobench"))
-            os.ftruncate(opened[-1], length)
-        maps[rank] = [mmap.mmap(descriptor, length) for descriptor, length in zip(opened, lengths)]
-        maps[rank][0][:8] = number.to_bytes(8, "little")
-        for p in range(size):
-            _box(maps[rank][0], p, 0, new=True), _box(maps[rank][0], p, 1, new=True)
-    except (AttributeError, OSError, ValueError) as error:
-        reason = str(error)
-    told = [torch.zeros(4, dtype=torch.int64) for _ in range(size)]
-    dist.all_gather(told, torch.tensor([os.getpid(), number, *(opened if not reason else (-1, -1))]))
-    try:
-        for p in range(size):
-            pid, theirs, *descriptors = told[p].tolist()
-            if -1 in descriptors:
-                reason = reason or f"worker {p} has none to give"
-            elif p != rank and not reason:
-                maps[p] = [
-                    _map(f"/proc/{pid}/fd/{descriptor}", length)
-                    for descriptor, length in zip(descriptors, lengths)
-                ]
-                if maps[p][0][:8] != theirs.to_bytes(8, "little"):
-                    raise OSError(f"process {pid} is another one here")
-    except (OSError, ValueError) as error:
-        reason = str(error)
-    failed = torch.tensor([int(bool(reason))])
-    dist.all_reduce(failed)  # besides, everybody has mapped everything
-    for descriptor in opened:
-        os.close(descriptor)
-    if failed:
-        raise InputError(
-            f"transport=memory: the workers cannot share memory{f' ({reason})' if reason else ''}; give"
-            " transport=sockets"
-        )
-    return (
-        [maps[p][0] for p in range(size)],
-        [maps[p][1] for p in range(size)],
-        [int(each[0]) for each in told],
-    )
-
-
-def _map(path: str, length: int) -> mmap.mmap:
-    with open(path, "r+b") as file:
-        return mmap.mmap(file.fileno(), length)
+            self.transport.acknowledge(p, number)

@@ -1,8 +1,13 @@
-"""Rows in host memory that all workers of a host share: who has a row puts it there, whoever needs it gets
-it.
+"""Rows in host memory that all workers of a host share: the worker that has a row puts it there, and every
+worker that needs it gets it.
+
+All workers map one piece of memory, made by worker 0: an array [capacity, F] per layer, whose rows are slots.
+A put copies rows into slots, a get copies slots out. Nothing is posted and nobody is woken, so a put and the
+gets that follow it need a meeting of the workers between them; where the callers have one, a get never reads
+a row that is half written.
 
 A row is counted once per worker that receives it, as in an exchange: `<purpose>_get`, by the worker that
-takes it, with the worker that put it as peer. Putting it there is counted nowhere. Both `<purpose>_put` and
+gets it, with the worker that put it as peer. The put is counted nowhere. Both `<purpose>_put` and
 `<purpose>_get` are spans with the bytes that they copy, and exposed: the training thread makes the copies.
 """
 
@@ -34,6 +39,7 @@ class SharedRows:
         memory = (
             map_shared(comm, lengths, "global_capacity=0")[0] if comm.size > 1 else bytearray(capacity * row)
         )
+        # The layers' arrays lie one behind the other, at the same places on every worker.
         self.rows, at = {}, 0
         for layer, width in widths.items():
             count = capacity * width
@@ -52,6 +58,7 @@ class SharedRows:
 
     def get(self, layer: int, slots: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
         """The rows [k, F] in slots [k], on the workers' device; counts: how many of them each worker put."""
+        # Counted from the side that receives: the worker that put a row does not know who gets it.
         row = self.rows[layer].shape[1] * self.rows[layer].element_size()
         for owner, count in enumerate(counts):
             self.comm.recorder.count(layer, "forward", f"{self.purpose}_get", owner, count, count * row)

@@ -137,11 +137,9 @@ def _blocks(indptr, indices, weights, assignment, local, inner, halo, rank, colu
     """
     column[halo] = np.arange(len(halo), dtype=np.int32)
     inner_ptr, halo_ptr = _count(indptr, indices, assignment, inner, rank)
-    inner_columns = np.empty(inner_ptr[-1], np.int32)
-    halo_columns = np.empty(halo_ptr[-1], np.int32)
     carried = len(weights) > 0
-    inner_values = np.empty(len(inner_columns) * carried, np.float32)
-    halo_values = np.empty(len(halo_columns) * carried, np.float32)
+    near, near_values = unfilled(inner_ptr, len(inner), carried)
+    far, far_values = unfilled(halo_ptr, len(halo), carried)
     _fill(
         indptr,
         indices,
@@ -151,19 +149,26 @@ def _blocks(indptr, indices, weights, assignment, local, inner, halo, rank, colu
         inner,
         rank,
         column,
-        inner_columns,
-        inner_values,
-        halo_columns,
-        halo_values,
+        near.indices,
+        near_values,
+        far.indices,
+        far_values,
     )
-    return (
-        Csr(_narrow(inner_ptr), inner_columns, len(inner), inner_values if carried else None),
-        Csr(_narrow(halo_ptr), halo_columns, len(halo), halo_values if carried else None),
-    )
+    return near, far
 
 
-def _narrow(indptr: np.ndarray) -> np.ndarray:
-    return indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr
+def unfilled(starts: np.ndarray, num_columns: int, carried: bool) -> tuple[Csr, np.ndarray]:
+    """A block whose rows begin at `starts` [n + 1], and its values as an array for compiled loops, which is
+    empty where no weights are `carried`. The caller fills columns and values.
+
+    The loops that count and fill are the edge-cut's and the vertex-cut's own. An edge-cut's block is decided
+    by the owner of the neighbour, and one pass over the edges fills two blocks; a vertex-cut's by the owner
+    of the edge itself. A loop for both would read the edges once per block.
+    """
+    columns = np.empty(starts[-1], np.int32)
+    values = np.empty(len(columns) if carried else 0, np.float32)
+    starts = starts.astype(np.int32) if starts[-1] < 2**31 else starts
+    return Csr(starts, columns, num_columns, values if carried else None), values
 
 
 @numba.njit(cache=True)

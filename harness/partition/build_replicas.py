@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from harness.graph.graph import Graph
-from harness.partition.build import degrees_of, values_of
+from harness.partition.build import degrees_of, unfilled, values_of
 from harness.partition.config import VertexCut
 from harness.partition.shard import Csr, ReplicaShard
 from harness.partition.vertexcut import EdgeAssignment
@@ -82,11 +82,9 @@ def _group(mirrors: np.ndarray, counts: np.ndarray, rank: int) -> np.ndarray:
 
 def _local_edges(indptr, indices, weights, owner, vertices, rank, column) -> Csr:
     starts = _count(indptr, owner, vertices, rank)
-    columns = np.empty(starts[-1], np.int32)
-    values = np.empty(len(columns) if len(weights) else 0, np.float32)
-    _fill(indptr, indices, weights, owner, vertices, rank, column, columns, values)
-    starts = starts.astype(np.int32) if starts[-1] < 2**31 else starts
-    return Csr(starts, columns, len(vertices), values if len(weights) else None)
+    edges, values = unfilled(starts, len(vertices), len(weights) > 0)
+    _fill(indptr, indices, weights, owner, vertices, rank, column, edges.indices, values)
+    return edges
 
 
 @njit(cache=True, nogil=True)

@@ -91,7 +91,7 @@ def _check_plugin(group: str, name: str, known: _Known) -> None:
             f'{group}={name} is not installed: give pip install "halobench[{extra}]"'
             ' (in a clone, pip install -e ".[' + extra + ']")'
         )
-    raise InputError(f'{group}="{name}" is not known{did_you_mean(name, [*options, *PLUGINS[group]])}')
+    raise InputError(f'{group}="{name}" is not known{did_you_mean(name, {*options, *PLUGINS[group]})}')
 
 
 def _searched(args: argparse.Namespace, parsed: list[Override]) -> list[str]:

@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import sys
 import traceback
 import warnings
@@ -260,8 +261,25 @@ def _tilings(run: Run, cache: Cache, shards: Path, machine: str) -> dict[str, li
     return tilings_for(cache, machine, classes).as_json()
 
 
+def _died(code: int) -> RunFailed:
+    """The error to raise where the child ended with this exit code before it had answered."""
+    if code >= 0:
+        return RunFailed(f"preparing the graph ended with exit code {code} and no error message", code or 1)
+    name = signal.Signals(-code).name
+    hint = ", most likely for want of memory; take a smaller graph or dataset.scale"
+    return RunFailed(
+        f"preparing the graph was killed by {name}{hint if -code == signal.SIGKILL else ''}", 128 - code
+    )
+
+
 def _in_child(work, *args):
-    """work(*args) in a forked process; its InputError comes back as such, anything else as a RunFailed."""
+    """work(*args) in a forked process; its InputError comes back as such, anything else as a RunFailed, and
+    the signal that killed it is named. Its memory is given back when it ends, and Ctrl-C ends it at once.
+
+    Not a concurrent.futures.ProcessPoolExecutor: it keeps a dead worker's exit code to itself
+    (BrokenProcessPool has none), and Ctrl-C would wait for the work to end, since it has no way to kill a
+    worker.
+    """
     if "fork" not in multiprocessing.get_all_start_methods():
         return work(*args)
     context = multiprocessing.get_context("fork")
@@ -281,22 +299,22 @@ def _in_child(work, *args):
 
     child = context.Process(target=body, daemon=True)
     sys.stdout.flush()
-    with forking():
-        child.start()
-    sender.close()
     try:
+        # A Ctrl-C that is held back while the child starts is raised here, at the end of the block.
+        with forking():
+            child.start()
+        sender.close()
         kind, value = receiver.recv()
     except EOFError:
         child.join()
-        raise RunFailed(
-            f"preparing the graph was killed (exit code {child.exitcode}), most likely for want of memory; "
-            "take a smaller graph or dataset.scale"
-        ) from None
+        raise _died(child.exitcode or 0) from None
     except BaseException:
-        child.kill()
+        if child.pid is not None:
+            child.kill()
         raise
     finally:
-        child.join()
+        if child.pid is not None:
+            child.join()
     if kind == "input":
         raise InputError(value)
     if kind == "failed":

@@ -1,4 +1,8 @@
-"""A queue of records from one process to another in memory that both have mapped. Linux: POSIX semaphores
+"""A ring of records from one process to one other, in memory that both have mapped.
+
+A ring is a semaphore and `capacity` places for records, which are used in turn: record k lies at place
+k mod capacity. One process puts and one takes, and each counts for itself how many records it has put or
+taken, so the two share nothing but the places and the semaphore. Linux only: the semaphore is a POSIX one,
 shared by processes.
 """
 
@@ -21,15 +25,15 @@ class _Timespec(ctypes.Structure):
     _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
 
 
-class Mailbox:
-    """At most `capacity` records (int, int, int, float), taken in the order they were put. One process puts
-    and one takes.
+class Ring:
+    """At most `capacity` records (int, int, int, float), taken in the order in which they were put.
 
-    The semaphore counts the records, wakes who waits for one, and orders memory: whatever was written before
-    a `put` is there for whoever has taken the record.
+    The semaphore's value is the number of records that lie here. It wakes the process that waits for one. It
+    also orders memory: whatever was written before a `put`, anywhere in shared memory, is there for the
+    process that has taken the record.
 
-    memory, at   where the mailbox lies; `new` makes it, in the process that owns the memory, before anybody
-                 else looks
+    memory, at   where the ring lies; `new` makes it, in the process that owns the memory, before any other
+                 looks
     """
 
     def __init__(self, memory: mmap.mmap, at: int, capacity: int, new: bool = False):
@@ -45,7 +49,9 @@ class Mailbox:
         return -(-(SEMAPHORE_BYTES + capacity * RECORD.size) // SEMAPHORE_BYTES) * SEMAPHORE_BYTES
 
     def put(self, first: int, second: int = 0, third: int = 0, fourth: float = 0.0) -> None:
-        """The caller sees to it that fewer than `capacity` records lie here."""
+        """Add a record. The caller sees to it that fewer than `capacity` records lie here: no place is then
+        written before its last record has been taken."""
+        # The record first, the semaphore second: the other process never takes a place that is half written.
         RECORD.pack_into(
             self.memory, self.records + self.count % self.capacity * RECORD.size, first, second, third, fourth
         )
@@ -54,6 +60,7 @@ class Mailbox:
 
     def take(self, patience: float = 0.0) -> Record | None:
         """The oldest record; None where none has come within `patience` seconds, or a signal has."""
+        # Count one record down if there is one; otherwise sleep until one is put.
         if self.libc.sem_trywait(self.semaphore) != 0 and (patience <= 0 or not self._sleep(patience)):
             return None
         record = RECORD.unpack_from(self.memory, self.records + self.count % self.capacity * RECORD.size)
