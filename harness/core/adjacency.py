@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from harness.core.attention import AttentionEdges
+from harness.core.features import TakesFeatures
 from harness.core.kernels import Kernel, SparseOperator
 from harness.partition.shard import Shard
 
@@ -39,7 +40,7 @@ def scales(degrees: np.ndarray, normalisation: str) -> tuple[np.ndarray, np.ndar
     return np.divide(1.0, d, out=np.zeros_like(d), where=d > 0).astype(dtype), None
 
 
-class Propagation:
+class Propagation(TakesFeatures):
     """A_ii [n, n] and, where remote rows are aggregated, A_ih [n, m], and in which order they are cheapest to
     apply.
     """

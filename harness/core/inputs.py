@@ -6,21 +6,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
 import torch
 
 from harness.core.adjacency import Adjacency
-from harness.core.kernels import Kernel, SparseOperator, spmm
-from harness.partition.shard import Csr
-
-
-def saves(entries: int, x: torch.Tensor) -> bool:
-    """Whether products over `entries` are cheaper than the dense one with x. The sparse form reads its
-    operands at random where the dense one streams: it has to save more than half."""
-    return x.device.type == "cpu" and 2 * entries < x.numel()
-
-
-Rows = torch.Tensor | SparseOperator  # rows [n, F], kept dense or as an operator
+from harness.core.features import Rows, rows_flops, rows_times, saves, sparse_rows
+from harness.core.kernels import Kernel, spmm
 
 
 class Static(Protocol):
@@ -95,24 +85,3 @@ class StaticInput:
             return 2 * self.product.numel() * f_out
         halo = rows_flops(self.x_halo, f_out) if self.x_halo is not None else 0
         return rows_flops(self.x, f_out) + halo + self.adjacency.flops(f_out)
-
-
-def rows_times(x: Rows, weight: torch.Tensor) -> torch.Tensor:
-    """X W  [n, f_out], differentiable in W."""
-    return spmm(x, weight) if isinstance(x, SparseOperator) else x @ weight
-
-
-def rows_flops(x: Rows, f_out: int) -> int:
-    """Of one `rows_times`."""
-    return x.flops(f_out) if isinstance(x, SparseOperator) else 2 * x.numel() * f_out
-
-
-def sparse_rows(x: torch.Tensor, kernel: Kernel) -> SparseOperator:
-    """The rows of x [n, F] as an operator X with `spmm(X, W) = x @ W`."""
-    array = x.numpy()
-    counts = np.count_nonzero(array, axis=1)
-    indptr = np.zeros(len(array) + 1, np.int64)
-    np.cumsum(counts, out=indptr[1:])
-    rows, columns = np.nonzero(array)
-    csr = Csr(indptr.astype(np.int32), columns.astype(np.int32), array.shape[1])
-    return SparseOperator(csr, values=array[rows, columns], kernel=kernel, device=x.device)
