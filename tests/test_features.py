@@ -99,20 +99,10 @@ def test_a_product_with_sparse_features_is_the_dense_one(p, gathered):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_what_a_system_says_is_unchanged_is_made_sparse_once():
-    _, x, x_halo, _ = halves()
-    features = Features(x, 0, KERNEL)
-    first = features.halo(x_halo, True)
-    assert isinstance(first, SparseRows) and features.halo(x_halo, True) is first
-    changed = features.halo(2 * x_halo, False)
-    assert np.array_equal(changed.entries, 2 * first.entries)
-    assert np.array_equal(features.halo(3 * x_halo, True).entries, 3 * first.entries)
-
-
 def test_rows_with_many_values_stay_dense():
     full = torch.ones(5, 40)
     assert not Features(full, 0, KERNEL).sparse
-    assert Features(bag_of_words(5, 400, 0.01), 0, KERNEL).halo(full, False) is full
+    assert Features(bag_of_words(5, 400, 0.01), 0, KERNEL).halo(full) is full
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])

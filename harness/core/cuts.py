@@ -99,6 +99,7 @@ class EdgeCut:
         self.plan = halo_plan(self.shard, comm.device)
         self.adjacency = Adjacency(self.shard, model.aggregation, kernel, comm.device, system.degrees)
         self.adjacency.features = Features(x, self.adjacency.num_entries, kernel)
+        self.adjacency.passes = system.passes
         self.ids = torch.as_tensor(shard.inner).to(comm.device)
         self.halo_ids = torch.as_tensor(self.shard.halo).to(comm.device)
 

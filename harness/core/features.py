@@ -111,7 +111,6 @@ class Features:
 
     def __init__(self, x: torch.Tensor, entries: int, kernel: Kernel):
         self.x, self._entries, self._kernel = x, entries, kernel
-        self._halo: Rows | None = None  # of rows that stay the same
 
     @cached_property
     def own(self) -> Rows:
@@ -124,18 +123,11 @@ class Features:
     def sparse(self) -> bool:
         return isinstance(self.own, SparseRows)
 
-    def halo(self, x_halo: torch.Tensor, unchanged: bool) -> Rows:
-        """The halo's rows x_halo [m, f0], sparse where X is and where that saves.
-
-        unchanged   they are those of the call before, whose form is then taken again
-        """
+    def halo(self, x_halo: torch.Tensor) -> Rows:
+        """The halo's rows x_halo [m, f0], sparse where X is and where that saves."""
         if not self.sparse or x_halo.requires_grad:
             return x_halo
-        if self._halo is None or not unchanged:
-            rows = compact(x_halo, self._kernel, x_halo.numel() // 2)
-            self._halo = rows if unchanged else None
-            return rows
-        return self._halo
+        return compact(x_halo, self._kernel, x_halo.numel() // 2)
 
     def flops(self, num_halo: int, f_out: int) -> int:
         """Of X W and X_halo W, halo rows taken to be as full as own ones."""

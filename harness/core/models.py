@@ -110,6 +110,14 @@ class Layer(nn.Module):
             )
         return strategy.output(layer, z + self.bias)
 
+    def transforms_first(self, adjacency: AnyAdjacency) -> bool:
+        """Whether A (H W) is taken instead of (A H) W, where A H is not kept."""
+        features = adjacency.features if self.first else None
+        if features is not None and features.sparse:
+            return True
+        f_in, f_out = self.weight.shape
+        return adjacency.transform_first(f_in, f_out, self.first)
+
     def flops(self, adjacency: AnyAdjacency, static: Static | None) -> int:
         """Of one forward pass: 2 for a multiply-add."""
         f_in, f_out = self.weight.shape
@@ -117,7 +125,7 @@ class Layer(nn.Module):
             aggregate = static.flops(f_out)
         elif self.first and adjacency.features is not None and adjacency.features.sparse:
             aggregate = adjacency.features.flops(adjacency.num_halo, f_out) + adjacency.flops(f_out)
-        elif adjacency.transform_first(f_in, f_out):
+        elif self.transforms_first(adjacency):
             rows = adjacency.num_inner + adjacency.num_halo
             aggregate = 2 * rows * f_in * f_out + adjacency.flops(f_out)
         else:
@@ -157,7 +165,7 @@ class AttentionLayer(nn.Module):
             remote = arrived(pending, strategy.adjacency, h)
             if edges.num_columns > edges.num_rows:
                 features = strategy.adjacency.layer_0(h)
-                rows = remote if features is None else features.halo(remote, False)
+                rows = remote if features is None else features.halo(remote)
                 y_halo = rows_times(drop.halo(rows), self.weight)
             else:
                 y = applied(ReadsNobody, y, remote)
@@ -225,6 +233,9 @@ class Model(nn.Module):
             if recorder is not None:
                 recorder.segment("compute", "forward", l)
                 recorder.flops(self.flops(l, strategy, only))
+                if only is None and isinstance(layer, Layer):
+                    first = layer.transforms_first(strategy.adjacency)
+                    recorder.metric("transform_first", float(first), l)
             try:
                 h = layer(l, h, only, strategy, drops[l])
             except WrongRows as wrong:

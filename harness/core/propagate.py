@@ -23,11 +23,7 @@ from harness.core.kernels import spmm
 
 
 class Pending(Protocol):
-    """Halo rows on their way: `wait()` gives them, [m, F], in halo order.
-
-    One whose rows are those of the same layer's last call may say so by a true attribute `unchanged`: what
-    layer 0 has made of them is then kept.
-    """
+    """Halo rows on their way: `wait()` gives them, [m, F], in halo order."""
 
     def wait(self) -> torch.Tensor: ...
 
@@ -80,15 +76,15 @@ def propagate(
     if isinstance(rows, SparseRows):
         first, x = True, rows_times(rows, weight)
     else:
-        first = adjacency.transform_first(*weight.shape)
+        f_in, f_out = weight.shape
+        first = adjacency.transform_first(f_in, f_out, features is not None)
         x = rows @ weight if first else rows
     z = spmm(adjacency.inner, x)
     x_halo = arrived(pending, adjacency, h)
     if adjacency.halo is None:
         z = applied(ReadsNobody, z, x_halo)
     elif first:
-        unchanged = getattr(pending, "unchanged", False)
-        halo_rows: Rows = x_halo if features is None else features.halo(x_halo, unchanged)
+        halo_rows: Rows = x_halo if features is None else features.halo(x_halo)
         z = spmm(adjacency.halo, rows_times(drop.halo(halo_rows), weight), z)
     else:
         z = spmm(adjacency.halo, drop.halo(x_halo), z)
@@ -125,11 +121,12 @@ class _Gathered(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.save_for_backward(x, weight)
         ctx.sparse, ctx.adjacency, ctx.gather_delta = sparse, adjacency, gather_delta
-        first = sparse is not None or adjacency.transform_first(*weight.shape)
+        f_in, f_out = weight.shape
+        first = sparse is not None or adjacency.transform_first(f_in, f_out, features is not None)
         z = adjacency.inner.forward(rows_times(x if sparse is None else sparse, weight) if first else x)
         x_halo = arrived(pending, adjacency, x)
         if adjacency.halo is not None and first:
-            halo_rows: Rows = x_halo if features is None else features.halo(x_halo, False)
+            halo_rows: Rows = x_halo if features is None else features.halo(x_halo)
             adjacency.halo.forward(rows_times(drop.halo(halo_rows), weight), out=z, accumulate=True)
         elif adjacency.halo is not None:
             adjacency.halo.forward(drop.halo(x_halo), out=z, accumulate=True)

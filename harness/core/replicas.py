@@ -23,7 +23,7 @@ from harness.base.autograd import applied
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.rows import scatter_add_rows
-from harness.core.adjacency import scales
+from harness.core.adjacency import scales, shape_of
 from harness.core.config import ModelConfig
 from harness.core.features import (
     Features,
@@ -37,6 +37,7 @@ from harness.core.features import (
 )
 from harness.core.inputs import Static
 from harness.core.kernels import Kernel, SparseOperator
+from harness.core.order import FEATURES, HIDDEN
 from harness.core.propagate import HaloDropout
 from harness.partition.shard import ReplicaShard
 
@@ -68,9 +69,11 @@ class ReplicaAdjacency(TakesFeatures):
         """A_i x  [r, F], differentiable."""
         return applied(_Aggregate, x, self)
 
-    def transform_first(self, f_in: int, f_out: int) -> bool:
-        """Whether A (X W) is cheaper than (A X) W."""
-        return f_in > f_out
+    def transform_first(self, f_in: int, f_out: int, first: bool = False) -> bool:
+        """As `Propagation.transform_first`; no row is another's."""
+        passes = FEATURES if first else HIDDEN
+        order = self.edges.kernel.order
+        return order.transform_first([shape_of(self.edges)], self.num_inner, 0, f_in, f_out, passes)
 
     @property
     def num_entries(self) -> int:
@@ -103,7 +106,8 @@ def propagate_parts(
 ) -> torch.Tensor:
     """A_i h W  [r, f_out]: what the worker's own edges contribute to each of its replicas."""
     x = drop.inner(adjacency.own_rows(h))
-    if isinstance(x, SparseRows) or adjacency.transform_first(*weight.shape):
+    (f_in, f_out), first = weight.shape, adjacency.layer_0(h) is not None
+    if isinstance(x, SparseRows) or adjacency.transform_first(f_in, f_out, first):
         return adjacency.times(rows_times(x, weight))
     return adjacency.times(x) @ weight
 

@@ -32,6 +32,7 @@ from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency, Propagation
 from harness.core.optimisers import Adam, Optimiser
+from harness.core.order import FEATURES, HIDDEN, Passes
 from harness.core.propagate import HaloDropout, Pending, WrongRows, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
 from harness.partition.shard import ReplicaShard, Shard
@@ -121,6 +122,8 @@ class System(Generic[S, A]):
 
     cut: ClassVar[str] = "edge"  # the kind of partition it trains on
     degrees: ClassVar[str] = "global"  # "local": cut edges are dropped and degrees counted inside each worker
+    # how often an epoch runs layer 0's products, and a hidden layer's: what `order=auto` goes by
+    passes: ClassVar[tuple[Passes, Passes]] = FEATURES, HIDDEN
     # "refetch": layer 0's remote rows are asked for every epoch; "once": fetched once, static
     features: str = "once"
     asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `epochs_done`

@@ -17,16 +17,19 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
 from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
 from harness.check import InputError
 from harness.core.config import EvaluateConfig
+from harness.core.kernels import make_kernel
+from harness.core.order_measured import LEAST_ENTRIES, costs_for
 from harness.core.system import RunFacts, check_cut
 from harness.partition.cache import Cache, shards_for
 from harness.run import config as configs
 from harness.run.config import Run
-from harness.run.process import RunFailed, be_child, forking
+from harness.run.process import RunFailed, be_child, forking, keep_freed_memory
 from harness.trace import files, resolved
 from harness.trace.environment import environment
 
@@ -44,7 +47,8 @@ def prepare(run: Run) -> Path:
     check_cut(run.system, run.partition.cut, f"partition={run.partition.name} is")
     for sentence in run.system.ineffective():
         warnings.warn(sentence, stacklevel=2)
-    folder, graph = _in_child(_shards, run)
+    here = environment()
+    folder, graph, costs = _in_child(_shards, run, resolved.machine(here))
     stats = files.read_json(folder / "stats.json")
     facts = RunFacts(
         model=run.model.name,
@@ -76,9 +80,10 @@ def prepare(run: Run) -> Path:
     if _begun_on(run_dir) not in (None, graph):
         raise _changed(run_dir)
     files.write_json_atomic(
-        run_dir / "shards.json", {"folder": str(folder.resolve()), "stats": stats, "graph": graph}
+        run_dir / "shards.json",
+        {"folder": str(folder.resolve()), "stats": stats, "graph": graph, "costs": costs},
     )
-    files.write_json_atomic(run_dir / "environment.json", {**environment(), "code": run.code})
+    files.write_json_atomic(run_dir / "environment.json", {**here, "code": run.code})
     # Last, since a folder with a config is a run folder.
     files.write_text_atomic(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
     return run_dir
@@ -220,18 +225,37 @@ def _graph(run: Run, or_else: dict | None = None) -> dict:
         return or_else
 
 
-def _shards(run: Run) -> tuple[Path, dict]:
+def _shards(run: Run, machine: str) -> tuple[Path, dict, dict | None]:
+    """The folder of the shards, the graph's fingerprint, and what products cost."""
     data_dir, seed = Path(run.settings.data_dir), run.settings.seed
     graph = _graph(run)
+    cache = Cache(Path(run.settings.cache))
     folder = shards_for(
-        Cache(Path(run.settings.cache)),
+        cache,
         graph,
         lambda: run.dataset.graph(data_dir, seed),
         run.partition,
         run.settings.workers,
         seed,
     )
-    return folder, graph
+    return folder, graph, _costs(run, cache, folder, machine)
+
+
+def _costs(run: Run, cache: Cache, shards: Path, machine: str) -> dict | None:
+    """What the run began with, for the same bits; else what this machine's products cost, measured now where
+    the cache lacks it. None where no choice pays or none is made by it: the fixed table then stands for it.
+    """
+    if (began := configs.costs(run.directory)) is not None or _has_begun(run.directory):
+        return began
+    settings = run.settings
+    on_gpu = settings.device != "cpu" and torch.cuda.is_available()
+    if settings.order != "auto" or on_gpu or not run.model.matrix:
+        return None
+    stats = files.read_json(shards / "stats.json")
+    if stats["edges"] < LEAST_ENTRIES * settings.workers:
+        return None
+    keep_freed_memory()  # as workers do: pages that are faulted in again would be part of every product
+    return costs_for(cache, machine, make_kernel(settings.kernel, "cpu")).as_json()
 
 
 def _in_child(work, *args):
