@@ -135,7 +135,7 @@ class EdgeCut:
             self.x,
             x_halo if adjacency.halo is not None else None,
             self.kernel,
-            rows_only=not self.model.matrix,
+            rows_only=not self.model.matrix or self.model.input_dropout > 0,
         )
 
 

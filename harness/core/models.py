@@ -110,12 +110,14 @@ class Layer(nn.Module):
             )
         return strategy.output(layer, z + self.bias)
 
-    def transforms_first(self, adjacency: AnyAdjacency) -> bool:
-        """Whether A (H W) is taken instead of (A H) W, where A H is not kept."""
+    def transforms_first(self, adjacency: AnyAdjacency, static: Static | None) -> bool | None:
+        """Whether A (H W) is taken instead of (A H) W; None where A H is kept."""
+        f_in, f_out = self.weight.shape
+        if static is not None:
+            return static.transforms_first(f_in, f_out) if isinstance(static, StaticInput) else None
         features = adjacency.features if self.first else None
         if features is not None and features.sparse:
             return True
-        f_in, f_out = self.weight.shape
         return adjacency.transform_first(f_in, f_out, self.first)
 
     def flops(self, adjacency: AnyAdjacency, static: Static | None) -> int:
@@ -125,7 +127,7 @@ class Layer(nn.Module):
             aggregate = static.flops(f_out)
         elif self.first and adjacency.features is not None and adjacency.features.sparse:
             aggregate = adjacency.features.flops(adjacency.num_halo, f_out) + adjacency.flops(f_out)
-        elif self.transforms_first(adjacency):
+        elif self.transforms_first(adjacency, static):
             rows = adjacency.num_inner + adjacency.num_halo
             aggregate = 2 * rows * f_in * f_out + adjacency.flops(f_out)
         else:
@@ -230,11 +232,13 @@ class Model(nn.Module):
         for l in range(len(self.layers)):
             layer = self._layer(l)
             only, taken = static if l == 0 else None, h
+            if isinstance(only, StaticInput) and drops[l].p:
+                only = only.dropped(drops[l])
             if recorder is not None:
                 recorder.segment("compute", "forward", l)
                 recorder.flops(self.flops(l, strategy, only))
-                if only is None and isinstance(layer, Layer):
-                    first = layer.transforms_first(strategy.adjacency)
+                first = layer.transforms_first(strategy.adjacency, only) if isinstance(layer, Layer) else None
+                if first is not None:
                     recorder.metric("transform_first", float(first), l)
             try:
                 h = layer(l, h, only, strategy, drops[l])
@@ -251,11 +255,9 @@ class Model(nn.Module):
             if l + 1 < len(self.layers):
                 h = self.activation(self._normalised(l, h, strategy))
                 if self.residual:
-                    h = h + (
-                        taken
-                        if layer.skip is None
-                        else self._projected(strategy.adjacency.own_rows(taken), only, layer.skip)
-                    )
+                    rows = strategy.adjacency.own_rows(taken)
+                    # Only layer 0 has such a matrix: features pass it without dropout, as hidden rows do.
+                    h = h + (taken if layer.skip is None else self._projected(rows, static, layer.skip))
                 if self.unit_rows:
                     h = F.normalize(h, dim=1)
         return h

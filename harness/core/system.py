@@ -67,6 +67,7 @@ class RunFacts:
     norm: str = "none"  # between the model's layers
     patience: int = 0  # evaluations, of early stopping
     wire: str = "float32"  # what rows travel as
+    input_dropout: float = 0.0  # of the features
 
 
 @dataclass
@@ -333,6 +334,11 @@ class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
                 f"model={run.model} has no propagation matrix, and {type(self).__name__.lower()} adds up"
                 " parts of a product with one, each of which knows only its worker's edges; give model=gcn"
                 " or model=sage"
+            )
+        if run.input_dropout and self.features == "once":
+            return (
+                f"model.input_dropout={run.input_dropout} makes other sums over replicas of layer 0 in every"
+                " epoch, and features=once keeps those of the first; give system.features=refetch"
             )
         return super().supports(run)
 

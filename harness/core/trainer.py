@@ -248,9 +248,9 @@ class Trainer:
             self.exact_static = self.cut.exact_input("features")
 
     def _dropouts(self, epoch: int, step: int) -> list[HaloDropout]:
+        rates = [self.config.input_dropout] + [self.config.dropout] * (len(self.model.layers) - 1)
         return [
-            self.cut.dropout(self.config.dropout if l else 0.0, dropout_key(self.seed, epoch, l, step))
-            for l in range(len(self.model.layers))
+            self.cut.dropout(rate, dropout_key(self.seed, epoch, l, step)) for l, rate in enumerate(rates)
         ]
 
 

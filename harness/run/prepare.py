@@ -54,6 +54,7 @@ def prepare(run: Run) -> Path:
         model=run.model.name,
         matrix=run.model.matrix,
         norm=run.model.norm,
+        input_dropout=run.model.input_dropout,
         patience=run.evaluate.patience,
         wire=run.settings.wire,
         num_workers=run.settings.workers,
