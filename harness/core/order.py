@@ -104,17 +104,17 @@ def _between(at: float, places: list[int], values: list[float]) -> float:
 # Where nothing was measured: one core of a server processor with AVX-512.
 FIXED = Costs(
     [
-        SparseCost(1 << 10, 16, 0.02, 1.0),
-        SparseCost(1 << 10, 64, 0.025, 0.55),
-        SparseCost(1 << 10, 256, 0.034, 0.44),
-        SparseCost(1 << 13, 16, 0.03, 0.75),
-        SparseCost(1 << 13, 64, 0.045, 0.7),
-        SparseCost(1 << 13, 256, 0.12, 0.55),
-        SparseCost(1 << 16, 16, 0.05, 0.8),
-        SparseCost(1 << 16, 64, 0.06, 1.5),
-        SparseCost(1 << 16, 256, 0.19, 1.3),
+        SparseCost(1 << 10, 16, 0.025, 0.8),
+        SparseCost(1 << 10, 64, 0.025, 0.45),
+        SparseCost(1 << 10, 256, 0.03, 0.4),
+        SparseCost(1 << 13, 16, 0.03, 0.7),
+        SparseCost(1 << 13, 64, 0.04, 0.6),
+        SparseCost(1 << 13, 256, 0.09, 1.2),
+        SparseCost(1 << 16, 16, 0.07, 0.7),
+        SparseCost(1 << 16, 64, 0.16, 1.2),
+        SparseCost(1 << 16, 256, 0.16, 1.4),
     ],
-    {16: 0.02, 64: 0.013, 256: 0.014},
+    {16: 0.019, 64: 0.013, 256: 0.014},
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from harness.partition.shard import Csr
 SOURCES, WIDTHS = (1 << 10, 1 << 13, 1 << 16), (16, 64, 256)
 DEGREES = 4, 36  # their difference is the cost of an entry, what is left of the smaller that of a row
 ROWS, FEATURES = 1 << 14, 128  # of the dense product; of sparse ones no more rows than that
-ROUNDS, SECONDS = 3, 0.02  # at least; the fastest counts: what else the machine does can only add
+ROUNDS, SECONDS = 5, 0.1  # at least; the fastest counts: what else the machine does can only add
 LEAST = 0.001  # nanoseconds: noise must not make a cost 0 or less
 LEAST_ENTRIES = 1 << 16  # of a shard: below, either order is done before a choice pays
 REVISION = 1  # of what is measured: another one leaves old measurements unused
@@ -55,14 +55,14 @@ def measure(kernel: Kernel) -> Costs:
 def _sparse(kernel: Kernel, sources: int, width: int) -> SparseCost:
     rows, x = min(sources, ROWS), torch.ones(sources, width)
     column, row, out = np.ones(sources, np.float32), np.ones(rows, np.float32), torch.empty(rows, width)
-    few, many = (
-        _nanoseconds(partial(SparseOperator(block, row, column, kernel=kernel).forward, x, out)) / width
-        for block in (_block(rows, sources, degree) for degree in DEGREES)
-    )
+    products = [
+        SparseOperator(_block(rows, sources, degree), row, column, kernel=kernel) for degree in DEGREES
+    ]
+    few, many = _nanoseconds([partial(product.forward, x, out) for product in products])
     least, most = DEGREES
-    entry = max((many - few) / (rows * (most - least)), LEAST)
-    each_row = max((few - least * rows * entry) / (rows + sources), LEAST)
-    return SparseCost(sources, width, round(entry, 5), round(each_row, 5))
+    entry = max((many - few) / (rows * (most - least)), LEAST * width)
+    each_row = max((few - least * rows * entry) / (rows + sources), LEAST * width)
+    return SparseCost(sources, width, round(entry / width, 5), round(each_row / width, 5))
 
 
 def _block(rows: int, columns: int, degree: int) -> Csr:
@@ -75,16 +75,21 @@ def _block(rows: int, columns: int, degree: int) -> Csr:
 def _dense(width: int) -> float:
     """Nanoseconds per multiply-add: the mean of a layer's product and its two gradients."""
     x, weight, g = torch.ones(ROWS, FEATURES), torch.ones(FEATURES, width), torch.ones(ROWS, width)
-    products = (partial(torch.mm, x, weight), partial(torch.mm, x.t(), g), partial(torch.mm, g, weight.t()))
-    total = sum(_nanoseconds(product) for product in products)
-    return round(total / (len(products) * ROWS * FEATURES * width), 6)
+    taken = _nanoseconds(
+        [partial(torch.mm, x, weight), partial(torch.mm, x.t(), g), partial(torch.mm, g, weight.t())]
+    )
+    return round(sum(taken) / (len(taken) * ROWS * FEATURES * width), 6)
 
 
-def _nanoseconds(work: Callable[[], object]) -> float:
-    work()  # compiled, and its pages touched
-    taken: list[float] = []
-    while len(taken) < ROUNDS or sum(taken) < SECONDS:
-        start = time.thread_time()
-        work()
-        taken.append(time.thread_time() - start)
-    return 1e9 * min(taken)
+def _nanoseconds(works: Sequence[Callable[[], object]]) -> list[float]:
+    """Of each, the least of several rounds in turn."""
+    for work in works:
+        work()  # compiled, and its pages touched
+    least, rounds, begun = [float("inf")] * len(works), 0, time.thread_time()
+    while rounds < ROUNDS or time.thread_time() - begun < SECONDS:
+        for place, work in enumerate(works):
+            start = time.thread_time()
+            work()
+            least[place] = min(least[place], time.thread_time() - start)
+        rounds += 1
+    return [1e9 * seconds for seconds in least]
