@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,9 +138,15 @@ class Order:
         """
         if self.choice != "auto":
             return self.choice == "transform"
-        costs, shapes = self.costs, list(blocks)
-        transformed = passes.dense * costs.dense(rows + halo_rows, f_in, f_out)
-        transformed += passes.transformed * sum(costs.sparse(shape, f_out) for shape in shapes)
-        aggregated = passes.dense * costs.dense(rows, f_in, f_out)
-        aggregated += passes.aggregated * sum(costs.sparse(shape, f_in) for shape in shapes)
-        return transformed < aggregated
+        return _cheaper_transformed(self.costs, tuple(blocks), rows, halo_rows, f_in, f_out, passes)
+
+
+@lru_cache(maxsize=1024)  # every layer asks in every epoch, and sampled blocks are others each time
+def _cheaper_transformed(
+    costs: Costs, blocks: tuple[Shape, ...], rows: int, halo_rows: int, f_in: int, f_out: int, passes: Passes
+) -> bool:
+    transformed = passes.dense * costs.dense(rows + halo_rows, f_in, f_out)
+    transformed += passes.transformed * sum(costs.sparse(shape, f_out) for shape in blocks)
+    aggregated = passes.dense * costs.dense(rows, f_in, f_out)
+    aggregated += passes.aggregated * sum(costs.sparse(shape, f_in) for shape in blocks)
+    return transformed < aggregated
