@@ -22,6 +22,7 @@ are held, but only the rows that local edges touch are multiplied.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
 from systems.parts.blocks import Blocks
@@ -34,6 +35,7 @@ class Cagnet(System):
     features: str = "once"
 
     exact: ClassVar = {}
+    passes: ClassVar = (GATHERED, GATHERED)
 
     def __post_init__(self):
         check_features(self.features)

@@ -51,6 +51,7 @@ import torch
 from harness.check import at_least, choice, more_than, within
 from harness.comm.crossing import Crossing
 from harness.core.adjacency import Propagation
+from harness.core.features import rows_times
 from harness.core.propagate import HaloDropout, propagate
 from harness.core.system import System, check_features, without_effect
 from harness.partition.shard import Shard
@@ -203,15 +204,12 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         if self.recording:
             self.norm_sums.zero_()
             if self.features == "once":
-                self.record(
-                    0,
-                    torch.as_tensor(self.shard.features).to(self.device, self.dtype),
-                    self.model.layers[0].weight,
-                )
+                self.record(0, self.full.features.x, self.model.layers[0].weight)
 
+    @torch.no_grad()
     def record(self, layer: int, h: torch.Tensor, weight: torch.Tensor) -> None:
         if self.norms == "layers":
-            self.norm_sums += (h.detach() @ weight.detach()).square().sum(1)
+            self.norm_sums += rows_times(self.full.own_rows(h), weight).square().sum(1)
         elif layer > 0:
             self.norm_sums += torch.linalg.vector_norm(h.detach(), dim=1)
 

@@ -46,6 +46,7 @@ from typing import ClassVar
 import torch
 
 from harness.check import InputError, at_least, choice, more_than
+from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
 from systems.parts.blocks import Blocks
@@ -76,6 +77,7 @@ class Sancus(System):
     warmup: int = 1
 
     exact: ClassVar = {"staleness": "epoch_adaptive", "bound": 0}
+    passes: ClassVar = (GATHERED, GATHERED)
 
     def __post_init__(self):
         choice("staleness", self.staleness, ("epoch_fixed", "epoch_adaptive", "variation_gap"))

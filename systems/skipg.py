@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.check import at_least
+from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
 from systems.parts.blocks import Blocks
@@ -37,6 +38,7 @@ class Skipg(System):
     features: str = "once"
 
     exact: ClassVar = {"bound": 0}
+    passes: ClassVar = (GATHERED, GATHERED)
 
     def __post_init__(self):
         at_least("bound", self.bound, 0)

@@ -123,3 +123,8 @@ def assert_trained_alike(outcome: Outcome, history, rtol: float = 1e-5) -> None:
     for after, want in zip(outcome.weights[1:], history.weights_after):
         for name in want:
             np.testing.assert_allclose(after[name], want[name], rtol=rtol, atol=1e-8, err_msg=name)
+
+
+def of_the_system(metrics: dict[tuple[int, str], float]) -> dict[tuple[int, str], float]:
+    """An epoch's metrics of a worker, without those that the model itself reports."""
+    return {key: value for key, value in metrics.items() if key[1] != "transform_first"}

@@ -91,7 +91,7 @@ def test_bytes_are_those_of_the_drawn_rows(pool, features):
     drawn = np.array([[bns.sample_size(0.3, m) if m else 0 for m in owned] for owned in halo.tolist()])
     rows = int(drawn.sum())
     for epoch in range(3):
-        assert [worker["metrics"][epoch] for worker in outcome.workers] == [
+        assert [systems.of_the_system(worker["metrics"][epoch]) for worker in outcome.workers] == [
             {(-1, "rows_drawn"): float(n)} for n in drawn.sum(0)
         ]
         want = {}

@@ -32,7 +32,7 @@ from harness.graph.twin_specs import SPECS
 from harness.partition.build import build_shards
 from harness.partition.shard import Shard
 from harness.run.config import make_system
-from harness.run.worker import keep_freed_memory
+from harness.run.process import keep_freed_memory
 
 TOLERANCE = 1e-3  # of every epoch's loss, relative
 EXACT = "systems.vanilla.Vanilla"

@@ -19,7 +19,9 @@ import numpy as np
 import torch
 
 from harness.core.attention import AttentionEdges
+from harness.core.features import TakesFeatures
 from harness.core.kernels import Kernel, SparseOperator
+from harness.core.order import FEATURES, HIDDEN, Passes, Shape
 from harness.partition.shard import Shard
 
 
@@ -39,10 +41,16 @@ def scales(degrees: np.ndarray, normalisation: str) -> tuple[np.ndarray, np.ndar
     return np.divide(1.0, d, out=np.zeros_like(d), where=d > 0).astype(dtype), None
 
 
-class Propagation:
+def shape_of(operator: SparseOperator) -> Shape:
+    return Shape(operator.num_rows, operator.num_columns, operator.num_entries)
+
+
+class Propagation(TakesFeatures):
     """A_ii [n, n] and, where remote rows are aggregated, A_ih [n, m], and in which order they are cheapest to
     apply.
     """
+
+    passes: tuple[Passes, Passes] = FEATURES, HIDDEN  # of layer 0 and of the others
 
     def __init__(self, inner: SparseOperator, halo: SparseOperator | None):
         self.inner, self.halo = inner, halo
@@ -56,14 +64,14 @@ class Propagation:
             self.halo.forward(x_halo, out=z, accumulate=True)
         return z
 
-    def transform_first(self, f_in: int, f_out: int) -> bool:
-        """Whether A (X W) is cheaper than (A X) W.
-
-        Transforming first aggregates rows of width f_out instead of f_in, and pays a dense product for the
-        halo rows too. An entry-times-width of the sparse product costs about as much as a multiply-add of the
-        dense one here (docs/log.md), and the dense product is run once forward and twice backward.
+    def transform_first(self, f_in: int, f_out: int, first: bool = False) -> bool:
+        """Whether A (X W) is taken instead of (A X) W (`harness.core.order`); first: in layer 0, whose input
+        has no gradient.
         """
-        return 2 * self.num_entries * (f_in - f_out) > 3 * self.num_halo * f_in * f_out
+        blocks = [shape_of(part) for part in (self.inner, self.halo) if part is not None]
+        passes = self.passes[0 if first else 1]
+        order = self.inner.kernel.order
+        return order.transform_first(blocks, self.num_inner, self.num_halo, f_in, f_out, passes)
 
     @property
     def num_entries(self) -> int:

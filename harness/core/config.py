@@ -21,6 +21,8 @@ class ModelConfig:
 
     name         what messages and tables call it
     dropout      acts on every layer's input but the features
+    input_dropout   acts on the features. Layer 0's product A X is then no longer kept under features=once:
+                 it is computed in every epoch, from rows that are kept
     norm         between layers: "none", "layer" (layer norm before the activation), "batch" (batch norm
                  before the activation, its statistics over all vertices of all workers) or "l2" (rows of
                  length 1 after the activation)
@@ -36,6 +38,7 @@ class ModelConfig:
     norm: str = "none"
     activation: str = "relu"
     residual: bool = False
+    input_dropout: float = 0.0
 
     # Whether a layer is of the form A H W with a fixed propagation matrix A. One that is not asks the system
     # for halo rows (`System.halo`), and systems with a product of their own refuse it.
@@ -46,6 +49,7 @@ class ModelConfig:
         at_least("layers", self.layers, 1)
         at_least("hidden", self.hidden, 1)
         within("dropout", self.dropout, 0.0, 0.99)
+        within("input_dropout", self.input_dropout, 0.0, 0.99)
         choice("norm", self.norm, NORMS)
         choice("activation", self.activation, ACTIVATIONS)
 

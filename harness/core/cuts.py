@@ -18,6 +18,7 @@ from harness.comm.flight import HaloPlan
 from harness.core.adjacency import Adjacency
 from harness.core.config import ModelConfig
 from harness.core.evaluate import ExactForward
+from harness.core.features import Features
 from harness.core.inputs import Static, StaticInput
 from harness.core.kernels import Kernel
 from harness.core.models import AnyAdjacency, Strategy
@@ -97,6 +98,8 @@ class EdgeCut:
         self.shard = system.restrict(shard, comm)
         self.plan = halo_plan(self.shard, comm.device)
         self.adjacency = Adjacency(self.shard, model.aggregation, kernel, comm.device, system.degrees)
+        self.adjacency.features = Features(x, self.adjacency.num_entries, kernel)
+        self.adjacency.passes = system.passes
         self.ids = torch.as_tensor(shard.inner).to(comm.device)
         self.halo_ids = torch.as_tensor(self.shard.halo).to(comm.device)
 
@@ -132,7 +135,7 @@ class EdgeCut:
             self.x,
             x_halo if adjacency.halo is not None else None,
             self.kernel,
-            rows_only=not self.model.matrix,
+            rows_only=not self.model.matrix or self.model.input_dropout > 0,
         )
 
 

@@ -19,6 +19,7 @@ from harness.base.autograd import applied
 from harness.base.splitmix import GOLDEN, MIX_1, MIX_2, mix, mix_int
 from harness.check import within
 from harness.core.parallel import use_threads
+from harness.partition.shard import Csr
 
 LEVELS = 1 << 16
 SERIAL_BELOW = 1 << 15  # entries: waking threads costs more than it saves
@@ -121,6 +122,39 @@ def _drop(x: torch.Tensor, ids: torch.Tensor, key: int, threshold: int) -> torch
     return out
 
 
+@numba.njit(cache=True, nogil=True)
+def _drop_entries(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    ids: np.ndarray,
+    base: np.uint64,
+    threshold: np.uint64,
+    scale: np.floating,
+    out: np.ndarray,
+) -> None:
+    for v in range(len(ids)):
+        counter = base + (np.uint64(ids[v]) << np.uint64(32)) * np.uint64(GOLDEN)
+        for e in range(indptr[v], indptr[v + 1]):
+            k = np.uint64(indices[e])
+            bits = mix(counter + (k >> np.uint64(2)) * np.uint64(GOLDEN))
+            bits = (bits >> (np.uint64(16) * (k & np.uint64(3)))) & np.uint64(0xFFFF)
+            out[e] = values[e] * scale if bits >= threshold else values.dtype.type(0)
+
+
+def drop_entries(block: Csr, values: np.ndarray, ids: torch.Tensor, p: float, key: int) -> np.ndarray:
+    """`dropout` of rows of which `block` holds the places of the values [entries] that are not 0; ids [rows].
+    The values themselves where p rounds to 0.
+    """
+    threshold = _threshold(p)
+    if threshold == 0:
+        return values
+    out, scale = np.empty_like(values), values.dtype.type(LEVELS / (LEVELS - threshold))
+    base, least = np.uint64(mix_int(key & (2**64 - 1))), np.uint64(threshold)
+    _drop_entries(block.indptr, block.indices, values, ids.numpy(), base, least, scale, out)
+    return out
+
+
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, ids: torch.Tensor, key: int, threshold: int) -> torch.Tensor:
@@ -140,6 +174,10 @@ def dropout(x: torch.Tensor, ids: torch.Tensor, p: float, key: int) -> torch.Ten
     key   an integer made of seed, epoch and layer: another key, another mask
     Differentiable in x; the backward pass computes the mask again. InputError unless 0 <= p < 1.
     """
-    within("dropout", p, 0.0, 1.0 - 1.0 / LEVELS)
-    threshold = round(p * LEVELS)
+    threshold = _threshold(p)
     return x if threshold == 0 else applied(_Dropout, x, ids, key, threshold)
+
+
+def _threshold(p: float) -> int:
+    within("dropout", p, 0.0, 1.0 - 1.0 / LEVELS)
+    return round(p * LEVELS)

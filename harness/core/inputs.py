@@ -4,23 +4,15 @@ computes it once.
 
 from __future__ import annotations
 
+import copy
 from typing import Protocol
 
-import numpy as np
 import torch
 
 from harness.core.adjacency import Adjacency
-from harness.core.kernels import Kernel, SparseOperator, spmm
-from harness.partition.shard import Csr
-
-
-def saves(entries: int, x: torch.Tensor) -> bool:
-    """Whether products over `entries` are cheaper than the dense one with x. The sparse form reads its
-    operands at random where the dense one streams: it has to save more than half."""
-    return x.device.type == "cpu" and 2 * entries < x.numel()
-
-
-Rows = torch.Tensor | SparseOperator  # rows [n, F], kept dense or as an operator
+from harness.core.features import Rows, SparseRows, rows_flops, rows_times, saves, sparse_rows
+from harness.core.kernels import Kernel, spmm
+from harness.core.propagate import HaloDropout
 
 
 class Static(Protocol):
@@ -44,8 +36,8 @@ class StaticInput:
 
     x          [n, f0] float32, the worker's own rows
     x_halo     [m, f0] float32, or None where the adjacency has no halo
-    rows_only  for an attention layer, whose weights change every epoch: X and X_halo are kept, A X is not
-               made
+    rows_only  X and X_halo are kept and A X is not made: for an attention layer, whose weights change every
+               epoch, and for dropout of the features
     """
 
     def __init__(
@@ -74,10 +66,27 @@ class StaticInput:
         """A [X; X_halo] W  [n, f_out], differentiable in W."""
         if self.product is not None:
             return self.product @ weight
+        if not self.transforms_first(len(weight), weight.shape[1]):
+            assert isinstance(self.x, torch.Tensor) and not isinstance(self.x_halo, SparseRows)
+            return self.adjacency.apply(self.x, self.x_halo) @ weight
         z = spmm(self.adjacency.inner, rows_times(self.x, weight))
         if self.x_halo is None or self.adjacency.halo is None:
             return z
         return spmm(self.adjacency.halo, rows_times(self.x_halo, weight), z)
+
+    def transforms_first(self, f_in: int, f_out: int) -> bool | None:
+        """Whether `times` takes A (X W) rather than (A X) W; None where A X is kept."""
+        if self.product is not None:
+            return None
+        return self.sparse or self.adjacency.transform_first(f_in, f_out, True)
+
+    def dropped(self, drop: HaloDropout) -> StaticInput:
+        """The same of rows with dropout, which has been drawn when this returns; for kept rows only."""
+        assert self.product is None, "A X has no rows to drop from"
+        made = copy.copy(self)
+        made.x = drop.inner(self.x)
+        made.x_halo = None if self.x_halo is None else drop.halo(self.x_halo)
+        return made
 
     def own_times(self, weight: torch.Tensor) -> torch.Tensor:
         """X W  [n, f_out], differentiable in W."""
@@ -93,26 +102,7 @@ class StaticInput:
         """Of one `times`."""
         if self.product is not None:
             return 2 * self.product.numel() * f_out
+        if isinstance(self.x, torch.Tensor) and not self.transforms_first(self.x.shape[1], f_out):
+            return self.adjacency.flops(self.x.shape[1]) + rows_flops(self.x, f_out)
         halo = rows_flops(self.x_halo, f_out) if self.x_halo is not None else 0
         return rows_flops(self.x, f_out) + halo + self.adjacency.flops(f_out)
-
-
-def rows_times(x: Rows, weight: torch.Tensor) -> torch.Tensor:
-    """X W  [n, f_out], differentiable in W."""
-    return spmm(x, weight) if isinstance(x, SparseOperator) else x @ weight
-
-
-def rows_flops(x: Rows, f_out: int) -> int:
-    """Of one `rows_times`."""
-    return x.flops(f_out) if isinstance(x, SparseOperator) else 2 * x.numel() * f_out
-
-
-def sparse_rows(x: torch.Tensor, kernel: Kernel) -> SparseOperator:
-    """The rows of x [n, F] as an operator X with `spmm(X, W) = x @ W`."""
-    array = x.numpy()
-    counts = np.count_nonzero(array, axis=1)
-    indptr = np.zeros(len(array) + 1, np.int64)
-    np.cumsum(counts, out=indptr[1:])
-    rows, columns = np.nonzero(array)
-    csr = Csr(indptr.astype(np.int32), columns.astype(np.int32), array.shape[1])
-    return SparseOperator(csr, values=array[rows, columns], kernel=kernel, device=x.device)

@@ -29,6 +29,7 @@ from harness.check import InputError, choice
 from harness.check.target import imported
 from harness.core.dgl_kernel import CopySum, dies, load_dgl
 from harness.core.numba_kernel import NumbaProduct
+from harness.core.order import Order
 from harness.core.tiling import Tilings
 from harness.graph.csr import transpose_entries
 from harness.partition.shard import Csr
@@ -66,6 +67,7 @@ class Kernel(ABC):
 
     name: str  # as it is asked for: one of KERNELS, or "module.Class"
     tilings = Tilings()  # of a kernel whose products are tiled: what was measured for them
+    order = Order()  # by which layers choose what they multiply first, and what its products cost
 
     def check(self, device: torch.device) -> None:  # noqa: B027 -- most have nothing to refuse
         """Raises InputError for a device that it does not run on; `device` is where the blocks will be."""

@@ -19,6 +19,7 @@ from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency, Propagation
 from harness.core.attention import attend
 from harness.core.config import ModelConfig
+from harness.core.features import Rows, rows_times
 from harness.core.inputs import Static, StaticInput
 from harness.core.normalisation import FUNCTIONS, BatchNorm
 from harness.core.propagate import (
@@ -66,6 +67,7 @@ class HaloStrategy(Strategy, Protocol):
 class GraphLayer(Protocol):
     """A module as `ModelConfig.layer` gives it, and what `Model` puts around it."""
 
+    first: bool
     norm: nn.Module | None
     skip: nn.Parameter | None
 
@@ -83,6 +85,8 @@ class Layer(nn.Module):
     weight [f_in, f_out]; root [f_in, f_out] in GraphSAGE only, for the vertex's own row; bias [f_out]
     """
 
+    first = False  # whether it is layer 0, whose input are the features
+
     def __init__(self, f_in: int, f_out: int, root: bool, generator: torch.Generator):
         super().__init__()
         self.weight = nn.Parameter(glorot(f_in, f_out, generator))
@@ -99,15 +103,31 @@ class Layer(nn.Module):
             else strategy.propagate(layer, h, self.weight, drop)
         )
         if self.root is not None:
-            z = z + (static.own_times(self.root) if static is not None else drop.inner(h) @ self.root)
+            z = z + (
+                static.own_times(self.root)
+                if static is not None
+                else rows_times(drop.inner(strategy.adjacency.own_rows(h)), self.root)
+            )
         return strategy.output(layer, z + self.bias)
+
+    def transforms_first(self, adjacency: AnyAdjacency, static: Static | None) -> bool | None:
+        """Whether A (H W) is taken instead of (A H) W; None where A H is kept."""
+        f_in, f_out = self.weight.shape
+        if static is not None:
+            return static.transforms_first(f_in, f_out) if isinstance(static, StaticInput) else None
+        features = adjacency.features if self.first else None
+        if features is not None and features.sparse:
+            return True
+        return adjacency.transform_first(f_in, f_out, self.first)
 
     def flops(self, adjacency: AnyAdjacency, static: Static | None) -> int:
         """Of one forward pass: 2 for a multiply-add."""
         f_in, f_out = self.weight.shape
         if static is not None:
             aggregate = static.flops(f_out)
-        elif adjacency.transform_first(f_in, f_out):
+        elif self.first and adjacency.features is not None and adjacency.features.sparse:
+            aggregate = adjacency.features.flops(adjacency.num_halo, f_out) + adjacency.flops(f_out)
+        elif self.transforms_first(adjacency, static):
             rows = adjacency.num_inner + adjacency.num_halo
             aggregate = 2 * rows * f_in * f_out + adjacency.flops(f_out)
         else:
@@ -143,10 +163,12 @@ class AttentionLayer(nn.Module):
             y, y_halo = static.rows_times(self.weight)
         else:
             pending = strategy.halo(layer, h)
-            y = drop.inner(h) @ self.weight
+            y = rows_times(drop.inner(strategy.adjacency.own_rows(h)), self.weight)
             remote = arrived(pending, strategy.adjacency, h)
             if edges.num_columns > edges.num_rows:
-                y_halo = drop.halo(remote) @ self.weight
+                features = strategy.adjacency.layer_0(h)
+                rows = remote if features is None else features.halo(remote)
+                y_halo = rows_times(drop.halo(rows), self.weight)
             else:
                 y = applied(KeepHaloInGraph, y, remote)
         y = y.view(len(y), self.heads, -1)
@@ -183,6 +205,7 @@ class Model(nn.Module):
         for l, (f_in, f_out) in enumerate(zip(widths, widths[1:])):
             self.layers.append(config.layer(f_in, f_out, l == last, generator))
             layer = self._layer(l)
+            layer.first = l == 0
             layer.norm = make_norm(config.norm, f_out) if l < last else None
             # Hidden rows are added as they are. Features are another thing, even where there are as many.
             project = config.residual and l == 0 < last
@@ -209,9 +232,14 @@ class Model(nn.Module):
         for l in range(len(self.layers)):
             layer = self._layer(l)
             only, taken = static if l == 0 else None, h
+            if isinstance(only, StaticInput) and drops[l].p:
+                only = only.dropped(drops[l])
             if recorder is not None:
                 recorder.segment("compute", "forward", l)
                 recorder.flops(self.flops(l, strategy, only))
+                first = layer.transforms_first(strategy.adjacency, only) if isinstance(layer, Layer) else None
+                if first is not None:
+                    recorder.metric("transform_first", float(first), l)
             try:
                 h = layer(l, h, only, strategy, drops[l])
             except WrongRows as wrong:
@@ -227,7 +255,9 @@ class Model(nn.Module):
             if l + 1 < len(self.layers):
                 h = self.activation(self._normalised(l, h, strategy))
                 if self.residual:
-                    h = h + (taken if layer.skip is None else self._projected(taken, only, layer.skip))
+                    rows = strategy.adjacency.own_rows(taken)
+                    # Only layer 0 has such a matrix: features pass it without dropout, as hidden rows do.
+                    h = h + (taken if layer.skip is None else self._projected(rows, static, layer.skip))
                 if self.unit_rows:
                     h = F.normalize(h, dim=1)
         return h
@@ -247,8 +277,8 @@ class Model(nn.Module):
         return rows
 
     @staticmethod
-    def _projected(x: torch.Tensor, static: Static | None, weight: torch.Tensor) -> torch.Tensor:
-        return x @ weight if static is None else static.own_times(weight)
+    def _projected(x: Rows, static: Static | None, weight: torch.Tensor) -> torch.Tensor:
+        return rows_times(x, weight) if static is None else static.own_times(weight)
 
 
 def make_norm(name: str, width: int) -> nn.Module | None:

@@ -18,7 +18,7 @@ import torch
 from harness.base.autograd import applied
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency, Propagation
-from harness.core.dropout import dropout
+from harness.core.features import Features, R, Rows, SparseRows, drop_rows, rows_times
 from harness.core.kernels import spmm
 
 
@@ -61,26 +61,33 @@ class HaloDropout:
     def __init__(self, p: float, inner_ids: torch.Tensor, halo_ids: torch.Tensor, key: int):
         self.p, self.inner_ids, self.halo_ids, self.key = p, inner_ids, halo_ids, key
 
-    def inner(self, x: torch.Tensor) -> torch.Tensor:
-        return dropout(x, self.inner_ids, self.p, self.key) if self.p else x
+    def inner(self, x: R) -> R:
+        return drop_rows(x, self.inner_ids, self.p, self.key) if self.p else x
 
-    def halo(self, x: torch.Tensor) -> torch.Tensor:
-        return dropout(x, self.halo_ids, self.p, self.key) if self.p else x
+    def halo(self, x: R) -> R:
+        return drop_rows(x, self.halo_ids, self.p, self.key) if self.p else x
 
 
 def propagate(
     adjacency: Propagation, h: torch.Tensor, pending: Pending, weight: torch.Tensor, drop: HaloDropout
 ) -> torch.Tensor:
     """(A_ii h + A_ih halo) W  [n, f_out], the local part computed while the halo is in flight."""
-    x = drop.inner(h)
-    first = adjacency.transform_first(*weight.shape)
-    z = spmm(adjacency.inner, x @ weight if first else x)
-    x_halo = arrived(pending, adjacency, h)
-    if adjacency.halo is not None:
-        x_halo = drop.halo(x_halo)
-        z = spmm(adjacency.halo, x_halo @ weight if first else x_halo, z)
+    features, rows = adjacency.layer_0(h), drop.inner(adjacency.own_rows(h))
+    if isinstance(rows, SparseRows):
+        first, x = True, rows_times(rows, weight)
     else:
+        f_in, f_out = weight.shape
+        first = adjacency.transform_first(f_in, f_out, features is not None)
+        x = rows @ weight if first else rows
+    z = spmm(adjacency.inner, x)
+    x_halo = arrived(pending, adjacency, h)
+    if adjacency.halo is None:
         z = applied(KeepHaloInGraph, z, x_halo)
+    elif first:
+        halo_rows: Rows = x_halo if features is None else features.halo(x_halo)
+        z = spmm(adjacency.halo, rows_times(drop.halo(halo_rows), weight), z)
+    else:
+        z = spmm(adjacency.halo, drop.halo(x_halo), z)
     return z if first else z @ weight
 
 
@@ -105,24 +112,30 @@ class _Gathered(torch.autograd.Function):
         ctx: Any,
         x: torch.Tensor,
         weight: torch.Tensor,
+        sparse: SparseRows | None,
+        features: Features | None,
         adjacency: Adjacency,
         pending: Pending,
         drop: HaloDropout,
         gather_delta: Callable[[torch.Tensor], Pending],
     ) -> torch.Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.adjacency, ctx.gather_delta = adjacency, gather_delta
-        first = adjacency.transform_first(*weight.shape)
-        z = adjacency.inner.forward(x @ weight if first else x)
-        x_halo = drop.halo(arrived(pending, adjacency, x))
-        if adjacency.halo is not None:
-            adjacency.halo.forward(x_halo @ weight if first else x_halo, out=z, accumulate=True)
+        ctx.sparse, ctx.adjacency, ctx.gather_delta = sparse, adjacency, gather_delta
+        f_in, f_out = weight.shape
+        first = sparse is not None or adjacency.transform_first(f_in, f_out, features is not None)
+        z = adjacency.inner.forward(rows_times(x if sparse is None else sparse, weight) if first else x)
+        x_halo = arrived(pending, adjacency, x)
+        if adjacency.halo is not None and first:
+            halo_rows: Rows = x_halo if features is None else features.halo(x_halo)
+            adjacency.halo.forward(rows_times(drop.halo(halo_rows), weight), out=z, accumulate=True)
+        elif adjacency.halo is not None:
+            adjacency.halo.forward(drop.halo(x_halo), out=z, accumulate=True)
         return z if first else z @ weight
 
     @staticmethod
     def backward(
         ctx: Any, delta: torch.Tensor
-    ) -> tuple[torch.Tensor | None, torch.Tensor, None, None, None, None]:
+    ) -> tuple[torch.Tensor | None, torch.Tensor, None, None, None, None, None, None]:
         x, weight = ctx.saved_tensors
         adjacency: Adjacency = ctx.adjacency
         pending: Pending = ctx.gather_delta(delta)
@@ -136,7 +149,9 @@ class _Gathered(torch.autograd.Function):
         )
         if len(remote):
             out.forward(remote, out=g, accumulate=True)
-        return (g @ weight.t() if ctx.needs_input_grad[0] else None), x.t() @ g, None, None, None, None
+        w_grad = x.t() @ g if ctx.sparse is None else ctx.sparse.adjoint(g)
+        x_grad = g @ weight.t() if ctx.needs_input_grad[0] else None
+        return x_grad, w_grad, None, None, None, None, None, None
 
 
 def propagate_gathered(
@@ -149,7 +164,10 @@ def propagate_gathered(
 ) -> torch.Tensor:
     """As `propagate`, the halo rows constants; `gather_delta(delta [n, f_out])` starts fetching the deltas of
     the remote vertices that the worker's out-edges reach, and its `wait()` gives them [m', f_out]."""
-    return applied(_Gathered, drop.inner(h), weight, adjacency, pending, drop, gather_delta)
+    features, rows = adjacency.layer_0(h), drop.inner(adjacency.own_rows(h))
+    sparse = rows if isinstance(rows, SparseRows) else None
+    x = rows if sparse is None else h
+    return applied(_Gathered, x, weight, sparse, features, adjacency, pending, drop, gather_delta)
 
 
 class BackwardMark(torch.autograd.Function):

@@ -23,15 +23,26 @@ from harness.base.autograd import applied
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.rows import scatter_add_rows
-from harness.core.adjacency import scales
+from harness.core.adjacency import scales, shape_of
 from harness.core.config import ModelConfig
-from harness.core.inputs import Rows, Static, rows_flops, rows_times, saves, sparse_rows
+from harness.core.features import (
+    Features,
+    Rows,
+    SparseRows,
+    TakesFeatures,
+    rows_flops,
+    rows_times,
+    saves,
+    sparse_rows,
+)
+from harness.core.inputs import Static
 from harness.core.kernels import Kernel, SparseOperator
+from harness.core.order import FEATURES, HIDDEN
 from harness.core.propagate import HaloDropout
 from harness.partition.shard import ReplicaShard
 
 
-class ReplicaAdjacency:
+class ReplicaAdjacency(TakesFeatures):
     """A_i: the worker's own edges over all its replicas, and the masters' self-loops."""
 
     num_halo = 0  # nothing is aggregated from elsewhere
@@ -58,9 +69,11 @@ class ReplicaAdjacency:
         """A_i x  [r, F], differentiable."""
         return applied(_Aggregate, x, self)
 
-    def transform_first(self, f_in: int, f_out: int) -> bool:
-        """Whether A (X W) is cheaper than (A X) W."""
-        return f_in > f_out
+    def transform_first(self, f_in: int, f_out: int, first: bool = False) -> bool:
+        """As `Propagation.transform_first`; no row is another's."""
+        passes = FEATURES if first else HIDDEN
+        order = self.edges.kernel.order
+        return order.transform_first([shape_of(self.edges)], self.num_inner, 0, f_in, f_out, passes)
 
     @property
     def num_entries(self) -> int:
@@ -92,12 +105,11 @@ def propagate_parts(
     adjacency: ReplicaAdjacency, h: torch.Tensor, weight: torch.Tensor, drop: HaloDropout
 ) -> torch.Tensor:
     """A_i h W  [r, f_out]: what the worker's own edges contribute to each of its replicas."""
-    x = drop.inner(h)
-    return (
-        adjacency.times(x @ weight)
-        if adjacency.transform_first(*weight.shape)
-        else adjacency.times(x) @ weight
-    )
+    x = drop.inner(adjacency.own_rows(h))
+    (f_in, f_out), first = weight.shape, adjacency.layer_0(h) is not None
+    if isinstance(x, SparseRows) or adjacency.transform_first(f_in, f_out, first):
+        return adjacency.times(rows_times(x, weight))
+    return adjacency.times(x) @ weight
 
 
 def replica_plan(shard: ReplicaShard, device: torch.device) -> HaloPlan:
@@ -217,6 +229,7 @@ class VertexCut:
         self.shard, self.comm, self.kernel, self.x = shard, comm, kernel, x
         self.plan = replica_plan(shard, comm.device)
         self.adjacency = ReplicaAdjacency(shard, model.aggregation, kernel, comm.device)
+        self.adjacency.features = Features(x, self.adjacency.num_entries, kernel)
         self.ids = torch.as_tensor(shard.vertices).to(comm.device)
 
     def dropout(self, p: float, key: int) -> HaloDropout:

@@ -32,6 +32,7 @@ from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency, Propagation
 from harness.core.optimisers import Adam, Optimiser
+from harness.core.order import FEATURES, HIDDEN, Passes
 from harness.core.propagate import HaloDropout, Pending, WrongRows, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
 from harness.partition.shard import ReplicaShard, Shard
@@ -66,6 +67,7 @@ class RunFacts:
     norm: str = "none"  # between the model's layers
     patience: int = 0  # evaluations, of early stopping
     wire: str = "float32"  # what rows travel as
+    input_dropout: float = 0.0  # of the features
 
 
 @dataclass
@@ -121,6 +123,8 @@ class System(Generic[S, A]):
 
     cut: ClassVar[str] = "edge"  # the kind of partition it trains on
     degrees: ClassVar[str] = "global"  # "local": cut edges are dropped and degrees counted inside each worker
+    # how often an epoch runs layer 0's products, and a hidden layer's: what `order=auto` goes by
+    passes: ClassVar[tuple[Passes, Passes]] = FEATURES, HIDDEN
     # "refetch": layer 0's remote rows are asked for every epoch; "once": fetched once, static
     features: str = "once"
     asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `epochs_done`
@@ -330,6 +334,11 @@ class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
                 f"model={run.model} has no propagation matrix, and {type(self).__name__.lower()} adds up"
                 " parts of a product with one, each of which knows only its worker's edges; give model=gcn"
                 " or model=sage"
+            )
+        if run.input_dropout and self.features == "once":
+            return (
+                f"model.input_dropout={run.input_dropout} makes other sums over replicas of layer 0 in every"
+                " epoch, and features=once keeps those of the first; give system.features=refetch"
             )
         return super().supports(run)
 

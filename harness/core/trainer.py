@@ -19,6 +19,7 @@ from harness.core.inputs import Static
 from harness.core.kernels import Kernel, make_kernel
 from harness.core.models import Model, Strategy
 from harness.core.optimisers import Optimiser
+from harness.core.order import Order
 from harness.core.propagate import HaloDropout, WrongRows
 from harness.core.schedules import Constant, Schedule
 from harness.core.scores import Scores
@@ -36,6 +37,7 @@ class Trainer:
     schedule   the learning rate of each epoch; None: the optimiser's own in all of them
     kernel   the sparse kernel, or its name, see `harness.core.kernels.make_kernel`
     cluster  what the workers run on, one device per worker; None: alike, of which nothing is known
+    order    which side of A X W is multiplied first; None: the cheaper by the fixed table of costs
     """
 
     def __init__(
@@ -53,12 +55,14 @@ class Trainer:
         scores: Mapping[str, Score] | None = None,
         kernel: str | Kernel = "auto",
         cluster: Cluster | None = None,
+        order: Order | None = None,
     ):
         device = comm.device
         system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
         self.shard, self.comm, self.system, self.seed, self.config = shard, comm, system, seed, model
         self.recorder: Recorder = comm.recorder
         self.kernel = make_kernel(kernel, device) if isinstance(kernel, str) else kernel
+        self.kernel.order = order or Order()
         self.x = torch.as_tensor(shard.features).to(device, torch.get_default_dtype())
         labels = torch.as_tensor(shard.labels).to(device)
         self.labels = labels.to(self.x.dtype) if labels.ndim == 2 else labels.long()
@@ -244,9 +248,9 @@ class Trainer:
             self.exact_static = self.cut.exact_input("features")
 
     def _dropouts(self, epoch: int, step: int) -> list[HaloDropout]:
+        rates = [self.config.input_dropout] + [self.config.dropout] * (len(self.model.layers) - 1)
         return [
-            self.cut.dropout(self.config.dropout if l else 0.0, dropout_key(self.seed, epoch, l, step))
-            for l in range(len(self.model.layers))
+            self.cut.dropout(rate, dropout_key(self.seed, epoch, l, step)) for l, rate in enumerate(rates)
         ]
 
 

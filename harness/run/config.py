@@ -295,6 +295,16 @@ def tilings(run_dir: Path) -> dict[str, list[dict[str, Any]]]:
     return {}
 
 
+def costs(run_dir: Path) -> dict[str, Any] | None:
+    """What products were measured to cost for a prepared run, see `harness.core.order`; None where nothing
+    was measured, and a fixed table stands for it.
+    """
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        found: dict[str, Any] | None = json.loads((Path(run_dir) / "shards.json").read_text()).get("costs")
+        return found
+    return None
+
+
 def _named(block: dict[str, Any], name: str) -> dict[str, Any]:
     """The block with the `_target_` that is meant where it has none."""
     return {"_target_": BUILT_IN[name], **block} if name in BUILT_IN else block

@@ -18,19 +18,15 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
 from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
 from harness.check import InputError
 from harness.core.config import EvaluateConfig
 from harness.core.system import RunFacts, check_cut
-from harness.core.tiling import shape_class
-from harness.core.tiling_measured import tilings_for
-from harness.partition import io
 from harness.partition.cache import Cache, shards_for
-from harness.partition.shard import Csr
 from harness.run import config as configs
+from harness.run import products
 from harness.run.config import Run
 from harness.run.process import RunFailed, be_child, forking
 from harness.trace import files, resolved
@@ -51,12 +47,13 @@ def prepare(run: Run) -> Path:
     for sentence in run.system.ineffective():
         warnings.warn(sentence, stacklevel=2)
     here = environment()
-    folder, graph, tilings = _in_child(_shards, run, resolved.machine(here))
+    folder, graph, measured = _in_child(_shards, run, resolved.machine(here))
     stats = files.read_json(folder / "stats.json")
     facts = RunFacts(
         model=run.model.name,
         matrix=run.model.matrix,
         norm=run.model.norm,
+        input_dropout=run.model.input_dropout,
         patience=run.evaluate.patience,
         wire=run.settings.wire,
         num_workers=run.settings.workers,
@@ -84,7 +81,7 @@ def prepare(run: Run) -> Path:
         raise _changed(run_dir)
     files.write_json_atomic(
         run_dir / "shards.json",
-        {"folder": str(folder.resolve()), "stats": stats, "graph": graph, "tilings": tilings},
+        {"folder": str(folder.resolve()), "stats": stats, "graph": graph, **measured},
     )
     files.write_json_atomic(run_dir / "environment.json", {**here, "code": run.code})
     # Last, since a folder with a config is a run folder.
@@ -229,7 +226,7 @@ def _graph(run: Run, or_else: dict | None = None) -> dict:
 
 
 def _shards(run: Run, machine: str) -> tuple[Path, dict, dict]:
-    """The folder of the shards, the graph's fingerprint, and the tilings of the sparse products."""
+    """The folder of the shards, the graph's fingerprint, and what was measured for their products."""
     data_dir, seed = Path(run.settings.data_dir), run.settings.seed
     graph = _graph(run)
     cache = Cache(Path(run.settings.cache))
@@ -241,24 +238,7 @@ def _shards(run: Run, machine: str) -> tuple[Path, dict, dict]:
         run.settings.workers,
         seed,
     )
-    return folder, graph, _tilings(run, cache, folder, machine)
-
-
-def _tilings(run: Run, cache: Cache, shards: Path, machine: str) -> dict[str, list[dict]]:
-    """Those that the run began with; else those of its shards' shapes, measured now where the cache lacks
-    them.
-    """
-    if began := configs.tilings(run.directory):
-        return began
-    on_gpu = run.settings.device != "cpu" and torch.cuda.is_available()
-    if on_gpu or run.settings.kernel not in ("auto", "numba"):
-        return {}
-    fields = (value for rank in range(run.settings.workers) for value in vars(io.load(shards, rank)).values())
-    blocks = [value for value in fields if isinstance(value, Csr)]
-    shapes = [(block.num_rows, block.num_columns, block.num_entries) for block in blocks]
-    shapes += [(columns, rows, entries) for rows, columns, entries in shapes]  # of the backward pass
-    classes = {name for shape in shapes if (name := shape_class(*shape))}
-    return tilings_for(cache, machine, classes).as_json()
+    return folder, graph, products.measured(run, cache, folder, machine, _has_begun(run.directory))
 
 
 def _died(code: int) -> RunFailed:

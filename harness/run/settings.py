@@ -8,6 +8,7 @@ from harness.check import at_least, choice
 from harness.comm.comm import WIRES
 from harness.comm.transport import TRANSPORTS
 from harness.core.kernels import check_kernel
+from harness.core.order import ORDERS
 
 
 @dataclass
@@ -24,6 +25,9 @@ class RunConfig:
     threads    CPU threads per worker; null: cores / workers, at least 1
     kernel     sparse kernel: "auto" (numba on the CPU, torch on CUDA), "dgl", "numba", "torch",
                or "module.Class" of one's own
+    order      which side of A X W is multiplied first: "transform" (X W), "aggregate" (A X) or "auto" (the
+               cheaper, layer by layer, by what products cost as measured on this machine). Sparse features
+               are transformed first in any case
     transport  between workers without a GPU each: "memory" (shared by the workers of one Linux host),
                "sockets" (gloo) or "auto" (memory where it can be). Workers with a GPU each use NCCL
     wire       "float32", or "bfloat16": rows of exchanges and broadcasts are rounded on their way, in both
@@ -51,6 +55,7 @@ class RunConfig:
     device: str = "auto"
     threads: int | None = None
     kernel: str = "auto"
+    order: str = "auto"
     transport: str = "auto"
     wire: str = "float32"
     data_dir: str = "data"
@@ -72,6 +77,7 @@ class RunConfig:
         at_least("seed", self.seed, 0)
         choice("device", self.device, ("auto", "cpu", "cuda"))
         check_kernel(self.kernel)
+        choice("order", self.order, ORDERS)
         choice("transport", self.transport, TRANSPORTS)
         choice("wire", self.wire, WIRES)
         if self.threads is not None:

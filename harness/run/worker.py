@@ -6,7 +6,6 @@ It reads the run folder and its own shard, trains, and writes its own part of th
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import json
 import math
@@ -27,11 +26,13 @@ from harness.comm.recorder import Epoch, Recorder, cpu_count
 from harness.comm.transport import TRANSPORTS, Transport
 from harness.core.checkpoint import Checkpoints
 from harness.core.kernels import make_kernel
+from harness.core.order import FIXED, Costs, Order
 from harness.core.tiling import Tilings
 from harness.core.trainer import Trainer
 from harness.partition import io
 from harness.run import config as configs
 from harness.run.devices import cluster_of
+from harness.run.process import keep_freed_memory
 from harness.run.progress import Progress
 from harness.trace import files, resolved, writer
 from harness.trace.asynchronous import AsynchronousTrace
@@ -96,6 +97,7 @@ def train(
     recorder = Recorder()
     comm = Comm(rank, size, device, recorder, transport, run.settings.wire)
     shard = io.load(configs.shard_folder(run_dir), rank)
+    measured = configs.costs(run_dir)
     trainer = Trainer(
         shard,
         comm,
@@ -109,6 +111,7 @@ def train(
         scores=run.scores,
         kernel=make_kernel(run.settings.kernel, device, Tilings.of_json(configs.tilings(run_dir))),
         cluster=cluster_of(run, run_dir, comm),
+        order=Order(run.settings.order, Costs.of_json(measured) if measured else FIXED),
     )
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm)
     met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
@@ -120,6 +123,7 @@ def train(
             "transport": comm.carrier,
             "kernel": trainer.kernel.name,
             "tilings": trainer.kernel.tilings.as_json(),
+            "costs": measured,
             "machine": resolved.machine(machine),
             "code": machine.get("code"),
         }
@@ -220,14 +224,3 @@ def choose_device(name: str) -> torch.device:
 def peak_rss() -> int:
     """Bytes of this process's largest resident set."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
-
-
-def keep_freed_memory() -> None:
-    """Let glibc keep what is freed: handing large tensors back to the system after each use and faulting them
-    in again costs more than the products that fill them."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            libc = ctypes.CDLL("libc.so.6")
-            M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-            libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
-            libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)

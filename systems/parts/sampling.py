@@ -185,3 +185,4 @@ class SampledAdjacency(Propagation):
                 device=full.device,
             )
         super().__init__(inner, halo)
+        self.features = full.features

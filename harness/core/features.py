@@ -1,0 +1,150 @@
+"""Features of which few are not 0 (bags of words): rows of layer 0's input kept sparse, so that X W is a
+sparse product.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+import torch
+
+from harness.core.dropout import drop_entries, dropout
+from harness.core.kernels import Kernel, SparseOperator, spmm
+from harness.partition.shard import Csr
+
+CHUNK = 16  # values that are looked at together: nearly all chunks of a bag of words are 0
+
+
+class SparseRows(SparseOperator):
+    """Rows X [n, F] as an operator with `spmm(X, W) = x @ W`; `entries` are the values that are not 0, in the
+    order of `block`.
+    """
+
+    def __init__(self, block: Csr, entries: np.ndarray, kernel: Kernel, device: torch.device):
+        super().__init__(block, values=entries, kernel=kernel, device=device)
+        self.entries = entries
+
+    def dropped(self, ids: torch.Tensor, p: float, key: int) -> SparseRows:
+        """`dropout` of the same rows, ids [n] their vertices: the same values are dropped."""
+        entries = drop_entries(self.block, self.entries, ids, p, key)
+        return self if entries is self.entries else SparseRows(self.block, entries, self.kernel, self.device)
+
+
+Rows = torch.Tensor | SparseRows  # rows [n, F], kept dense or as an operator
+R = TypeVar("R", bound=Rows)
+
+
+def saves(entries: int, x: torch.Tensor) -> bool:
+    """Whether products over `entries` are cheaper than the dense one with x. The sparse form reads its
+    operands at random where the dense one streams: it has to save more than half."""
+    return x.device.type == "cpu" and 2 * entries < x.numel()
+
+
+def rows_times(x: Rows, weight: torch.Tensor) -> torch.Tensor:
+    """X W  [n, f_out], differentiable in W."""
+    return spmm(x, weight) if isinstance(x, SparseRows) else x @ weight
+
+
+def rows_flops(x: Rows, f_out: int) -> int:
+    """Of one `rows_times`."""
+    return x.flops(f_out) if isinstance(x, SparseRows) else 2 * x.numel() * f_out
+
+
+def drop_rows(x: R, ids: torch.Tensor, p: float, key: int) -> R:
+    """`dropout` of rows of either form."""
+    dropped: Any = x.dropped(ids, p, key) if isinstance(x, SparseRows) else dropout(x, ids, p, key)
+    return dropped  # type: ignore[no-any-return]
+
+
+def sparse_rows(x: torch.Tensor, kernel: Kernel) -> SparseRows:
+    """The rows of x [n, F] as an operator."""
+    rows = compact(x, kernel, x.numel())
+    assert isinstance(rows, SparseRows)
+    return rows
+
+
+def compact(x: torch.Tensor, kernel: Kernel, most: int) -> Rows:
+    """x [n, F] on the CPU as an operator where at most `most` of its values are not 0, else x itself."""
+    array = x.detach().contiguous().numpy()
+    # Memory that is never written to costs nothing, so both have room for all that may come.
+    indices, entries = np.empty(most, np.int32), np.empty(most, array.dtype)
+    indptr = np.zeros(len(array) + 1, np.int32 if most < 2**31 else np.int64)
+    found = _compact(array, indptr, indices, entries)
+    if found < 0:
+        return x
+    block = Csr(indptr, indices[:found].copy(), array.shape[1])
+    return SparseRows(block, entries[:found].copy(), kernel, x.device)
+
+
+@numba.njit(cache=True, nogil=True)
+def _compact(x: np.ndarray, indptr: np.ndarray, indices: np.ndarray, entries: np.ndarray) -> int:
+    """Fill the arrays with the values of x that are not 0; how many they are, -1 where there is no room."""
+    at, width = 0, x.shape[1]
+    for v in range(len(x)):
+        row = x[v]
+        for first in range(0, width, CHUNK):
+            last = min(first + CHUNK, width)
+            some = False
+            for k in range(first, last):
+                some |= row[k] != 0
+            if not some:
+                continue
+            for k in range(first, last):
+                if row[k] != 0:
+                    if at == len(indices):
+                        return -1
+                    indices[at], entries[at] = k, row[k]
+                    at += 1
+        indptr[v + 1] = at
+    return at
+
+
+class Features:
+    """A worker's own rows of X, and layer 0's products with them and with the halo's.
+
+    x         [n, f0], as the model is given it: a layer whose input is this very tensor is layer 0
+    entries   of the propagation matrix that is applied after X W
+    """
+
+    def __init__(self, x: torch.Tensor, entries: int, kernel: Kernel):
+        self.x, self._entries, self._kernel = x, entries, kernel
+
+    @cached_property
+    def own(self) -> Rows:
+        """X, sparse where that saves."""
+        if not saves(self._entries, self.x):
+            return self.x
+        return compact(self.x, self._kernel, self.x.numel() // 2 - self._entries)
+
+    @property
+    def sparse(self) -> bool:
+        return isinstance(self.own, SparseRows)
+
+    def halo(self, x_halo: torch.Tensor) -> Rows:
+        """The halo's rows x_halo [m, f0], sparse where X is and where that saves."""
+        if not self.sparse or x_halo.requires_grad:
+            return x_halo
+        return compact(x_halo, self._kernel, x_halo.numel() // 2)
+
+    def flops(self, num_halo: int, f_out: int) -> int:
+        """Of X W and X_halo W, halo rows taken to be as full as own ones."""
+        own = rows_flops(self.own, f_out)
+        return own + own * num_halo // max(len(self.x), 1)
+
+
+class TakesFeatures:
+    """A propagation matrix that may know the features: layer 0's input is recognised by them."""
+
+    features: Features | None = None
+
+    def layer_0(self, h: torch.Tensor) -> Features | None:
+        """The features, where a layer's input h is they."""
+        return self.features if self.features is not None and h is self.features.x else None
+
+    def own_rows(self, h: torch.Tensor) -> Rows:
+        """A layer's own input h [n, F]; features sparse where that saves."""
+        features = self.layer_0(h)
+        return h if features is None else features.own

@@ -1,0 +1,95 @@
+"""What sparse and dense products cost on this machine, by a short measurement that the cache keeps: once per
+machine and kernel.
+
+Products of random neighbours are timed on one thread and by its processor time, so that what else the machine
+does matters little.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from harness.core.kernels import Kernel, SparseOperator
+from harness.core.order import Costs, SparseCost
+from harness.partition.cache import Cache
+from harness.partition.shard import Csr
+
+SOURCES, WIDTHS = (1 << 10, 1 << 13, 1 << 16), (16, 64, 256)
+DEGREES = 4, 36  # their difference is the cost of an entry, what is left of the smaller that of a row
+ROWS, FEATURES = 1 << 14, 128  # of the dense product; of sparse ones no more rows than that
+ROUNDS, SECONDS = 5, 0.1  # at least; the fastest counts: what else the machine does can only add
+LEAST = 0.001  # nanoseconds: noise must not make a cost 0 or less
+LEAST_ENTRIES = 1 << 16  # of a shard: below, either order is done before a choice pays
+REVISION = 1  # of what is measured: another one leaves old measurements unused
+
+
+def costs_for(cache: Cache, machine: str, kernel: Kernel) -> Costs:
+    """The costs of `machine`, measured now where the cache does not hold them yet."""
+    spec = {"machine": machine, "kernel": kernel.name, "revision": REVISION}
+    folder = cache.get_or_make("costs", spec, partial(_measure_into, kernel))
+    return Costs.of_json(json.loads((folder / "costs.json").read_text()))
+
+
+def _measure_into(kernel: Kernel, folder: Path) -> None:
+    (folder / "costs.json").write_text(json.dumps(measure(kernel).as_json(), indent=1))
+
+
+def measure(kernel: Kernel) -> Costs:
+    """The costs of float32 products by `kernel` on the CPU."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        sparse = [_sparse(kernel, sources, width) for sources in SOURCES for width in WIDTHS]
+        return Costs(sparse, {width: _dense(width) for width in WIDTHS})
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _sparse(kernel: Kernel, sources: int, width: int) -> SparseCost:
+    rows, x = min(sources, ROWS), torch.ones(sources, width)
+    column, row, out = np.ones(sources, np.float32), np.ones(rows, np.float32), torch.empty(rows, width)
+    products = [
+        SparseOperator(_block(rows, sources, degree), row, column, kernel=kernel) for degree in DEGREES
+    ]
+    few, many = _nanoseconds([partial(product.forward, x, out) for product in products])
+    least, most = DEGREES
+    entry = max((many - few) / (rows * (most - least)), LEAST * width)
+    each_row = max((few - least * rows * entry) / (rows + sources), LEAST * width)
+    return SparseCost(sources, width, round(entry / width, 5), round(each_row / width, 5))
+
+
+def _block(rows: int, columns: int, degree: int) -> Csr:
+    """Rows with `degree` entries each, drawn evenly, in ascending order."""
+    drawn = np.random.default_rng(0).integers(0, columns, (rows, degree), dtype=np.int32)
+    drawn.sort(axis=1)
+    return Csr(np.arange(rows + 1, dtype=np.int32) * degree, drawn.ravel(), columns)
+
+
+def _dense(width: int) -> float:
+    """Nanoseconds per multiply-add: the mean of a layer's product and its two gradients."""
+    x, weight, g = torch.ones(ROWS, FEATURES), torch.ones(FEATURES, width), torch.ones(ROWS, width)
+    taken = _nanoseconds(
+        [partial(torch.mm, x, weight), partial(torch.mm, x.t(), g), partial(torch.mm, g, weight.t())]
+    )
+    return round(sum(taken) / (len(taken) * ROWS * FEATURES * width), 6)
+
+
+def _nanoseconds(works: Sequence[Callable[[], object]]) -> list[float]:
+    """Of each, the least of several rounds in turn."""
+    for work in works:
+        work()  # compiled, and its pages touched
+    least, rounds, begun = [float("inf")] * len(works), 0, time.thread_time()
+    while rounds < ROUNDS or time.thread_time() - begun < SECONDS:
+        for place, work in enumerate(works):
+            start = time.thread_time()
+            work()
+            least[place] = min(least[place], time.thread_time() - start)
+        rounds += 1
+    return [1e9 * seconds for seconds in least]

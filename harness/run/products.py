@@ -1,0 +1,64 @@
+"""What a run's products are measured for before it starts: tilings of the sparse ones, and what sparse and
+dense ones cost. It is measured in the process that prepares, once per machine, and kept in the cache.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.core.kernels import make_kernel
+from harness.core.order_measured import LEAST_ENTRIES, costs_for
+from harness.core.tiling import shape_class
+from harness.core.tiling_measured import tilings_for
+from harness.partition import io
+from harness.partition.cache import Cache
+from harness.partition.shard import Csr
+from harness.run import config as configs
+from harness.run.config import Run
+from harness.run.process import keep_freed_memory
+from harness.trace import files
+
+
+def measured(run: Run, cache: Cache, shards: Path, machine: str, begun: bool) -> dict[str, Any]:
+    """`tilings` and `costs` as shards.json has them: those that the run began with, else those of this
+    machine, measured now where the cache lacks them.
+
+    begun   whether the run has traced an epoch
+    """
+    on_gpu = run.settings.device != "cpu" and torch.cuda.is_available()
+    return {
+        "tilings": _tilings(run, cache, shards, machine, on_gpu),
+        "costs": _costs(run, cache, shards, machine, on_gpu, begun),
+    }
+
+
+def _tilings(run: Run, cache: Cache, shards: Path, machine: str, on_gpu: bool) -> dict[str, list[dict]]:
+    """Those of its shards' shapes; none where no product is tiled."""
+    if began := configs.tilings(run.directory):
+        return began
+    if on_gpu or run.settings.kernel not in ("auto", "numba"):
+        return {}
+    fields = (value for rank in range(run.settings.workers) for value in vars(io.load(shards, rank)).values())
+    blocks = [value for value in fields if isinstance(value, Csr)]
+    shapes = [(block.num_rows, block.num_columns, block.num_entries) for block in blocks]
+    shapes += [(columns, rows, entries) for rows, columns, entries in shapes]  # of the backward pass
+    classes = {name for shape in shapes if (name := shape_class(*shape))}
+    return tilings_for(cache, machine, classes).as_json()
+
+
+def _costs(run: Run, cache: Cache, shards: Path, machine: str, on_gpu: bool, begun: bool) -> dict | None:
+    """None where no choice pays or none is made by it: the fixed table then stands for it. A run that has
+    begun keeps what it has, since other costs could give other bits."""
+    if (began := configs.costs(run.directory)) is not None or begun:
+        return began
+    settings = run.settings
+    if settings.order != "auto" or on_gpu or not run.model.matrix:
+        return None
+    stats = files.read_json(shards / "stats.json")
+    if stats["edges"] < LEAST_ENTRIES * settings.workers:
+        return None
+    keep_freed_memory()  # as workers do: pages that are faulted in again would be part of every product
+    return costs_for(cache, machine, make_kernel(settings.kernel, "cpu")).as_json()

@@ -1,0 +1,125 @@
+"""Features kept sparse: rows, products, gradients and dropout as of the dense ones, in training by every
+system.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.core.adjacency import Adjacency
+from harness.core.features import Features, SparseRows, compact, drop_rows, rows_times, sparse_rows
+from harness.core.kernels import NumbaKernel
+from harness.core.propagate import HaloDropout, propagate, propagate_gathered
+from harness.core.system import Ready
+from harness.partition.build import build_shards
+from tests import systems
+from tests.graphs import random_graph
+from tests.oracles import dense
+from tests.systems import Settings
+
+KERNEL, CPU = NumbaKernel(), torch.device("cpu")
+
+
+def bag_of_words(rows, width, share, seed=0, dtype=torch.float32):
+    drawn = np.random.default_rng(seed)
+    words = drawn.standard_normal((rows, width)) * (drawn.random((rows, width)) < share)
+    return torch.from_numpy(words).to(dtype)
+
+
+shapes = {
+    "rows": st.integers(0, 9),
+    "width": st.integers(0, 70),
+    "share": st.sampled_from([0.0, 0.02, 0.3, 1.0]),
+    "seed": st.integers(0, 99),
+    "dtype": st.sampled_from([torch.float32, torch.float64]),
+}
+
+
+@given(**shapes)
+def test_sparse_rows_are_the_values_that_are_not_0(rows, width, share, seed, dtype):
+    x = bag_of_words(rows, width, share, seed, dtype)
+    found = sparse_rows(x, KERNEL)
+    dense_rows = np.zeros((rows, width), x.numpy().dtype)
+    at = np.repeat(np.arange(rows), np.diff(found.block.indptr))
+    dense_rows[at, found.block.indices] = found.entries
+    assert np.array_equal(dense_rows, x.numpy()) and (found.entries != 0).all()
+    count = int(torch.count_nonzero(x))
+    assert isinstance(compact(x, KERNEL, count), SparseRows)
+    if count:
+        assert compact(x, KERNEL, count - 1) is x, "too many values are left dense"
+
+
+@given(p=st.sampled_from([0.0, 0.3, 0.9]), key=st.integers(0, 2**63), **shapes)
+def test_dropout_of_sparse_rows_drops_what_it_drops_of_dense_ones(rows, width, share, seed, dtype, p, key):
+    x = bag_of_words(rows, width, share, seed, dtype)
+    ids = torch.from_numpy(np.random.default_rng(seed).permutation(10**6)[:rows].astype(np.int32))
+    assert torch.equal(
+        rows_times(drop_rows(sparse_rows(x, KERNEL), ids, p, key), torch.eye(width, dtype=dtype)),
+        rows_times(drop_rows(x, ids, p, key), torch.eye(width, dtype=dtype)),
+    )
+
+
+def halves(model="symmetric", **features):
+    """Two workers' shards of a graph with bags of words: worker 0's adjacency, X, X_halo and all ids."""
+    graph = random_graph(60, 6, seed=3)
+    x = bag_of_words(60, 400, 0.01).numpy()
+    graph = dataclasses.replace(graph, features=x)
+    shard = next(iter(build_shards(graph, (np.arange(60) % 2).astype(np.int32), 2)))
+    own, halo = torch.from_numpy(x[shard.inner]), torch.from_numpy(x[shard.halo])
+    return Adjacency(shard, model, KERNEL, CPU), own, halo, shard
+
+
+@pytest.mark.parametrize("gathered", [False, True], ids=["returned", "gathered"])
+@pytest.mark.parametrize("p", [0.0, 0.4])
+def test_a_product_with_sparse_features_is_the_dense_one(p, gathered):
+    adjacency, x, x_halo, shard = halves()
+    drop = HaloDropout(p, torch.as_tensor(shard.inner), torch.as_tensor(shard.halo), key=5)
+
+    def product():
+        weight = torch.linspace(-1, 1, 400 * 8).view(400, 8).requires_grad_()
+        if gathered:
+            remote = torch.ones(len(shard.outward.halo), 8)
+            z = propagate_gathered(adjacency, x, Ready(x_halo), weight, drop, lambda delta: Ready(remote))
+        else:
+            z = propagate(adjacency, x, Ready(x_halo), weight, drop)
+        z.square().sum().backward()
+        return z.detach(), weight.grad
+
+    as_dense = product()
+    adjacency.features = Features(x, adjacency.num_entries, KERNEL)
+    assert adjacency.features.sparse and adjacency.layer_0(x.clone()) is None
+    for found, wanted in zip(product(), as_dense):
+        assert not torch.equal(found, torch.zeros_like(found))
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_with_many_values_stay_dense():
+    full = torch.ones(5, 40)
+    assert not Features(full, 0, KERNEL).sparse
+    assert Features(bag_of_words(5, 400, 0.01), 0, KERNEL).halo(full) is full
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("name", ["vanilla", "cagnet", "pscgcn", "capgnn", "cdfgnn"])
+def test_systems_at_their_exact_knob_train_on_sparse_features(pool, name, model):
+    """Features fetched in every epoch, of which 1 in 50 values is not 0."""
+    graph = random_graph(23, 5, num_features=300, seed=6)
+    graph = dataclasses.replace(graph, features=bag_of_words(23, 300, 0.02).numpy())
+    settings = Settings(model={"name": model, "layers": 2, "hidden": 4, "dropout": 0.0}, epochs=4)
+    block = systems.block(name, **{**systems.EXACT[name][0], "features": "refetch"})
+    outcome = systems.run(pool, graph, block, 3, settings=settings)
+    history = dense.train(
+        graph, outcome.weights[0], model=model, epochs=4, normalisation="symmetric", **settings.optimiser
+    )
+    systems.assert_trained_alike(outcome, history)
+    # the sparse form's operations are far fewer than 2 n f_in f_out
+    own = outcome.workers[0]["spans"][0][1]
+    forward = sum(span.flops for span in own if (span.name, span.layer) == ("forward", 0))
+    root = 2 * 8 * 300 * 4 if model == "sage" else 0
+    assert 0 < forward - root < 2 * 8 * 300 * 4

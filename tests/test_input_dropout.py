@@ -1,0 +1,78 @@
+"""Dropout of the features (`model.input_dropout`): by vertex, so that the number of workers, who keeps what,
+and the form of the features change nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from harness.check import InputError
+from harness.conformance.subject import facts_of
+from harness.run.config import make_model, make_system
+from tests import systems
+from tests.oracles.samples import random_graph
+from tests.systems import EXACT, Settings
+from tests.test_features import bag_of_words
+
+SYSTEMS = ["vanilla", "cagnet", "pscgcn", "capgnn", "cdfgnn", "bns"]
+
+
+def losses(pool, system="vanilla", parts=3, *, features="refetch", sparse=False, rate=0.4, **model):
+    """Of three epochs without dropout elsewhere, in float64."""
+    graph = random_graph(2, vertices=40)
+    if sparse:
+        graph = dataclasses.replace(graph, features=bag_of_words(40, 300, 0.03).numpy())
+    block = systems.block(system, **{**EXACT[system][0], "features": features})
+    how = {"name": "gcn", "layers": 2, "hidden": 6, "dropout": 0.0, "input_dropout": rate, **model}
+    heads = {"heads": 2, "out_heads": 2} if how["name"] == "gat" else {}
+    settings = Settings(model={**how, **heads}, epochs=3)
+    return systems.run(pool, graph, block, parts, None if parts > 1 else "block", settings).losses
+
+
+@pytest.fixture(scope="module")
+def alone(pool):
+    """One worker's losses, which fetches nothing, by form of the features."""
+    return {sparse: losses(pool, parts=1, sparse=sparse) for sparse in (False, True)}
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_it_is_the_same_for_any_number_of_workers(pool, alone, name, sparse):
+    np.testing.assert_allclose(losses(pool, name, sparse=sparse), alone[sparse], rtol=1e-9)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize(
+    "model", [{}, {"name": "sage", "residual": True}, {"name": "gat"}], ids=["gcn", "sage", "gat"]
+)
+def test_rows_that_are_kept_are_dropped_as_those_that_are_fetched(pool, model, sparse):
+    once = losses(pool, features="once", sparse=sparse, **model)
+    np.testing.assert_allclose(once, losses(pool, sparse=sparse, **model), rtol=1e-9)
+    assert not np.allclose(once, losses(pool, sparse=sparse, rate=0.0, **model), rtol=1e-3)
+
+
+def test_every_epoch_drops_anew_and_resumes_as_it_went_on(pool):
+    graph, block = random_graph(2, vertices=40), systems.block("vanilla")
+    model = {"name": "gcn", "layers": 2, "hidden": 6, "dropout": 0.3, "input_dropout": 0.4}
+    still = Settings(model=model, optimiser={"lr": 1e-30, "weight_decay": 0.0}, epochs=4)
+    drawn = systems.run(pool, graph, block, 2, settings=still).losses
+    assert len(set(drawn)) == len(drawn)
+    how = Settings(model=model, epochs=4, dtype="float32")
+    went_on = systems.run(pool, graph, block, 2, settings=how)
+    resumed = systems.run(pool, graph, block, 2, settings=dataclasses.replace(how, stop_at=2))
+    assert resumed.losses == went_on.losses and resumed.scores == went_on.scores
+
+
+def test_sums_over_replicas_that_are_kept_refuse_it():
+    facts = dataclasses.replace(facts_of("gcn"), input_dropout=0.4)
+    reason = make_system(systems.block("cdfgnn")).supports(facts)
+    assert reason.startswith("model.input_dropout=0.4") and reason.endswith("give system.features=refetch")
+    assert make_system(systems.block("cdfgnn", features="refetch")).supports(facts) is None
+
+
+def test_a_rate_that_is_none_is_refused():
+    with pytest.raises(InputError, match="input_dropout=1"):
+        make_model({"name": "gcn", "input_dropout": 1.0})

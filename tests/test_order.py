@@ -1,0 +1,156 @@
+"""Which side of A X W is multiplied first: the cheaper by its costs, layer 0 by its own count, the same for a
+run from beginning to end, and with any order the same training.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.core import order_measured
+from harness.core.kernels import NumbaKernel
+from harness.core.order import FEATURES, FIXED, GATHERED, HIDDEN, Costs, Order, Shape, SparseCost
+from harness.partition.cache import Cache
+from harness.run import prepare
+from harness.trace import resolved
+from harness.trace.reader import Trace
+from tests.test_run_folder import run_in
+
+UNIT = Costs([SparseCost(1, 1, entry=1.0, row=0.0)], {1: 1.0})  # an entry and column costs a multiply-add
+sizes = st.integers(1, 10**6)
+widths = st.integers(1, 2000)
+
+
+def orders(run_dir):
+    """The rows of a trace that say which side was multiplied first."""
+    metrics = Trace(run_dir).metrics
+    return metrics[metrics.name == "transform_first"]
+
+
+def counted(passes, rows, halo, entries, f_in, f_out):
+    """Of either order, the multiply-adds and the additions."""
+    aggregate = passes.dense * rows * f_in * f_out + passes.aggregated * entries * f_in
+    transform = passes.dense * (rows + halo) * f_in * f_out + passes.transformed * entries * f_out
+    return aggregate, transform
+
+
+@given(
+    passes=st.sampled_from([HIDDEN, FEATURES, GATHERED]),
+    rows=sizes,
+    halo=sizes,
+    inner=sizes,
+    outer=sizes,
+    f_in=widths,
+    f_out=widths,
+)
+def test_the_order_with_fewer_operations_is_taken_where_all_cost_the_same(
+    passes, rows, halo, inner, outer, f_in, f_out
+):
+    blocks = [Shape(rows, rows, inner), Shape(rows, halo, outer)]
+    found = Order(costs=UNIT).transform_first(blocks, rows, halo, f_in, f_out, passes)
+    aggregate, transform = counted(passes, rows, halo, inner + outer, f_in, f_out)
+    assert found == (transform < aggregate) or aggregate == pytest.approx(transform)
+    for choice in ("transform", "aggregate"):
+        forced = Order(choice, UNIT).transform_first(blocks, rows, halo, f_in, f_out, passes)
+        assert forced == (choice == "transform")
+
+
+def test_layer_0_is_not_charged_a_gradient_that_it_does_not_have():
+    """At 100 columns to 64, aggregating first reads 100 columns once, transforming first 64 of them twice."""
+    block = [Shape(1000, 1000, 50_000)]
+    assert Order().transform_first(block, 1000, 0, 100, 64, HIDDEN)
+    assert not Order().transform_first(block, 1000, 0, 100, 64, FEATURES)
+    assert Order().transform_first(block, 1000, 0, 129, 64, FEATURES)
+
+
+def test_what_the_machine_is_slow_at_decides():
+    blocks = [Shape(1000, 1000, 20_000), Shape(1000, 3000, 10_000)]
+    slow_sparse = Costs([SparseCost(1000, 64, 10.0, 0.0)], {64: 0.01})
+    slow_dense = Costs([SparseCost(1000, 64, 0.01, 0.0)], {64: 10.0})
+    assert Order(costs=slow_sparse).transform_first(blocks, 1000, 3000, 128, 64, HIDDEN)
+    assert not Order(costs=slow_dense).transform_first(blocks, 1000, 3000, 128, 64, HIDDEN)
+
+
+@given(sources=sizes, width=widths, entries=st.integers(0, 10**6))
+def test_costs_are_read_back_and_interpolated_within_what_is_given(sources, width, entries):
+    again = Costs.of_json(json.loads(json.dumps(FIXED.as_json())))
+    block, empty = Shape(sources, sources, entries), Shape(sources, sources, 0)
+    assert again.as_json() == FIXED.as_json()
+    assert again.sparse(block, width) == FIXED.sparse(block, width)
+    per_entry = (FIXED.sparse(block, width) - FIXED.sparse(empty, width)) / (width * max(entries, 1))
+    given_entry = [each[2] for each in FIXED.as_json()["sparse"]]
+    assert not entries or min(given_entry) * 0.99 <= per_entry <= max(given_entry) * 1.01
+    assert FIXED.dense(sources, width, 64) > 0
+
+
+def test_costs_are_measured_once_per_machine_and_kept(tmp_path, monkeypatch):
+    for name, small in {"SOURCES": (16, 64), "WIDTHS": (8, 32), "ROWS": 64, "SECONDS": 0.0}.items():
+        monkeypatch.setattr(order_measured, name, small)
+    asked, measure = [], order_measured.measure
+    monkeypatch.setattr(order_measured, "measure", lambda kernel: asked.append(kernel) or measure(kernel))
+    cache, kernel = Cache(tmp_path), NumbaKernel()
+    found = order_measured.costs_for(cache, "this machine", kernel).as_json()
+    assert [row[:2] for row in found["sparse"]] == [[16, 8], [16, 32], [64, 8], [64, 32]]
+    assert all(cost > 0 for row in found["sparse"] for cost in row[2:])
+    assert all(ns > 0 for _, ns in found["dense"])
+    assert order_measured.costs_for(cache, "this machine", kernel).as_json() == found and len(asked) == 1
+    order_measured.costs_for(cache, "another", kernel)
+    assert len(asked) == 2
+
+
+def test_a_run_is_prepared_with_costs_where_a_choice_pays(tmp_path, monkeypatch):
+    for name, small in {"SOURCES": (16, 64), "WIDTHS": (8, 32), "ROWS": 64, "SECONDS": 0.0}.items():
+        monkeypatch.setattr(order_measured, name, small)
+    shared = (f"cache={tmp_path}/cache", "dataset.scale=0.005", "workers=2")
+
+    def costs(*more):
+        return prepare._shards(run_in(tmp_path / "a", *shared, *more), "here")[2]
+
+    assert costs() is None, "too small for an order to pay"
+    monkeypatch.setattr(prepare, "LEAST_ENTRIES", 1)
+    found = costs()
+    assert found is not None and costs("seed=1", "epochs=3") == found
+    assert costs("order=transform") is None and costs("model=gat") is None
+
+
+def test_a_run_keeps_and_traces_the_costs_that_it_began_with(place):
+    """By its own costs, which make the dense product dear, it aggregates first what the table would not."""
+    asked = ("model.hidden=64", "epochs=2")
+    assert place.run("launch=prepare", *asked).code == 0
+    (run_dir,) = place.runs()
+    shards = json.loads((run_dir / "shards.json").read_text())
+    assert shards["costs"] is None
+    began = Costs([SparseCost(16, 16, 0.001, 0.001)], {16: 100.0}).as_json()
+    (run_dir / "shards.json").write_text(json.dumps({**shards, "costs": began}))
+    done = place.run(*asked)
+    assert done.code == 0, done.err
+    assert [each["costs"] for each in resolved.read(run_dir)["attempts"]] == [began]
+    assert set(orders(run_dir).value) == {0.0}
+    anew = place.run(*asked, "fresh=true")
+    assert anew.code == 0, anew.err
+    assert set(orders(run_dir).value) == {1.0}, "nothing measured, and layer 1 is cheaper at its 3 columns"
+
+
+@pytest.mark.parametrize("system", ["vanilla", "cagnet", "cdfgnn"])
+def test_either_order_trains_the_same_and_is_traced(place, system):
+    runs = {}
+    for order in ("transform", "aggregate"):
+        done = place.run(f"system={system}", "system.features=refetch", f"order={order}", "epochs=3")
+        assert done.code == 0, done.err
+    for run_dir in place.runs():
+        trace = Trace(run_dir)
+        runs[trace.config["order"]] = trace.epochs.loss.to_numpy(), orders(run_dir)
+    for order, value in (("transform", 1.0), ("aggregate", 0.0)):
+        rows = runs[order][1]
+        assert set(rows.value) == {value} and set(rows.layer) == {0, 1}
+    np.testing.assert_allclose(runs["transform"][0], runs["aggregate"][0], rtol=1e-4)
+
+
+def test_an_order_that_is_none_is_refused(tmp_path):
+    with pytest.raises(InputError, match="order"):
+        run_in(tmp_path, "order=first")
