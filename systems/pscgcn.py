@@ -51,7 +51,7 @@ import torch
 from harness.check import at_least, choice, more_than, within
 from harness.comm.crossing import Crossing
 from harness.core.adjacency import Propagation
-from harness.core.propagate import HaloDropout, propagate
+from harness.core.propagate import propagate
 from harness.core.system import System, check_features, without_effect
 from harness.partition.shard import Shard
 from systems.parts.boundary import Drawn, FeatureCache
@@ -218,8 +218,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     def propagate(self, layer, h, weight, dropout):
         if self.recording:
             self.record(layer, h, weight)
-        drop = HaloDropout(dropout.p, dropout.inner_ids, dropout.halo_ids[self.now.boundary], dropout.key)
-        return propagate(self.now.adjacency, h, self.halo(layer, h), weight, drop)
+        return propagate(self.now.adjacency, h, self.halo(layer, h), weight, dropout)
 
     def halo(self, layer, h):
         """Lines 9-14: the boundary rows of TG(t), sent in iteration t - tau; those of SG(t) leave now."""

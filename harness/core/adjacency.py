@@ -42,10 +42,12 @@ def scales(degrees: np.ndarray, normalisation: str) -> tuple[np.ndarray, np.ndar
 class Propagation:
     """A_ii [n, n] and, where remote rows are aggregated, A_ih [n, m], and in which order they are cheapest to
     apply.
+
+    drawn   [m] int64, which rows of the worker's halo the columns of A_ih stand for; None: all, in halo order
     """
 
-    def __init__(self, inner: SparseOperator, halo: SparseOperator | None):
-        self.inner, self.halo = inner, halo
+    def __init__(self, inner: SparseOperator, halo: SparseOperator | None, drawn: torch.Tensor | None = None):
+        self.inner, self.halo, self.drawn = inner, halo, drawn
         self.num_inner, self.num_halo = inner.num_rows, halo.num_columns if halo is not None else 0
         self.num_own = self.num_inner  # rows that are this worker's vertices: all of them
 

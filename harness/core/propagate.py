@@ -38,7 +38,10 @@ def arrived(pending: Pending, adjacency: Propagation, h: torch.Tensor) -> torch.
     """The halo rows [m, F] that a system gives a layer whose own rows are h [n, F]. Compiled products read
     them unchecked, so that rows of another shape would be read beyond their end: WrongRows."""
     rows = pending.wait()
-    return checked(rows, (adjacency.num_halo, h.shape[1]), h, "halo rows, one per halo vertex in halo order")
+    which = "halo" if adjacency.drawn is None else "drawn halo"
+    return checked(
+        rows, (adjacency.num_halo, h.shape[1]), h, f"halo rows, one per {which} vertex in halo order"
+    )
 
 
 def checked(rows: torch.Tensor, shape: tuple[int, ...], like: torch.Tensor, what: str) -> torch.Tensor:
@@ -64,8 +67,11 @@ class HaloDropout:
     def inner(self, x: torch.Tensor) -> torch.Tensor:
         return dropout(x, self.inner_ids, self.p, self.key) if self.p else x
 
-    def halo(self, x: torch.Tensor) -> torch.Tensor:
-        return dropout(x, self.halo_ids, self.p, self.key) if self.p else x
+    def halo(self, x: torch.Tensor, drawn: torch.Tensor | None = None) -> torch.Tensor:
+        """x are the halo's rows, or those at the places `drawn` in it."""
+        if not self.p:
+            return x
+        return dropout(x, self.halo_ids if drawn is None else self.halo_ids[drawn], self.p, self.key)
 
 
 def propagate(
@@ -77,7 +83,7 @@ def propagate(
     z = spmm(adjacency.inner, x @ weight if first else x)
     x_halo = arrived(pending, adjacency, h)
     if adjacency.halo is not None:
-        x_halo = drop.halo(x_halo)
+        x_halo = drop.halo(x_halo, adjacency.drawn)
         z = spmm(adjacency.halo, x_halo @ weight if first else x_halo, z)
     else:
         z = applied(ReadsNobody, z, x_halo)

@@ -1,5 +1,5 @@
-"""Sampling in-edges: Theorem 2's probabilities, Bernoulli draws by counter, and the sampled blocks as sparse
-operators.
+"""Sampling halo rows, and sampling in-edges: Theorem 2's probabilities, Bernoulli draws by counter, and what
+was drawn as sparse operators.
 
 Edges of a worker's n inner rows are numbered as one CSR over n + m columns, inner vertices first, halo
 vertices after; self-loops are not among them.
@@ -153,15 +153,17 @@ class SampledAdjacency(Propagation):
     always kept.
 
     mask       [E] bool; factor [E] what each drawn edge's weight is multiplied by
-    boundary   [k] int64, the halo vertices that drawn edges touch, in halo order; the halo block has these k
+    drawn      [k] int64, the halo vertices that drawn edges touch, in halo order; the halo block has these k
                columns
     """
+
+    drawn: torch.Tensor
 
     def __init__(self, full: Adjacency, edges: Edges, mask: np.ndarray, factor: np.ndarray):
         n, m = edges.num_inner, len(edges.ids) - edges.num_inner
         touched = np.zeros(m, bool)
         touched[edges.columns[mask & (edges.columns >= n)] - n] = True
-        self.boundary = torch.from_numpy(np.flatnonzero(touched))
+        drawn = torch.from_numpy(np.flatnonzero(touched)).to(full.device)
         place = (np.cumsum(touched) - 1).astype(np.int32)
         parts = _compress(edges.indptr, edges.columns, mask, factor, n, place)
         row, column, halo_column = full.scales()
@@ -175,13 +177,63 @@ class SampledAdjacency(Propagation):
             device=full.device,
         )
         halo = None
-        if len(self.boundary):
+        if len(drawn):
             halo = SparseOperator(
-                Csr(parts[3], parts[4], len(self.boundary)),
+                Csr(parts[3], parts[4], len(drawn)),
                 row,
                 None if halo_column is None else halo_column[touched],
                 values=parts[5],
                 kernel=full.kernel,
                 device=full.device,
             )
-        super().__init__(inner, halo)
+        super().__init__(inner, halo, drawn)
+
+
+class HaloSampler:
+    """Makes A_ih over the halo rows drawn in an epoch, whose entries are those of the whole A_ih in their
+    order.
+
+    Only they are multiplied, forward and backward. Making it reads every entry once, which costs about as
+    much as a product of width 1 or 2.
+    """
+
+    def __init__(self, full: Adjacency, shard: Shard):
+        self.full, self.block = full, shard.halo_edges
+        self.row, _, self.column = full.scales()
+
+    def propagation(self, drawn: torch.Tensor) -> Propagation:
+        """A_ii, and A_ih over the halo rows drawn [k] int64, ascending."""
+        which, block = drawn.cpu().numpy(), self.block
+        place = np.full(block.num_columns, -1, np.int32)
+        place[which] = np.arange(len(which), dtype=np.int32)
+        values = np.empty(0, np.float32) if block.values is None else block.values
+        indptr, indices, values = _take_columns(block.indptr, block.indices, values, place)
+        halo = SparseOperator(
+            Csr(indptr, indices, len(which)),
+            self.row,
+            None if self.column is None else self.column[which],
+            values=None if block.values is None else values,
+            kernel=self.full.kernel,
+            device=self.full.device,
+        )
+        return Propagation(self.full.inner, halo, drawn)
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_columns(indptr, indices, values, place):
+    """The entries whose column has a place >= 0, which becomes their column; values [entries] or []."""
+    kept_indptr = np.zeros_like(indptr)
+    kept = np.empty(len(indices) + 1, indices.dtype)
+    kept_values = np.empty(len(values) + 1, values.dtype)
+    k = 0
+    for v in range(len(indptr) - 1):
+        for e in range(indptr[v], indptr[v + 1]):
+            # Written first and overwritten by the next entry unless kept: chance would make any branch here
+            # mispredicted.
+            to = place[indices[e]]
+            kept[k] = to
+            if len(values):
+                kept_values[k] = values[e]
+            k += to >= 0
+        kept_indptr[v + 1] = k
+    return kept_indptr, kept[:k].copy(), kept_values[: min(k, len(values))].copy()
