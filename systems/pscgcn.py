@@ -127,7 +127,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         self.full, self.model = context.adjacency, context.model
         self.period = self.refresh or max(1, min(100, context.epochs // 10))  # R
         self.edges = Edges.of(self.shard)
-        self.p = np.full(len(self.edges.columns), self.rate)
+        self.draw_with(np.full(len(self.edges.columns), self.rate))
         self.dtype = torch.get_default_dtype()
         self.norm_sums = torch.zeros(self.shard.num_inner, dtype=self.dtype, device=self.device)
         first = 0 if self.features == "refetch" else 1
@@ -155,7 +155,13 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
             a = np.repeat(
                 [self.inner_factor, self.boundary_factor], [self.shard.num_inner, self.shard.num_halo]
             )
-            self.p = self.edges.probabilities(np.sqrt(a) * c * y.cpu().numpy().astype(np.float64), self.rate)
+            weight = np.sqrt(a) * c * y.cpu().numpy().astype(np.float64)
+            self.draw_with(self.edges.probabilities(weight, self.rate))
+
+    def draw_with(self, p: np.ndarray) -> None:
+        """Draw edges with probabilities p [E] from now on."""
+        self.p = p
+        self.inverse: np.ndarray | None = None  # 1 / p, made when it is asked for
 
     def sample_graph(self, number: int) -> Drawn:
         """Line 8; the boundary rows are asked for, and known to their owners when it has been settled."""
@@ -168,7 +174,10 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         """What a drawn edge's weight is multiplied by  [E]."""
         dtype = np.float64 if self.dtype == torch.float64 else np.float32
         if self.rescale == "inverse":
-            return np.divide(1.0, self.p, out=np.zeros(len(self.p)), where=self.p > 0).astype(dtype)
+            if self.inverse is None:
+                inverse = np.divide(1.0, self.p, out=np.zeros(len(self.p)), where=self.p > 0)
+                self.inverse = inverse.astype(dtype)
+            return self.inverse
         rows = np.repeat(np.arange(self.shard.num_inner), np.diff(self.edges.indptr))
         drawn = np.bincount(rows[mask], minlength=self.shard.num_inner)
         return np.divide(np.diff(self.edges.indptr), drawn, out=np.zeros(len(drawn)), where=drawn > 0)[
@@ -196,7 +205,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
                 self.recorder.metric(
                     "hit_rate", float(self.ahead.hit.float().mean()) if len(self.ahead.hit) else 0.0, 0
                 )
-            self.recorder.metric("drawn_edges", float(self.now.mask.mean()) if len(self.now.mask) else 0.0)
+            drawn_edges = np.count_nonzero(self.now.mask) / max(len(self.now.mask), 1)
+            self.recorder.metric("drawn_edges", drawn_edges)
             self.recorder.metric("drawn_boundary", len(self.now.boundary) / max(self.shard.num_halo, 1))
         # The last iteration before a renewal keeps what ||y|| is made of.
         self.recording = self.sampling == "variance" and (epoch + 1) % self.period == 0
@@ -268,7 +278,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         }
 
     def load_state_dict(self, state):
-        self.p, self.norm_sums = state["p"].cpu().numpy(), state["norm_sums"]
+        self.draw_with(state["p"].cpu().numpy())
+        self.norm_sums = state["norm_sums"]
         for group, saved in zip((self.rows_ahead, self.gradients_ahead), state["pipes"]):
             for l, pipe in group.items():
                 pipe.load_state_dict(saved[l])

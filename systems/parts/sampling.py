@@ -121,31 +121,48 @@ def _inclusion(columns, p, num_columns):
 
 
 @numba.njit(cache=True, nogil=True)
-def _compress(indptr, columns, mask, factor, n, place):
-    """The drawn edges as an inner and a halo block; halo column j becomes place[j]."""
-    rows = len(indptr) - 1
+def _places(mask):
+    """Where `mask` is true, ascending. Every place is written, and overwritten by the next unless it counts:
+    a branch that goes by chance is mispredicted."""
+    places, k = np.empty(len(mask) + 1, np.int64), 0
+    for e in range(len(mask)):
+        places[k] = e
+        k += mask[e]
+    return places[:k]
+
+
+@numba.njit(cache=True, nogil=True)
+def _compress(indptr, columns, mask, factor, n, m):
+    """The drawn edges as an inner and a halo block, and the halo columns that they touch, which are numbered
+    anew in their order.
+    """
+    rows, inner_entries = len(indptr) - 1, 0
+    drawn_edges = _places(mask)
+    place = np.full(m, -1, np.int32)
+    for e in drawn_edges:
+        if columns[e] < n:
+            inner_entries += 1
+        else:
+            place[columns[e] - n] = 0
+    touched = np.flatnonzero(place >= 0)
+    for k in range(len(touched)):
+        place[touched[k]] = k
     inner_indptr, halo_indptr = np.zeros(rows + 1, np.int32), np.zeros(rows + 1, np.int32)
-    for v in range(rows):
-        for e in range(indptr[v], indptr[v + 1]):
-            if mask[e]:
-                if columns[e] < n:
-                    inner_indptr[v + 1] += 1
-                else:
-                    halo_indptr[v + 1] += 1
-        inner_indptr[v + 1] += inner_indptr[v]
-        halo_indptr[v + 1] += halo_indptr[v]
-    inner, halo = np.empty(inner_indptr[-1], np.int32), np.empty(halo_indptr[-1], np.int32)
-    inner_values, halo_values = np.empty(len(inner), factor.dtype), np.empty(len(halo), factor.dtype)
+    inner, inner_values = np.empty(inner_entries, np.int32), np.empty(inner_entries, factor.dtype)
+    halo_entries = len(drawn_edges) - inner_entries
+    halo, halo_values = np.empty(halo_entries, np.int32), np.empty(halo_entries, factor.dtype)
     i = h = 0
-    for e in range(len(columns)):
-        if mask[e]:
+    for v in range(rows):
+        while i + h < len(drawn_edges) and drawn_edges[i + h] < indptr[v + 1]:
+            e = drawn_edges[i + h]
             if columns[e] < n:
                 inner[i], inner_values[i] = columns[e], factor[e]
                 i += 1
             else:
                 halo[h], halo_values[h] = place[columns[e] - n], factor[e]
                 h += 1
-    return inner_indptr, inner, inner_values, halo_indptr, halo, halo_values
+        inner_indptr[v + 1], halo_indptr[v + 1] = i, h
+    return touched, inner_indptr, inner, inner_values, halo_indptr, halo, halo_values
 
 
 class SampledAdjacency(Propagation):
@@ -161,11 +178,8 @@ class SampledAdjacency(Propagation):
 
     def __init__(self, full: Adjacency, edges: Edges, mask: np.ndarray, factor: np.ndarray):
         n, m = edges.num_inner, len(edges.ids) - edges.num_inner
-        touched = np.zeros(m, bool)
-        touched[edges.columns[mask & (edges.columns >= n)] - n] = True
-        drawn = torch.from_numpy(np.flatnonzero(touched)).to(full.device)
-        place = (np.cumsum(touched) - 1).astype(np.int32)
-        parts = _compress(edges.indptr, edges.columns, mask, factor, n, place)
+        touched, *parts = _compress(edges.indptr, edges.columns, mask, factor, n, m)
+        drawn = torch.from_numpy(touched).to(full.device)
         row, column, halo_column = full.scales()
         inner = SparseOperator(
             Csr(parts[0], parts[1], n),
@@ -228,8 +242,7 @@ def _take_columns(indptr, indices, values, place):
     k = 0
     for v in range(len(indptr) - 1):
         for e in range(indptr[v], indptr[v + 1]):
-            # Written first and overwritten by the next entry unless kept: chance would make any branch here
-            # mispredicted.
+            # Without a branch, as in `_places`.
             to = place[indices[e]]
             kept[k] = to
             if len(values):
