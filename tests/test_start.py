@@ -4,6 +4,7 @@ is in the trace, and what stands in their place.
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.base.loading import load
 from harness.trace.batch import record_batch
 from harness.trace.schema import TABLES
 
@@ -79,7 +81,22 @@ def test_no_start_waits_for_what_comes_later(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     told = [line for line in done.stdout.splitlines() if line.startswith("trained with")]
-    assert told == ["trained with numba"] * 2
+    assert told == ["trained with numba"] * 2, done.stdout + done.stderr
+
+
+def test_nothing_is_collected_while_a_command_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "command_that_looks.py").write_text("import gc\n\ncollecting = gc.isenabled()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert gc.isenabled()
+    kept = gc.get_freeze_count()
+    try:
+        loaded = load("command_that_looks")
+        assert not loaded.collecting and gc.isenabled() and gc.get_freeze_count() > kept
+        kept = gc.get_freeze_count()
+        assert load("command_that_looks") is loaded and gc.get_freeze_count() <= kept
+    finally:
+        gc.unfreeze()
+        del sys.modules["command_that_looks"]
 
 
 COMPILING = """
