@@ -18,8 +18,9 @@ Decisions
   owner), so no row id travels.
 - layer 0: features once (all rows fetched exactly, once, and never sampled) | refetch (sampled like every
   layer).
-Departures: rows that were not drawn are zero rows of the local product rather than taken out of it: traffic
-falls with the rate, compute does not.
+- the local product is over the drawn rows only, forward and backward: A_ih without the other columns is made
+  in every epoch, in the training thread and inside the train clock.
+Departures: none.
 """
 
 from __future__ import annotations
@@ -32,11 +33,15 @@ import torch
 from harness.base.splitmix import mix_int
 from harness.check import more_than, within
 from harness.comm.flight import HaloPlan
+from harness.core.adjacency import Propagation
+from harness.core.propagate import Pending
 from harness.core.system import System, check_features
+from harness.partition.shard import Shard
+from systems.parts.sampling import HaloSampler
 
 
 @dataclass
-class Bns(System):
+class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by what is drawn of it
     """rate      share of boundary rows drawn in an epoch, in (0, 1]; 1 is exact
     features  "once" or "refetch"
     """
@@ -59,6 +64,12 @@ class Bns(System):
             )
         return super().supports(run)
 
+    def setup(self, context):
+        super().setup(context)
+        # Where every row is drawn, and where nothing is aggregated, the whole matrix is what is drawn of it.
+        samples = self.rate < 1 and self.plan.num_halo > 0
+        self.sampler = HaloSampler(context.adjacency, self.shard) if samples else None
+
     def before_epoch(self, epoch):
         rank, send, receive = self.comm.rank, self.plan.send_counts, self.plan.receive_counts
         to_send = [self.sample(epoch, p, rank, count) for p, count in enumerate(send)]
@@ -66,13 +77,16 @@ class Bns(System):
         rows = torch.cat([group[drawn] for group, drawn in zip(self.plan.send_rows.split(send), to_send)])
         self.drawn = HaloPlan(rows, [len(s) for s in to_send], [len(s) for s in to_receive])
         first = torch.tensor([0, *receive]).cumsum(0).tolist()
-        self.where = torch.cat([drawn + start for drawn, start in zip(to_receive, first)])  # halo rows drawn
+        where = torch.cat([drawn + start for drawn, start in zip(to_receive, first)])  # halo rows drawn
         scales = [
             torch.full((len(drawn), 1), count / max(len(drawn), 1))
             for drawn, count in zip(to_receive, receive)
         ]
         self.scale = torch.cat(scales).to(self.device, torch.get_default_dtype())  # m / k of each
-        self.recorder.metric("rows_drawn", len(self.where))
+        self.recorder.metric("rows_drawn", len(where))
+        if self.sampler is not None:
+            with self.recorder.inside("rest", "sample"):
+                self.adjacency = self.sampler.propagation(where)
 
     def sample(self, epoch: int, receiver: int, owner: int, count: int) -> torch.Tensor:
         """Which of the `count` rows `receiver` needs of `owner` are drawn in this epoch, ascending [k]."""
@@ -84,15 +98,14 @@ class Bns(System):
         return drawn.sort().values.to(self.device)
 
     def halo(self, layer, h):
-        return Scattered(self.comm.exchange(self.drawn, h, layer), self.where, self.scale, self.plan.num_halo)
+        return Scaled(self.comm.exchange(self.drawn, h, layer), self.scale)
 
 
-class Scattered:
-    """Drawn rows on their way: `wait()` gives the whole halo [m, F], scaled where drawn and 0 elsewhere."""
+class Scaled:
+    """Drawn rows on their way: `wait()` gives them [k, F], times their scale [k, 1]."""
 
-    def __init__(self, pending, where: torch.Tensor, scale: torch.Tensor, num_halo: int):
-        self.pending, self.where, self.scale, self.num_halo = pending, where, scale, num_halo
+    def __init__(self, pending: Pending, scale: torch.Tensor):
+        self.pending, self.scale = pending, scale
 
     def wait(self) -> torch.Tensor:
-        rows = self.pending.wait() * self.scale
-        return rows.new_zeros(self.num_halo, rows.shape[1]).index_copy(0, self.where, rows)
+        return self.pending.wait() * self.scale

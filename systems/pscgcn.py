@@ -52,7 +52,7 @@ from harness.check import at_least, choice, more_than, within
 from harness.comm.crossing import Crossing
 from harness.core.adjacency import Propagation
 from harness.core.features import rows_times
-from harness.core.propagate import HaloDropout, propagate
+from harness.core.propagate import propagate
 from harness.core.system import System, check_features, without_effect
 from harness.partition.shard import Shard
 from systems.parts.boundary import Drawn, FeatureCache
@@ -128,7 +128,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         self.full, self.model = context.adjacency, context.model
         self.period = self.refresh or max(1, min(100, context.epochs // 10))  # R
         self.edges = Edges.of(self.shard)
-        self.p = np.full(len(self.edges.columns), self.rate)
+        self.draw_with(np.full(len(self.edges.columns), self.rate))
         self.dtype = torch.get_default_dtype()
         self.norm_sums = torch.zeros(self.shard.num_inner, dtype=self.dtype, device=self.device)
         first = 0 if self.features == "refetch" else 1
@@ -156,7 +156,13 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
             a = np.repeat(
                 [self.inner_factor, self.boundary_factor], [self.shard.num_inner, self.shard.num_halo]
             )
-            self.p = self.edges.probabilities(np.sqrt(a) * c * y.cpu().numpy().astype(np.float64), self.rate)
+            weight = np.sqrt(a) * c * y.cpu().numpy().astype(np.float64)
+            self.draw_with(self.edges.probabilities(weight, self.rate))
+
+    def draw_with(self, p: np.ndarray) -> None:
+        """Draw edges with probabilities p [E] from now on."""
+        self.p = p
+        self.inverse: np.ndarray | None = None  # 1 / p, made when it is asked for
 
     def sample_graph(self, number: int) -> Drawn:
         """Line 8; the boundary rows are asked for, and known to their owners when it has been settled."""
@@ -169,7 +175,10 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         """What a drawn edge's weight is multiplied by  [E]."""
         dtype = np.float64 if self.dtype == torch.float64 else np.float32
         if self.rescale == "inverse":
-            return np.divide(1.0, self.p, out=np.zeros(len(self.p)), where=self.p > 0).astype(dtype)
+            if self.inverse is None:
+                inverse = np.divide(1.0, self.p, out=np.zeros(len(self.p)), where=self.p > 0)
+                self.inverse = inverse.astype(dtype)
+            return self.inverse
         rows = np.repeat(np.arange(self.shard.num_inner), np.diff(self.edges.indptr))
         drawn = np.bincount(rows[mask], minlength=self.shard.num_inner)
         return np.divide(np.diff(self.edges.indptr), drawn, out=np.zeros(len(drawn)), where=drawn > 0)[
@@ -197,7 +206,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
                 self.recorder.metric(
                     "hit_rate", float(self.ahead.hit.float().mean()) if len(self.ahead.hit) else 0.0, 0
                 )
-            self.recorder.metric("drawn_edges", float(self.now.mask.mean()) if len(self.now.mask) else 0.0)
+            drawn_edges = np.count_nonzero(self.now.mask) / max(len(self.now.mask), 1)
+            self.recorder.metric("drawn_edges", drawn_edges)
             self.recorder.metric("drawn_boundary", len(self.now.boundary) / max(self.shard.num_halo, 1))
         # The last iteration before a renewal keeps what ||y|| is made of.
         self.recording = self.sampling == "variance" and (epoch + 1) % self.period == 0
@@ -216,8 +226,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     def propagate(self, layer, h, weight, dropout):
         if self.recording:
             self.record(layer, h, weight)
-        drop = HaloDropout(dropout.p, dropout.inner_ids, dropout.halo_ids[self.now.boundary], dropout.key)
-        return propagate(self.now.adjacency, h, self.halo(layer, h), weight, drop)
+        return propagate(self.now.adjacency, h, self.halo(layer, h), weight, dropout)
 
     def halo(self, layer, h):
         """Lines 9-14: the boundary rows of TG(t), sent in iteration t - tau; those of SG(t) leave now."""
@@ -267,7 +276,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         }
 
     def load_state_dict(self, state):
-        self.p, self.norm_sums = state["p"].cpu().numpy(), state["norm_sums"]
+        self.draw_with(state["p"].cpu().numpy())
+        self.norm_sums = state["norm_sums"]
         for group, saved in zip((self.rows_ahead, self.gradients_ahead), state["pipes"]):
             for l, pipe in group.items():
                 pipe.load_state_dict(saved[l])

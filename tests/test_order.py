@@ -16,7 +16,7 @@ from harness.core import order_measured
 from harness.core.kernels import NumbaKernel
 from harness.core.order import FEATURES, FIXED, GATHERED, HIDDEN, Costs, Order, Shape, SparseCost
 from harness.partition.cache import Cache
-from harness.run import prepare
+from harness.run import prepare, products
 from harness.trace import resolved
 from harness.trace.reader import Trace
 from tests.test_run_folder import run_in
@@ -109,10 +109,10 @@ def test_a_run_is_prepared_with_costs_where_a_choice_pays(tmp_path, monkeypatch)
     shared = (f"cache={tmp_path}/cache", "dataset.scale=0.005", "workers=2")
 
     def costs(*more):
-        return prepare._shards(run_in(tmp_path / "a", *shared, *more), "here")[2]
+        return prepare._shards(run_in(tmp_path / "a", *shared, *more), "here")[2]["costs"]
 
     assert costs() is None, "too small for an order to pay"
-    monkeypatch.setattr(prepare, "LEAST_ENTRIES", 1)
+    monkeypatch.setattr(products, "LEAST_ENTRIES", 1)
     found = costs()
     assert found is not None and costs("seed=1", "epochs=3") == found
     assert costs("order=transform") is None and costs("model=gat") is None

@@ -5,6 +5,7 @@ sends.
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,11 +13,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.comm.recorder import Recorder
+from harness.core.adjacency import Adjacency
+from harness.core.cuts import halo_plan
+from harness.core.kernels import make_kernel
+from harness.core.propagate import HaloDropout
+from harness.partition.build import build_shards
 from systems.bns import Bns
+from systems.parts.sampling import HaloSampler
 from tests import systems
 from tests.oracles import bns, dense, split
 from tests.oracles import bytes as count
-from tests.oracles.samples import RUNS, random_blocks, random_graph
+from tests.oracles.samples import RUNS, random_blocks, random_graph, with_edge_weights
 from tests.systems import Settings
 
 
@@ -110,3 +118,54 @@ def test_bytes_are_those_of_the_drawn_rows(pool, features):
                     want[layer, way] = (moved, moved * width * 4)
         sent = {key[:2]: value for key, value in outcome.sent(epoch).items() if key[2] != "weights"}
         assert sent == want
+
+
+@settings(max_examples=20)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    share=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    width=st.integers(1, 20),
+    weighted=st.booleans(),
+    normalisation=st.sampled_from(["symmetric", "row", "mean"]),
+)
+def test_the_product_over_drawn_columns_is_the_one_over_rows_of_zeros(
+    seed, share, width, weighted, normalisation
+):
+    """Bit for bit, forward and backward: sums keep their order, and adding 0 changes none."""
+    rng = np.random.default_rng(seed)
+    graph = random_graph(int(rng.integers(10_000)), vertices=30)
+    graph = with_edge_weights(graph, 1) if weighted else graph
+    shard = next(build_shards(graph, rng.integers(0, 2, 30).astype(np.int32), 2))
+    full = Adjacency(shard, normalisation, make_kernel("numba"), torch.device("cpu"))
+    if full.halo is None:
+        return
+    where = torch.from_numpy(np.flatnonzero(rng.random(shard.num_halo) < share))
+    drawn = HaloSampler(full, shard).propagation(where)
+    x = torch.from_numpy(rng.standard_normal((shard.num_halo, width)).astype(np.float32))
+    zeros = torch.zeros_like(x)
+    zeros[where] = x[where]
+    assert drawn.halo.forward(x[where]).equal(full.halo.forward(zeros))
+    g = torch.from_numpy(rng.standard_normal((shard.num_inner, width)).astype(np.float32))
+    assert drawn.halo.adjoint(g).equal(full.halo.adjoint(g)[where])
+    kept = np.isin(shard.halo_edges.indices, where.numpy()).sum()
+    assert drawn.num_entries == full.inner.num_entries + kept
+    assert (drawn.num_halo, drawn.drawn.tolist()) == (len(where), where.tolist())
+    drop = HaloDropout(0.5, torch.from_numpy(shard.inner), torch.from_numpy(shard.halo), seed)
+    assert drop.halo(x[where], drawn.drawn).equal(drop.halo(x)[where])
+
+
+@pytest.mark.parametrize("rate", [0.3, 1.0])
+def test_only_what_is_drawn_is_multiplied(rate):
+    graph, assignment = random_graph(3, vertices=40), (np.arange(40) % 2).astype(np.int32)
+    shard, cpu, recorder = next(build_shards(graph, assignment, 2)), torch.device("cpu"), Recorder()
+    full = Adjacency(shard, "symmetric", make_kernel("numba"), cpu)
+    system, comm = Bns(rate=rate), SimpleNamespace(rank=0, size=2)
+    how = {"widths": [5, 4, 3], "recorder": recorder, "device": cpu, "seed": 1, "num_layers": 2}
+    plan = halo_plan(shard, cpu)
+    system.setup(SimpleNamespace(shard=shard, comm=comm, plan=plan, adjacency=full, **how))
+    recorder.begin_epoch(0)
+    with recorder.train():
+        system.before_epoch(0)
+    assert system.adjacency.num_halo == round(rate * shard.num_halo)
+    assert (system.adjacency is full) == (rate == 1.0)
+    assert system.adjacency.flops(4) <= full.flops(4) * (1.0 if rate == 1.0 else 0.9)

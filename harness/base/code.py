@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import importlib.util
+import os
 import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -88,7 +90,31 @@ def _installed() -> tuple[str, ...]:
 def _read(path: Path) -> tuple[str, tuple[str, ...]]:
     """The hash of a file's code, and the modules that it may import, as they are written, wherever in it that
     stands. Once per process: a sweep goes on with what it has imported, whatever becomes of the file."""
-    tree = ast.parse(path.read_bytes())
+    source = path.read_bytes()
+    # Parsing all files takes a second of every start, so what came of it is kept beside the compiled file. It
+    # holds for these bytes, and for what is done with them here.
+    kept = Path(importlib.util.cache_from_source(path)).with_suffix(".code")
+    stamp = hashlib.sha256(_own_bytes() + source).hexdigest()
+    with contextlib.suppress(OSError, ValueError):
+        found, hashed, *imported = kept.read_text().split()
+        if found == stamp:
+            return hashed, tuple(imported)
+    hashed, names = _parsed(source)
+    with contextlib.suppress(OSError):  # somebody else's folder
+        kept.parent.mkdir(exist_ok=True)
+        part = kept.with_suffix(f".{os.getpid()}.part")
+        part.write_text(" ".join([stamp, hashed, *names]))
+        part.replace(kept)
+    return hashed, names
+
+
+@functools.cache
+def _own_bytes() -> bytes:
+    return Path(__file__).read_bytes()
+
+
+def _parsed(source: bytes) -> tuple[str, tuple[str, ...]]:
+    tree = ast.parse(source)
     imported: dict[str, None] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -6,13 +6,13 @@ another's imports. Words without a subcommand (`system=vanilla workers=2`) are t
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import harness
+from harness.base.loading import load
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name is None and words and words[0] in ("-h", "--help"):
         print(_listed())
     command = COMMANDS[name or "run"]
-    entry = getattr(importlib.import_module(command.module), command.function)
+    entry = getattr(load(command.module), command.function)
     return entry([*command.before, *words, *command.after])
 
 
@@ -98,4 +98,4 @@ def _complete(words: list[str]) -> int:
         if COMMANDS[begun].function != "run":
             return 0
         os.environ["COMP_LINE"] = " ".join([line[0], *line[2:]])
-    return getattr(importlib.import_module(COMMANDS["run"].module), COMMANDS["run"].function)(words)
+    return getattr(load(COMMANDS["run"].module), COMMANDS["run"].function)(words)

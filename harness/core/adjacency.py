@@ -48,12 +48,14 @@ def shape_of(operator: SparseOperator) -> Shape:
 class Propagation(TakesFeatures):
     """A_ii [n, n] and, where remote rows are aggregated, A_ih [n, m], and in which order they are cheapest to
     apply.
+
+    drawn   [m] int64, which rows of the worker's halo the columns of A_ih stand for; None: all, in halo order
     """
 
     passes: tuple[Passes, Passes] = FEATURES, HIDDEN  # of layer 0 and of the others
 
-    def __init__(self, inner: SparseOperator, halo: SparseOperator | None):
-        self.inner, self.halo = inner, halo
+    def __init__(self, inner: SparseOperator, halo: SparseOperator | None, drawn: torch.Tensor | None = None):
+        self.inner, self.halo, self.drawn = inner, halo, drawn
         self.num_inner, self.num_halo = inner.num_rows, halo.num_columns if halo is not None else 0
         self.num_own = self.num_inner  # rows that are this worker's vertices: all of them
 

@@ -38,7 +38,10 @@ def arrived(pending: Pending, adjacency: Propagation, h: torch.Tensor) -> torch.
     """The halo rows [m, F] that a system gives a layer whose own rows are h [n, F]. Compiled products read
     them unchecked, so that rows of another shape would be read beyond their end: WrongRows."""
     rows = pending.wait()
-    return checked(rows, (adjacency.num_halo, h.shape[1]), h, "halo rows, one per halo vertex in halo order")
+    which = "halo" if adjacency.drawn is None else "drawn halo"
+    return checked(
+        rows, (adjacency.num_halo, h.shape[1]), h, f"halo rows, one per {which} vertex in halo order"
+    )
 
 
 def checked(rows: torch.Tensor, shape: tuple[int, ...], like: torch.Tensor, what: str) -> torch.Tensor:
@@ -64,8 +67,11 @@ class HaloDropout:
     def inner(self, x: R) -> R:
         return drop_rows(x, self.inner_ids, self.p, self.key) if self.p else x
 
-    def halo(self, x: R) -> R:
-        return drop_rows(x, self.halo_ids, self.p, self.key) if self.p else x
+    def halo(self, x: R, drawn: torch.Tensor | None = None) -> R:
+        """x are the halo's rows, or those at the places `drawn` in it."""
+        if not self.p:
+            return x
+        return drop_rows(x, self.halo_ids if drawn is None else self.halo_ids[drawn], self.p, self.key)
 
 
 def propagate(
@@ -85,9 +91,9 @@ def propagate(
         z = applied(KeepHaloInGraph, z, x_halo)
     elif first:
         halo_rows: Rows = x_halo if features is None else features.halo(x_halo)
-        z = spmm(adjacency.halo, rows_times(drop.halo(halo_rows), weight), z)
+        z = spmm(adjacency.halo, rows_times(drop.halo(halo_rows, adjacency.drawn), weight), z)
     else:
-        z = spmm(adjacency.halo, drop.halo(x_halo), z)
+        z = spmm(adjacency.halo, drop.halo(x_halo, adjacency.drawn), z)
     return z if first else z @ weight
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from harness.check import InputError
 from harness.graph.csr import InEdges, dense_rows
@@ -120,6 +119,8 @@ def json_object(path: Path) -> dict[str, Any]:
 def table(path: Path, dtype: type) -> np.ndarray:
     """[rows, columns] of a headerless csv.gz whose every cell is a `dtype`."""
     with reading(path):
+        import pandas as pd  # half a second that no start has to wait for
+
         return pd.read_csv(path, compression="gzip", header=None, dtype=dtype).to_numpy()
 
 

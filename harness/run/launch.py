@@ -18,6 +18,7 @@ import torch
 from rich.console import Console
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
 
+from harness.base.loading import load
 from harness.check import InputError
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost
@@ -54,7 +55,7 @@ def launch(run: Run, run_dir: Path) -> None:
         context = None
         try:
             if start_method(run.settings.device) == "fork":
-                from harness.run import preload  # noqa: F401 -- two seconds that every worker would pay
+                load("harness.run.preload")  # half a second that every worker would pay
             with forking():
                 context = start_processes(
                     name="worker",

@@ -1,13 +1,11 @@
 """Imported by a process that is about to fork others: what each of them would otherwise import and load by
 itself.
 
-torch's optimisers import its compiler (a second and a half), and the first compiled loop loads numba's
-registries (half a second). No thread starts here but OpenBLAS's (scipy's; numpy has begun its own before),
-which it ends by itself when the process forks.
+The first compiled loop loads numba's registries (half a second). No thread starts here but OpenBLAS's
+(scipy's; numpy has begun its own before), which it ends by itself when the process forks.
 """
 
 import torch
-import torch._dynamo
 
 from harness.comm.rows import scatter_add_rows
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from harness.check import InputError, did_you_mean
-from harness.trace.summary import SPLITS
+from harness.core.scores import SPLITS
 
 # Of the evaluation with the best validation score, and of the last one: the more the better.
 SCORED = ("best", "final")

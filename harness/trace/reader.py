@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -21,6 +20,9 @@ from harness.check import InputError
 from harness.trace import resolved
 from harness.trace.identity import canonical
 from harness.trace.schema import ADDED, RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
+
+if TYPE_CHECKING:
+    import pandas as pd  # arrow imports it when a frame is asked for; a worker, which writes, asks for none
 
 AGAIN = "run it again with fresh=true"
 STREAM = re.compile(

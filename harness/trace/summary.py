@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from harness.check import InputError
+from harness.core.scores import SPLITS
 from harness.trace.reader import Trace
 from harness.trace.rounds import Rounds, epochs_of_run
 from harness.trace.schema import NOT_FINITE, SCHEMA_VERSION
 
 PARTS = ("layer_0", "hidden", "other")  # of the bytes: by `comm.layer` 0, above, and -1
 WHOLE_CORE = 0.8  # share of a core below which wall times are not to be trusted
-SPLITS = ("train", "val", "test")
 
 
 def summarise(run: Path | Trace) -> dict[str, Any]:

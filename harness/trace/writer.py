@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from harness.check import InputError
 from harness.comm.recorder import Epoch, Span
 from harness.trace import reader
+from harness.trace.batch import record_batch
 from harness.trace.schema import RUN, SCHEMA_VERSION, TABLES, UPDATE, VERSION_KEY
 
 # The epochs row goes last: an epoch that has one is complete in every table.
@@ -112,7 +113,7 @@ class TraceWriter:
     def _append(self, **rows: list[dict[str, Any]]) -> None:
         for table in ORDER:
             if rows.get(table):
-                self.streams[table].write_batch(pa.RecordBatch.from_pylist(rows[table], schema=TABLES[table]))
+                self.streams[table].write_batch(record_batch(rows[table], TABLES[table]))
                 self.files[table].flush()
 
     def _span(self, epoch: int, s: Span) -> dict[str, Any]:

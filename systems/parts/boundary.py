@@ -66,7 +66,7 @@ class Drawn:
     def __init__(self, system: Sampler, mask: np.ndarray, factor: np.ndarray):
         self.mask, self.factor = mask, factor
         self.adjacency = SampledAdjacency(system.full, system.edges, mask, factor)
-        self.boundary = self.adjacency.boundary.to(system.device)
+        self.boundary = self.adjacency.drawn
         cache = system.features_cache
         self.hit = cache.kept[self.boundary]  # [k] whose features need no asking
         self.slots = cache.place[self.boundary[self.hit]]

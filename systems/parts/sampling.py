@@ -1,5 +1,5 @@
-"""Sampling in-edges: Theorem 2's probabilities, Bernoulli draws by counter, and the sampled blocks as sparse
-operators.
+"""Sampling halo rows, and sampling in-edges: Theorem 2's probabilities, Bernoulli draws by counter, and what
+was drawn as sparse operators.
 
 Edges of a worker's n inner rows are numbered as one CSR over n + m columns, inner vertices first, halo
 vertices after; self-loops are not among them.
@@ -121,31 +121,48 @@ def _inclusion(columns, p, num_columns):
 
 
 @numba.njit(cache=True, nogil=True)
-def _compress(indptr, columns, mask, factor, n, place):
-    """The drawn edges as an inner and a halo block; halo column j becomes place[j]."""
-    rows = len(indptr) - 1
+def _places(mask):
+    """Where `mask` is true, ascending. Every place is written, and overwritten by the next unless it counts:
+    a branch that goes by chance is mispredicted."""
+    places, k = np.empty(len(mask) + 1, np.int64), 0
+    for e in range(len(mask)):
+        places[k] = e
+        k += mask[e]
+    return places[:k]
+
+
+@numba.njit(cache=True, nogil=True)
+def _compress(indptr, columns, mask, factor, n, m):
+    """The drawn edges as an inner and a halo block, and the halo columns that they touch, which are numbered
+    anew in their order.
+    """
+    rows, inner_entries = len(indptr) - 1, 0
+    drawn_edges = _places(mask)
+    place = np.full(m, -1, np.int32)
+    for e in drawn_edges:
+        if columns[e] < n:
+            inner_entries += 1
+        else:
+            place[columns[e] - n] = 0
+    touched = np.flatnonzero(place >= 0)
+    for k in range(len(touched)):
+        place[touched[k]] = k
     inner_indptr, halo_indptr = np.zeros(rows + 1, np.int32), np.zeros(rows + 1, np.int32)
-    for v in range(rows):
-        for e in range(indptr[v], indptr[v + 1]):
-            if mask[e]:
-                if columns[e] < n:
-                    inner_indptr[v + 1] += 1
-                else:
-                    halo_indptr[v + 1] += 1
-        inner_indptr[v + 1] += inner_indptr[v]
-        halo_indptr[v + 1] += halo_indptr[v]
-    inner, halo = np.empty(inner_indptr[-1], np.int32), np.empty(halo_indptr[-1], np.int32)
-    inner_values, halo_values = np.empty(len(inner), factor.dtype), np.empty(len(halo), factor.dtype)
+    inner, inner_values = np.empty(inner_entries, np.int32), np.empty(inner_entries, factor.dtype)
+    halo_entries = len(drawn_edges) - inner_entries
+    halo, halo_values = np.empty(halo_entries, np.int32), np.empty(halo_entries, factor.dtype)
     i = h = 0
-    for e in range(len(columns)):
-        if mask[e]:
+    for v in range(rows):
+        while i + h < len(drawn_edges) and drawn_edges[i + h] < indptr[v + 1]:
+            e = drawn_edges[i + h]
             if columns[e] < n:
                 inner[i], inner_values[i] = columns[e], factor[e]
                 i += 1
             else:
                 halo[h], halo_values[h] = place[columns[e] - n], factor[e]
                 h += 1
-    return inner_indptr, inner, inner_values, halo_indptr, halo, halo_values
+        inner_indptr[v + 1], halo_indptr[v + 1] = i, h
+    return touched, inner_indptr, inner, inner_values, halo_indptr, halo, halo_values
 
 
 class SampledAdjacency(Propagation):
@@ -153,17 +170,16 @@ class SampledAdjacency(Propagation):
     always kept.
 
     mask       [E] bool; factor [E] what each drawn edge's weight is multiplied by
-    boundary   [k] int64, the halo vertices that drawn edges touch, in halo order; the halo block has these k
+    drawn      [k] int64, the halo vertices that drawn edges touch, in halo order; the halo block has these k
                columns
     """
 
+    drawn: torch.Tensor
+
     def __init__(self, full: Adjacency, edges: Edges, mask: np.ndarray, factor: np.ndarray):
         n, m = edges.num_inner, len(edges.ids) - edges.num_inner
-        touched = np.zeros(m, bool)
-        touched[edges.columns[mask & (edges.columns >= n)] - n] = True
-        self.boundary = torch.from_numpy(np.flatnonzero(touched))
-        place = (np.cumsum(touched) - 1).astype(np.int32)
-        parts = _compress(edges.indptr, edges.columns, mask, factor, n, place)
+        touched, *parts = _compress(edges.indptr, edges.columns, mask, factor, n, m)
+        drawn = torch.from_numpy(touched).to(full.device)
         row, column, halo_column = full.scales()
         inner = SparseOperator(
             Csr(parts[0], parts[1], n),
@@ -175,14 +191,65 @@ class SampledAdjacency(Propagation):
             device=full.device,
         )
         halo = None
-        if len(self.boundary):
+        if len(drawn):
             halo = SparseOperator(
-                Csr(parts[3], parts[4], len(self.boundary)),
+                Csr(parts[3], parts[4], len(drawn)),
                 row,
                 None if halo_column is None else halo_column[touched],
                 values=parts[5],
                 kernel=full.kernel,
                 device=full.device,
             )
-        super().__init__(inner, halo)
+        super().__init__(inner, halo, drawn)
         self.features = full.features
+
+
+class HaloSampler:
+    """Makes A_ih over the halo rows drawn in an epoch, whose entries are those of the whole A_ih in their
+    order.
+
+    Only they are multiplied, forward and backward. Making it reads every entry once, which costs about as
+    much as a product of width 1 or 2.
+    """
+
+    def __init__(self, full: Adjacency, shard: Shard):
+        self.full, self.block = full, shard.halo_edges
+        self.row, _, self.column = full.scales()
+
+    def propagation(self, drawn: torch.Tensor) -> Propagation:
+        """A_ii, and A_ih over the halo rows drawn [k] int64, ascending."""
+        which, block = drawn.cpu().numpy(), self.block
+        place = np.full(block.num_columns, -1, np.int32)
+        place[which] = np.arange(len(which), dtype=np.int32)
+        values = np.empty(0, np.float32) if block.values is None else block.values
+        indptr, indices, values = _take_columns(block.indptr, block.indices, values, place)
+        halo = SparseOperator(
+            Csr(indptr, indices, len(which)),
+            self.row,
+            None if self.column is None else self.column[which],
+            values=None if block.values is None else values,
+            kernel=self.full.kernel,
+            device=self.full.device,
+        )
+        made = Propagation(self.full.inner, halo, drawn)
+        made.features = self.full.features
+        return made
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_columns(indptr, indices, values, place):
+    """The entries whose column has a place >= 0, which becomes their column; values [entries] or []."""
+    kept_indptr = np.zeros_like(indptr)
+    kept = np.empty(len(indices) + 1, indices.dtype)
+    kept_values = np.empty(len(values) + 1, values.dtype)
+    k = 0
+    for v in range(len(indptr) - 1):
+        for e in range(indptr[v], indptr[v + 1]):
+            # Without a branch, as in `_places`.
+            to = place[indices[e]]
+            kept[k] = to
+            if len(values):
+                kept_values[k] = values[e]
+            k += to >= 0
+        kept_indptr[v + 1] = k
+    return kept_indptr, kept[:k].copy(), kept_values[: min(k, len(values))].copy()

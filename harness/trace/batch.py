@@ -1,0 +1,49 @@
+"""Rows of the trace as Arrow record batches, without pandas.
+
+`RecordBatch.from_pylist` imports pandas in order to see whether it was given one of its objects: half a
+second in every worker, which only writes. Arrow's memory layout is what numpy arrays have, so columns are
+handed over as buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+
+def record_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """`rows` as a batch of `schema`, whose columns are numbers, flags, strings or lists of such. A key that a
+    row lacks is null. OverflowError for an integer that its column cannot hold.
+    """
+    columns = [_array([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    count, there = len(values), np.array([value is not None for value in values], bool)
+    validity = None if there.all() else _bits(there)
+    if pa.types.is_string(kind):
+        texts = [b"" if value is None else value.encode() for value in values]
+        return pa.Array.from_buffers(kind, count, [validity, _offsets(texts), pa.py_buffer(b"".join(texts))])
+    if pa.types.is_list(kind):
+        lists = [() if value is None else value for value in values]
+        children = [_array([each for items in lists for each in items], kind.value_type)]
+        return pa.Array.from_buffers(kind, count, [validity, _offsets(lists)], children=children)
+    filled = [0 if value is None else value for value in values]
+    if pa.types.is_boolean(kind):
+        return pa.Array.from_buffers(kind, count, [validity, _bits(np.array(filled, bool))])
+    return pa.Array.from_buffers(
+        kind, count, [validity, pa.py_buffer(np.array(filled, kind.to_pandas_dtype()))]
+    )
+
+
+def _offsets(parts: Sequence[Sequence[Any]]) -> pa.Buffer:
+    """Where each part begins, and the last one ends, when they stand one after another."""
+    return pa.py_buffer(np.cumsum([0, *map(len, parts)], dtype=np.int32))
+
+
+def _bits(flags: np.ndarray) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
