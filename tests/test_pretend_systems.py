@@ -5,12 +5,15 @@ budget of waits, launches and collectives.
 from __future__ import annotations
 
 import functools
+import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from harness.conformance.pool import MEMORY
 from tests import systems
+from tests.launching import losses
 from tests.pretend.budget import BUDGET, cost_of
 from tests.pretend.tally import DRAIN
 from tests.pretend.training import CASES, EPOCHS, MODELS, Trained, trained
@@ -92,3 +95,25 @@ def test_rows_of_two_bytes_travel_between_devices_as_between_cpus(pool, name):
 def test_no_wait_drains_the_device_while_operations_are_in_flight(stopped, name):
     run = stopped(name, "gcn", "nccl")
     assert run.worst(DRAIN, range(1, EPOCHS)) == 0
+
+
+@pytest.mark.nightly(60)
+@pytest.mark.parametrize("gpus,carrier", [(2, "nccl"), (1, MEMORY)])
+def test_the_command_trains_on_gpus_and_goes_on_from_its_checkpoint(place, gpus, carrier):
+    """One GPU for each worker, or one for both; the checkpoint is that of a run which is extended."""
+    asked = ["system=pipegcn", "kernel=torch", "keep_checkpoint=true"]
+    assert place.run(*asked, "device=cpu").code == 0
+    (on_cpu,) = place.runs()
+
+    def on_gpus(*arguments: str) -> None:
+        done = place.truly("-m", "tests.pretend.command", str(gpus), *arguments)
+        assert done.returncode == 0, done.stderr
+
+    on_gpus(*place.arguments(*asked, "device=cuda", "epochs=4"))
+    (stopped,) = (run for run in place.runs() if run != on_cpu)
+    on_gpus("runs", "extend", str(stopped), "epochs=6")
+    (extended,) = (run for run in place.runs() if run != on_cpu and len(losses(run)) == 2 * 6)
+    pd.testing.assert_frame_equal(losses(extended), losses(on_cpu))
+    attempts = json.loads((extended / "resolved.json").read_text())["attempts"]
+    assert {each["device"] for each in attempts} == {"cuda"}
+    assert {each["transport"] for each in attempts} == {carrier}
