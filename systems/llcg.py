@@ -32,6 +32,7 @@ from typing import ClassVar
 import torch
 
 from harness.check import at_least
+from harness.core.optimisers import restore
 from harness.core.system import Ready, System, check_features
 
 
@@ -130,4 +131,4 @@ class Llcg(System):
         return {"server": self.server.state_dict()}
 
     def load_state_dict(self, state):
-        self.server.load_state_dict(state["server"])
+        restore(self.server, state["server"])

@@ -26,11 +26,13 @@ SENDING = {
 REFUSING = {name: systems.block(name) for name in ("adaqp", "capgnn", "cdfgnn", "digest", "digest_a")}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_rows_are_rounded_once_each_way_and_sums_and_evaluation_are_not(pool, dtype):
+@pytest.mark.parametrize(
+    "dtype,transport", [("float32", "memory"), ("float64", "memory"), ("float32", "sockets")]
+)
+def test_rows_are_rounded_once_each_way_and_sums_and_evaluation_are_not(pool, dtype, transport):
     assignment = np.arange(40, dtype=np.int32) % 3
     shards = shards_of(GRAPH, assignment, 3)
-    workers = pool.run(training.cross, 3, 5, dtype, per_worker=shards)
+    workers = pool.run(training.cross, 3, 5, dtype, per_worker=shards, transport=transport)
     everyone = torch.zeros(40, 3, dtype=getattr(torch, dtype))
     for found, shard in zip(workers, shards):
         everyone[torch.as_tensor(shard.inner).long()] = found["h"]

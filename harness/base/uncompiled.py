@@ -43,6 +43,10 @@ class _Unloaded(ModuleType):
         return call
 
     def __getattr__(self, name: str) -> Any:
+        # `inspect` asks every module for its file, also in the middle of another import. Only who imports a
+        # part of the compiler asks where its parts are.
+        if name.startswith("__") and name != "__path__":
+            raise AttributeError(f"module {NAME!r} has no attribute {name!r}")
         return getattr(_compiler(), name)
 
 

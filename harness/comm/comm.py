@@ -28,6 +28,9 @@ from harness.comm.transport import ALONE, NullTransport, PeerLost, Transfer, Tra
 WIRES = ("float32", "bfloat16")
 # Purposes whose rows are never rounded: evaluation is exact, whatever the training sends.
 EXACT = frozenset({"evaluate"})
+# The type under which bfloat16 rows are handed over. Transports only move their bytes, but not all of them
+# know bfloat16, and neither NCCL nor gloo's broadcast knows 16-bit integers.
+WIRED = torch.float16
 
 Key = tuple[str | int, ...]  # which buffer: direction, purpose, layer, ...
 
@@ -345,20 +348,19 @@ class Comm:
             return tensor
         dtype = torch.bfloat16 if halved else tensor.dtype
         wire = self.buffer((*key, "wire"), tuple(tensor.shape), dtype, self._wire_device).copy_(tensor)
-        # Transports move bytes, and not all of them know bfloat16.
-        return wire.view(torch.int16) if halved else wire
+        return wire.view(WIRED) if halved else wire
 
     def _wire_like(self, tensor: torch.Tensor, key: Key = (), halved: bool = False) -> torch.Tensor:
         """What a peer's `_wire` of such a tensor is received in."""
         if halved:
             shape = tuple(tensor.shape)
-            return self.buffer((*key, "wire in"), shape, torch.int16, self._wire_device)
+            return self.buffer((*key, "wire in"), shape, WIRED, self._wire_device)
         return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True) if self.staged else tensor
 
     def _unwire(self, tensor: torch.Tensor, wire: torch.Tensor) -> Callable[[], object] | None:
         if wire is tensor:
             return None
-        halved = wire.dtype == torch.int16 != tensor.dtype
+        halved = wire.dtype == WIRED != tensor.dtype
         return lambda: tensor.copy_(wire.view(torch.bfloat16) if halved else wire)
 
 

@@ -94,7 +94,7 @@ def drop_with_torch(
     z = (z ^ _shift(z, 30)) * _signed(MIX_1)
     z = (z ^ _shift(z, 27)) * _signed(MIX_2)
     z = z ^ _shift(z, 31)
-    lanes = z.unsqueeze(2) >> torch.tensor([0, 16, 32, 48], device=x.device) & 0xFFFF
+    lanes = z.unsqueeze(2) >> torch.arange(0, 64, 16, device=x.device) & 0xFFFF
     keep = lanes.reshape(rows, -1)[:, :width] >= threshold
     return torch.where(keep, x * scale, torch.zeros((), dtype=x.dtype, device=x.device))
 

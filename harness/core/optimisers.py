@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -82,3 +83,15 @@ class Sgd(Optimiser):
             momentum=self.momentum,
             nesterov=self.nesterov,
         )
+
+
+def restore(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Take back `state`, the optimiser's state_dict, with each parameter's number of steps on the host.
+
+    Adam keeps that number there and reads it in every step. A checkpoint that is read onto a GPU puts it on
+    the GPU, where the host would wait for each parameter's in every step.
+    """
+    optimiser.load_state_dict(state)
+    for kept in optimiser.state.values():
+        if isinstance(kept.get("step"), torch.Tensor):
+            kept["step"] = kept["step"].cpu()

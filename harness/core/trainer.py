@@ -18,7 +18,7 @@ from harness.core.evaluate import Evaluator, local_loss
 from harness.core.inputs import Static
 from harness.core.kernels import Kernel, make_kernel
 from harness.core.models import Model, Strategy
-from harness.core.optimisers import Optimiser
+from harness.core.optimisers import Optimiser, restore
 from harness.core.order import Order
 from harness.core.propagate import HaloDropout, WrongRows
 from harness.core.schedules import Constant, Schedule
@@ -236,7 +236,7 @@ class Trainer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
-        self.optimiser.load_state_dict(state["optimiser"])
+        restore(self.optimiser, state["optimiser"])
         self.system.load_state_dict(state["system"])
         self.began, self.next_epoch = True, state["next_epoch"]
         if "stopping" in state:  # not in checkpoints of before 0.2

@@ -1,0 +1,51 @@
+"""`python -m tests.pretend`: what each system asks of a device in an epoch, beside its budget; with
+`--lines SYSTEM`, from which lines of code.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+
+from tabulate import tabulate
+
+from harness.conformance.pool import WorkerPool
+from tests.pretend.budget import BUDGET, Cost, cost_of
+from tests.pretend.tally import DRAIN, SYNCHRONISATION
+from tests.pretend.training import CASES, STOP_AT, WORKERS, trained
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lines", metavar="SYSTEM", choices=sorted(CASES), help="where the host waits")
+    asked = parser.parse_args()
+    pool = WorkerPool(WORKERS, preload=["tests.pretend.training"])
+    try:
+        if asked.lines:
+            print(lines(pool, asked.lines))
+        else:
+            print(table(pool))
+    finally:
+        pool.close()
+
+
+def table(pool: WorkerPool) -> str:
+    """Counts of an epoch, each with its bound."""
+    rows = []
+    for name in CASES:
+        bound = BUDGET[name]
+        rows.append([name, *(f"{now} of {most}" for now, most in zip(cost_of(trained(pool, name)), bound))])
+    return tabulate(rows, ["system", *Cost._fields])
+
+
+def lines(pool: WorkerPool, name: str) -> str:
+    """Where worker 0 waits for its device in one epoch."""
+    waits: Counter[tuple[str, str]] = Counter()
+    for note, number in trained(pool, name).tallies[0].items():
+        if note.epoch == STOP_AT - 1 and note.kind in (SYNCHRONISATION, DRAIN):
+            waits[note.line, f"{note.kind}: {note.what}"] += number
+    return tabulate([[*where, number] for where, number in waits.most_common()], ["line", "why", "times"])
+
+
+if __name__ == "__main__":
+    main()

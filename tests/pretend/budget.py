@@ -1,0 +1,48 @@
+"""What a system may ask of a device in one epoch: each number is an upper bound that no change may exceed.
+
+Of two layers of GCN on two workers, each with a GPU of its own, in the worst epoch of the worst worker after
+the first; evaluation and checkpoints apart. Lower a number when a change lowers what is counted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.pretend.tally import COLLECTIVE, DRAIN, LAUNCH, SYNCHRONISATION
+from tests.pretend.training import EPOCHS, STOP_AT, Trained
+
+
+class Cost(NamedTuple):
+    synchronisations: int
+    drains: int
+    launches: int
+    collectives: int
+
+
+KINDS = Cost(SYNCHRONISATION, DRAIN, LAUNCH, COLLECTIVE)  # type: ignore[arg-type]  # the kind of note of each
+
+BUDGET = {
+    "adaqp": Cost(synchronisations=9, drains=0, launches=204, collectives=3),
+    "adaqp, adaptive": Cost(synchronisations=59, drains=4, launches=479, collectives=9),
+    "bns": Cost(synchronisations=21, drains=0, launches=181, collectives=3),
+    "cagnet": Cost(synchronisations=7, drains=0, launches=133, collectives=5),
+    "capgnn": Cost(synchronisations=14, drains=0, launches=169, collectives=2),
+    "cdfgnn": Cost(synchronisations=67, drains=0, launches=405, collectives=10),
+    "digest": Cost(synchronisations=3, drains=0, launches=130, collectives=1),
+    "digest_a": Cost(synchronisations=3, drains=0, launches=123, collectives=0),
+    "llcg": Cost(synchronisations=10, drains=0, launches=522, collectives=4),
+    "local": Cost(synchronisations=3, drains=0, launches=95, collectives=1),
+    "pipegcn": Cost(synchronisations=7, drains=4, launches=161, collectives=3),
+    "pscgcn": Cost(synchronisations=39, drains=6, launches=206, collectives=5),
+    "sancus": Cost(synchronisations=7, drains=0, launches=133, collectives=5),
+    "sancus/official": Cost(synchronisations=7, drains=0, launches=133, collectives=5),
+    "skipg": Cost(synchronisations=7, drains=0, launches=133, collectives=5),
+    "vanilla": Cost(synchronisations=7, drains=0, launches=158, collectives=3),
+    "zero_halo": Cost(synchronisations=3, drains=0, launches=130, collectives=1),
+}
+
+
+def cost_of(run: Trained, resumed: bool = False) -> Cost:
+    """What the worst epoch asked for: before a stop, or once a resumed run has its caches again."""
+    epochs = range(STOP_AT + 1, EPOCHS) if resumed else range(1, STOP_AT)
+    return Cost(*(run.worst(kind, epochs) for kind in KINDS))

@@ -1,0 +1,43 @@
+"""`python -m tests.pretend.command GPUS ...`: the command `halobench ...` on so many pretended GPUs.
+
+The launcher, the process group, checkpoints and the trace are the project's own; workers are forked, since no
+context of CUDA stands in the way.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from harness import cli
+from harness.comm.recorder import Recorder
+from harness.run import launch, worker
+from tests.pretend.install import pretended
+
+
+def pretend(gpus: int) -> None:
+    """From now on this process, and what it forks, sees GPUs."""
+    torch.cuda.is_available = lambda: True
+    torch.cuda.device_count = lambda: gpus
+    torch.cuda.set_device = lambda device: None
+    launch.start_method = lambda device: "fork"
+    open_group, train = dist.init_process_group, worker.train
+
+    def init_process_group(backend: str, **options: Any) -> None:
+        open_group("gloo", **options)
+        dist.get_backend = lambda group=None: backend
+
+    def train_pretended(*arguments: Any) -> None:
+        with pretended(Recorder(), nccl=dist.get_backend() == "nccl"):
+            train(*arguments)
+
+    dist.init_process_group = init_process_group
+    worker.train = train_pretended
+
+
+if __name__ == "__main__":
+    pretend(int(sys.argv[1]))
+    sys.exit(cli.main(sys.argv[2:]))
