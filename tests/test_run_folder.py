@@ -91,7 +91,7 @@ def test_a_preparation_that_is_killed_says_so():
 
 @pytest.mark.parametrize("state, own", [({"next_epoch": 57}, 57), ({}, 40)], ids=["own", "none"])
 def test_a_worker_goes_on_at_its_own_epoch_and_without_one_at_the_runs(tmp_path, state, own):
-    comm = SimpleNamespace(device=torch.device("cpu"), barrier=lambda: None, total=list)
+    comm = SimpleNamespace(device=torch.device("cpu"), size=1, barrier=lambda: None, total=list)
     saved = Checkpoints(tmp_path, 0, comm)
     saved.save(SimpleNamespace(state_dict=lambda: state), 40)
     loaded = {}

@@ -48,7 +48,7 @@ def main(run_dir: str, meeting: str | None = None) -> None:
     Raises InputError where the run folder or the shard is missing or damaged, or the number of workers is
     another.
     """
-    run = held(configs.load(Path(run_dir)), Path(run_dir))
+    run, name = held(configs.load(Path(run_dir)), Path(run_dir))
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if size != run.settings.workers:
         raise InputError(
@@ -60,18 +60,19 @@ def main(run_dir: str, meeting: str | None = None) -> None:
         files.write_json_atomic(Path(run_dir) / "environment.json", here)
     device = choose_device(run.settings.device)
     with process_group(rank, size, device, meeting, run.settings.transport) as transport:
-        train(run, Path(run_dir), rank, size, device, transport)
+        train(run, name, Path(run_dir), rank, size, device, transport)
 
 
-def held(run: configs.Run, run_dir: Path) -> configs.Run:
+def held(run: configs.Run, run_dir: Path) -> tuple[configs.Run, str]:
     """The run with the values that it began with where it goes on from a checkpoint and was asked for `auto`:
-    another transport, device, kernel or number of threads would go on with other bits.
+    another transport, device, kernel or number of threads would go on with other bits. And the name by which
+    its checkpoints know it: its fingerprint when it began, to whatever that changed.
 
     Raises InputError where such a value is not to be had on this host.
     """
     found = resolved.read(run_dir) if (run_dir / "checkpoints" / "latest").exists() else None
     if found is None:
-        return run
+        return run, run.fingerprint
     began = {name: found["attempts"][-1][name] for name in resolved.HELD}
     began["transport"] = began["transport"] if began["transport"] in TRANSPORTS else "auto"
     try:
@@ -82,11 +83,18 @@ def held(run: configs.Run, run_dir: Path) -> configs.Run:
             f"{run_dir} goes on only with what it began with, for the same bits, but {error}; give fresh=true"
             " to start anew"
         ) from None
-    return dataclasses.replace(run, settings=dataclasses.replace(run.settings, **began))
+    held_to = dataclasses.replace(run, settings=dataclasses.replace(run.settings, **began))
+    return held_to, found.get("run") or run.fingerprint
 
 
 def train(
-    run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.device, transport: Transport
+    run: configs.Run,
+    name: str,
+    run_dir: Path,
+    rank: int,
+    size: int,
+    device: torch.device,
+    transport: Transport,
 ) -> None:
     """The whole of a worker's work inside an open process group."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
@@ -110,7 +118,8 @@ def train(
         kernel=make_kernel(run.settings.kernel, device, Tilings.of_json(configs.tilings(run_dir))),
         cluster=cluster_of(run, run_dir, comm),
     )
-    checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm)
+    started = writer.attempts(run_dir) if rank == 0 else 0
+    checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, started)
     met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
     if rank == 0:
         machine = json.loads((run_dir / "environment.json").read_text())
@@ -127,6 +136,7 @@ def train(
             "role": run.system.role,
             "steps": run.system.steps(),
             "asynchronous": run.system.asynchronous,
+            "run": name,
         }
         resolved.record(run_dir, met, attempt, facts)
     own = writer.TraceWriter(run_dir, rank, checkpoints.attempt, trainer.next_epoch)

@@ -133,6 +133,12 @@ class TraceWriter:
         }
 
 
+def attempts(run_dir: Path) -> int:
+    """How many starts of a run have left streams, by the highest number that one has."""
+    named = (reader.STREAM.fullmatch(path.name) for path in (Path(run_dir) / "stream").glob("*.arrow"))
+    return max((int(name["attempt"]) + 1 for name in named if name), default=0)
+
+
 def _seconds(spans: Iterable[Span], kind: str) -> float:
     return sum(s.end - s.start for s in spans if s.kind == kind)
 
