@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
-import json
 import math
 import os
 import resource
@@ -16,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -30,12 +30,14 @@ from harness.core.kernels import make_kernel
 from harness.core.tiling import Tilings
 from harness.core.trainer import Trainer
 from harness.partition import io
+from harness.partition.cache import check_file
 from harness.run import config as configs
 from harness.run.devices import cluster_of
 from harness.run.progress import Progress
 from harness.trace import files, resolved, writer
 from harness.trace.asynchronous import AsynchronousTrace
 from harness.trace.environment import environment
+from harness.trace.reader import Trace, checksums
 from harness.trace.schema import NOT_FINITE
 
 
@@ -48,7 +50,7 @@ def main(run_dir: str, meeting: str | None = None) -> None:
     Raises InputError where the run folder or the shard is missing or damaged, or the number of workers is
     another.
     """
-    run, name = held(configs.load(Path(run_dir)), Path(run_dir))
+    run = held(configs.load(Path(run_dir)), Path(run_dir))
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if size != run.settings.workers:
         raise InputError(
@@ -60,19 +62,18 @@ def main(run_dir: str, meeting: str | None = None) -> None:
         files.write_json_atomic(Path(run_dir) / "environment.json", here)
     device = choose_device(run.settings.device)
     with process_group(rank, size, device, meeting, run.settings.transport) as transport:
-        train(run, name, Path(run_dir), rank, size, device, transport)
+        train(run, Path(run_dir), rank, size, device, transport, meeting is not None)
 
 
-def held(run: configs.Run, run_dir: Path) -> tuple[configs.Run, str]:
+def held(run: configs.Run, run_dir: Path) -> configs.Run:
     """The run with the values that it began with where it goes on from a checkpoint and was asked for `auto`:
-    another transport, device, kernel or number of threads would go on with other bits. And the name by which
-    its checkpoints know it: its fingerprint when it began, to whatever that changed.
+    another transport, device, kernel or number of threads would go on with other bits.
 
     Raises InputError where such a value is not to be had on this host.
     """
-    found = resolved.read(run_dir) if (run_dir / "checkpoints" / "latest").exists() else None
+    found = _began(run_dir)
     if found is None:
-        return run, run.fingerprint
+        return run
     began = {name: found["attempts"][-1][name] for name in resolved.HELD}
     began["transport"] = began["transport"] if began["transport"] in TRANSPORTS else "auto"
     try:
@@ -83,27 +84,37 @@ def held(run: configs.Run, run_dir: Path) -> tuple[configs.Run, str]:
             f"{run_dir} goes on only with what it began with, for the same bits, but {error}; give fresh=true"
             " to start anew"
         ) from None
-    held_to = dataclasses.replace(run, settings=dataclasses.replace(run.settings, **began))
-    return held_to, found.get("run") or run.fingerprint
+    return dataclasses.replace(run, settings=dataclasses.replace(run.settings, **began))
+
+
+def _began(run_dir: Path) -> dict[str, Any] | None:
+    """What the run was when it began; None where it has no checkpoint to go on from."""
+    return resolved.read(run_dir) if (run_dir / "checkpoints" / "latest").exists() else None
 
 
 def train(
     run: configs.Run,
-    name: str,
     run_dir: Path,
     rank: int,
     size: int,
     device: torch.device,
     transport: Transport,
+    prepared_now: bool,
 ) -> None:
-    """The whole of a worker's work inside an open process group."""
+    """The whole of a worker's work inside an open process group.
+
+    prepared_now   whether what started this worker has just read every shard
+    """
     local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     threads = run.settings.threads or max(1, cpu_count() // local)
     torch.set_num_threads(threads)
     keep_freed_memory()
     recorder = Recorder()
     comm = Comm(rank, size, device, recorder, transport, run.settings.wire)
-    shard = io.load(configs.shard_folder(run_dir), rank)
+    shards = configs.shard_folder(run_dir)
+    if not prepared_now:
+        check_file(shards, io.shard_name(rank))
+    shard = io.load(shards, rank)
     trainer = Trainer(
         shard,
         comm,
@@ -118,11 +129,13 @@ def train(
         kernel=make_kernel(run.settings.kernel, device, Tilings.of_json(configs.tilings(run_dir))),
         cluster=cluster_of(run, run_dir, comm),
     )
+    # By what its checkpoints know it: its fingerprint when it began, whatever that has become since.
+    name = (_began(run_dir) or {}).get("run") or run.fingerprint
     started = writer.attempts(run_dir) if rank == 0 else 0
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, started)
     met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
     if rank == 0:
-        machine = json.loads((run_dir / "environment.json").read_text())
+        machine = Trace(run_dir).environment
         attempt = {
             "device": device.type,
             "threads": threads,
@@ -207,7 +220,8 @@ def train(
         )
 
         writer.finalise(run_dir)
-        files.write_json_atomic(run_dir / "summary.json", summary.summarise(run_dir))
+        found = {**summary.summarise(run_dir), "files": checksums(run_dir)}
+        files.write_json_atomic(run_dir / "summary.json", found)
         if not run.settings.keep_checkpoint or diverged:
             checkpoints.clear()
 

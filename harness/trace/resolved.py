@@ -11,12 +11,11 @@ says what that became. A run that goes on from a checkpoint keeps the values tha
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from harness.check import InputError
-from harness.trace.files import write_json_atomic
+from harness.trace.files import read_json, write_json_atomic
 from harness.trace.schema import SCHEMA_VERSION
 
 FILE = "resolved.json"
@@ -30,7 +29,7 @@ def read(run_dir: Path) -> dict[str, Any] | None:
     """
     path = Path(run_dir) / FILE
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        found: dict[str, Any] = read_json(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
