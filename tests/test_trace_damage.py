@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
+import signal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -173,3 +175,18 @@ def test_a_full_disk_is_one_sentence():
         open("/dev/full", "w") as file,
     ):
         file.write("x")
+
+
+def test_a_trace_that_does_not_fit_is_one_sentence(tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    traces.prepare(tmp_path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(
+            InputError, match=r"worker\d-attempt0.arrow cannot be written: File too large; give"
+        ):
+            traces.stream(tmp_path, range(1000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)

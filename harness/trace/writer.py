@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from harness.check import InputError
+from harness.check import InputError, writing
 from harness.comm.recorder import Epoch, Span
 from harness.trace import reader
+from harness.trace.files import MEND
 from harness.trace.schema import RUN, SCHEMA_VERSION, TABLES, UPDATE, VERSION_KEY
 
 # The epochs row goes last: an epoch that has one is complete in every table.
@@ -112,8 +113,10 @@ class TraceWriter:
     def _append(self, **rows: list[dict[str, Any]]) -> None:
         for table in ORDER:
             if rows.get(table):
-                self.streams[table].write_batch(pa.RecordBatch.from_pylist(rows[table], schema=TABLES[table]))
-                self.files[table].flush()
+                batch = pa.RecordBatch.from_pylist(rows[table], schema=TABLES[table])
+                with writing(self.files[table].name, MEND):
+                    self.streams[table].write_batch(batch)
+                    self.files[table].flush()
 
     def _span(self, epoch: int, s: Span) -> dict[str, Any]:
         return {
@@ -170,8 +173,9 @@ def finalise(run_dir: Path) -> None:
     }
     for table in TABLES:
         part = run_dir / f"{table}.parquet.part"
-        pq.write_table(tables.table(table).replace_schema_metadata(metadata), part, compression="zstd")
-        os.replace(part, run_dir / f"{table}.parquet")
+        with writing(part, MEND):
+            pq.write_table(tables.table(table).replace_schema_metadata(metadata), part, compression="zstd")
+            os.replace(part, run_dir / f"{table}.parquet")
     shutil.rmtree(merged, ignore_errors=True)
     if stream.exists():
         os.replace(stream, merged)  # at once: half a folder of streams would read as a shorter run
