@@ -16,7 +16,7 @@ from harness.check import InputError
 from harness.partition import cache as caches
 from harness.partition import io
 from harness.partition.assign import Block, Metis, Random, assign
-from harness.partition.cache import Cache, shards_for
+from harness.partition.cache import Cache, check_file, shards_for
 from harness.partition.config import EdgeCut
 from harness.partition.vertexcut import Dne, Ebv, Hep
 from tests.graphs import random_graph
@@ -263,6 +263,17 @@ def test_swapped_or_missing_files_of_an_entry_are_damage(tmp_path, capsys):
     shards_for(cache, SPEC, never, Random(1), 2, 0)
     assert (first / "worker-0.safetensors").read_bytes() == whole[0]
     assert capsys.readouterr().err.count("is made again") == 3
+
+
+def test_a_worker_refuses_its_own_shard_where_that_is_damaged(tmp_path):
+    shards = shards_for(Cache(tmp_path), SPEC, lambda: random_graph(60, 5), Metis(), 2, 0)
+    path = shards / io.shard_name(1)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1  # the last number of an array
+    path.write_bytes(content)
+    check_file(shards, io.shard_name(0))
+    with pytest.raises(InputError, match=f"worker-1.safetensors is damaged: .*; delete the folder {shards}"):
+        check_file(shards, io.shard_name(1))
 
 
 def test_an_entry_of_an_earlier_version_is_read_and_said_once(tmp_path, capsys):
