@@ -205,7 +205,7 @@ def _mark(weights: dict[str, torch.Tensor]) -> int:
     hashed = xxhash.xxh3_64()
     for name in sorted(weights):
         hashed.update(name.encode())
-        hashed.update(weights[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        hashed.update(weights[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return hashed.intdigest() >> 24
 
 

@@ -140,5 +140,5 @@ def _block(shard, name: str, rows: int, columns: int, ranges: bool) -> str | Non
 def _range(shard, name: str, low: int, high: int | np.ndarray | None) -> str | None:
     """Whether every number of an array is in [low, high); `high` may be a bound per entry, None: infinity."""
     array = getattr(shard, name)
-    high = np.inf if high is None else high
-    return None if ((low <= array) & (array < high)).all() else f"{name} has a number that is out of range"
+    bound = np.inf if high is None else high
+    return None if ((low <= array) & (array < bound)).all() else f"{name} has a number that is out of range"

@@ -131,8 +131,8 @@ def train(
     )
     # By what its checkpoints know it: its fingerprint when it began, whatever that has become since.
     name = (_began(run_dir) or {}).get("run") or run.fingerprint
-    started = writer.attempts(run_dir) if rank == 0 else 0
-    checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, started)
+    earlier = writer.attempts(run_dir) if rank == 0 else 0
+    checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, earlier)
     met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
     if rank == 0:
         machine = Trace(run_dir).environment
@@ -220,8 +220,8 @@ def train(
         )
 
         writer.finalise(run_dir)
-        found = {**summary.summarise(run_dir), "files": checksums(run_dir)}
-        files.write_json_atomic(run_dir / "summary.json", found)
+        whole = {**summary.summarise(run_dir), "files": checksums(run_dir)}
+        files.write_json_atomic(run_dir / "summary.json", whole)
         if not run.settings.keep_checkpoint or diverged:
             checkpoints.clear()
 
