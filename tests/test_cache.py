@@ -16,7 +16,7 @@ from harness.check import InputError
 from harness.partition import cache as caches
 from harness.partition import io
 from harness.partition.assign import Block, Metis, Random, assign
-from harness.partition.cache import Cache, shards_for
+from harness.partition.cache import Cache, check_file, shards_for
 from harness.partition.config import EdgeCut
 from harness.partition.vertexcut import Dne, Ebv, Hep
 from tests.graphs import random_graph
@@ -49,7 +49,9 @@ def test_an_entry_is_made_once_and_says_what_it_is(tmp_path):
     cache = Cache(tmp_path)
     entry = cache.get_or_make("graphs", SPEC, write("x"))
     assert (entry / "made").read_text() == "x"
-    assert json.loads((entry / "spec.json").read_text()) == {"format": caches.FORMAT, "spec": SPEC}
+    said = json.loads((entry / "spec.json").read_text())
+    assert said.keys() == {"format", "spec", "files", "checksum"} and said["files"].keys() == {"made"}
+    assert (said["format"], said["spec"]) == (caches.FORMAT, SPEC)
     assert cache.get_or_make("graphs", SPEC, never) == entry
     assert Cache(str(tmp_path)).get_or_make("graphs", dict(reversed(SPEC.items())), never) == entry
 
@@ -221,11 +223,75 @@ def test_too_many_workers_is_refused_and_caches_no_shards(tmp_path):
     assert not any(path.is_dir() for path in (tmp_path / "shards").iterdir())
 
 
-def test_a_damaged_cached_graph_names_the_folder_to_delete(tmp_path):
+def as_earlier_versions(entry: Path, spec: dict) -> None:
+    """Make an entry what it was before it had checksums."""
+    (entry / "spec.json").write_text(json.dumps({"format": caches.FORMAT, "spec": spec}, indent=1))
+
+
+def test_a_damaged_entry_is_made_again_and_a_line_says_so(tmp_path, capsys):
+    cache, graph = Cache(tmp_path), random_graph(60, 5)
+    shards = shards_for(cache, SPEC, lambda: graph, Metis(), 2, 0)
+    whole = {path: path.read_bytes() for path in shards.iterdir()}
+    graphs = cache.path("graphs", SPEC)
+    for path, content in whole.items():
+        damaged = bytearray(content)
+        damaged[len(damaged) // 2] ^= 1
+        path.write_bytes(damaged)
+        # The cached graph is damaged too, so both are made again.
+        (graphs / "graph.safetensors").write_bytes(b"\0" * 100)
+        assert shards_for(cache, SPEC, lambda: graph, Metis(), 2, 0) == shards
+        told = capsys.readouterr().err.splitlines()
+        assert len(told) == 2 and f"note: {shards} is damaged" in told[0] and path.name in told[0]
+        assert f"note: {graphs} is damaged" in told[1] and all(line.endswith("made again") for line in told)
+        assert {path: path.read_bytes() for path in shards.iterdir()} == whole
+    shards_for(cache, SPEC, never, Metis(), 2, 0)
+    assert capsys.readouterr().err == ""
+
+
+def test_swapped_or_missing_files_of_an_entry_are_damage(tmp_path, capsys):
+    cache, graph = Cache(tmp_path), random_graph(60, 5)
+    first, second = (shards_for(cache, SPEC, lambda: graph, Random(seed), 2, 0) for seed in (1, 2))
+    whole = [(folder / "worker-0.safetensors").read_bytes() for folder in (first, second)]
+    (first / "worker-0.safetensors").write_bytes(whole[1])  # a good file, of another partition
+    (second / "worker-0.safetensors").unlink()
+    for seed in (1, 2):
+        shards_for(cache, SPEC, never, Random(seed), 2, 0)
+    assert [(folder / "worker-0.safetensors").read_bytes() for folder in (first, second)] == whole
+    os.replace(first, tmp_path / "aside")
+    os.replace(second, first)  # a whole entry under the name of another
+    os.replace(tmp_path / "aside", second)
+    shards_for(cache, SPEC, never, Random(1), 2, 0)
+    assert (first / "worker-0.safetensors").read_bytes() == whole[0]
+    assert capsys.readouterr().err.count("is made again") == 3
+
+
+def test_a_worker_refuses_its_own_shard_where_that_is_damaged(tmp_path):
+    shards = shards_for(Cache(tmp_path), SPEC, lambda: random_graph(60, 5), Metis(), 2, 0)
+    path = shards / io.shard_name(1)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1  # the last number of an array
+    path.write_bytes(content)
+    check_file(shards, io.shard_name(0))
+    with pytest.raises(InputError, match=f"worker-1.safetensors is damaged: .*; delete the folder {shards}"):
+        check_file(shards, io.shard_name(1))
+
+
+def test_an_entry_of_an_earlier_version_is_read_and_said_once(tmp_path, capsys):
+    cache, graph = Cache(tmp_path), random_graph(60, 5)
+    shards = shards_for(cache, SPEC, lambda: graph, Metis(), 2, 0)
+    as_earlier_versions(shards, {"graph": SPEC, "parts": 2, **Metis().decides(2, 0)})
+    for told in ("cached by an earlier version, without checksums", ""):
+        assert shards_for(cache, SPEC, never, Metis(), 2, 0) == shards
+        said = capsys.readouterr().err
+        assert told in said and said.count("\n") == bool(told)
+
+
+def test_a_damaged_graph_of_an_earlier_version_names_the_folder_to_delete(tmp_path):
     cache, graph = Cache(tmp_path), random_graph(60, 5)
     shards_for(cache, SPEC, lambda: graph, Metis(), 2, 0)
     folder = cache.path("graphs", SPEC)
     (folder / "graph.safetensors").write_bytes(b"\0" * 100)
+    as_earlier_versions(folder, SPEC)
     with pytest.raises(InputError, match=f"delete the folder {folder}"):
         shards_for(cache, SPEC, never, Metis(), 3, 0)
 

@@ -5,6 +5,7 @@ resume.
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 
 import pytest
@@ -100,10 +101,10 @@ def test_stopped_run_ends_cleanly_and_resumed_equals_one_never_stopped(place, st
 
 @pytest.fixture
 def stopped(place):
-    """A run folder with a checkpoint of which worker 1 was killed at epoch 3, and the command that goes on
-    from it.
+    """A run folder with checkpoints after 2 and 4 epochs, of which worker 1 was killed at epoch 5, and the
+    command that goes on from it.
     """
-    command = (*place.trouble, "system.how=kill")
+    command = (*place.trouble, "system.how=kill", "system.epoch=5")
     assert place.run(*command).code == 128 + signal.SIGKILL
     return place.runs()[0], command
 
@@ -114,10 +115,12 @@ def test_damaged_files_of_a_stopped_run_get_one_sentence(place, stopped):
     (shard,) = place.folder.glob(
         f"cache/shards/{json.loads((run_dir / 'shards.json').read_text())['folder'].split('/')[-1]}/worker-1*"
     )
+    # Without a checkpoint before it.
+    shutil.rmtree(checkpoints / "epoch-000002")
     for path, mend in [
-        (checkpoints / "epoch-000002" / "worker-1.pt", "fresh=true"),
+        (checkpoints / "epoch-000004" / "worker-1.pt", "fresh=true"),
         (checkpoints / "latest", "fresh=true"),
-        (shard, "delete the folder"),
+        (checkpoints / "attempts", "fresh=true"),
         (run_dir / "config.yaml", "fresh=true"),
     ]:
         whole = path.read_bytes()
@@ -129,8 +132,32 @@ def test_damaged_files_of_a_stopped_run_get_one_sentence(place, stopped):
         assert done.code == 2, (path, done.err)
         assert done.err.startswith("error: ") and done.err.count("\n") == 1 and "Traceback" not in done.err
         assert str(path) in done.err and "damaged" in done.err and mend in done.err
-    # Whole again, it goes on from epoch 2 and is killed in epoch 3 once more.
-    assert place.run(*command).code == 128 + signal.SIGKILL
+    # Whole again, it goes on from epoch 4 and is killed in epoch 5 once more; a shard is made again.
+    shard.write_bytes(shard.read_bytes()[:-9])
+    done = place.run(*command)
+    assert done.code == 128 + signal.SIGKILL and f"note: {shard.parent} is damaged" in done.err
+
+
+def test_a_damaged_checkpoint_is_left_for_the_one_before_it_and_the_bits_are_the_same(place, stopped):
+    run_dir, command = stopped
+    damaged = run_dir / "checkpoints" / "epoch-000004" / "worker-1.pt"
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 4
+    damaged.write_bytes(content)
+    module = place.folder / "modules" / "trouble.py"
+    kills = module.read_text()
+    module.write_text(kills.replace('self.how == "kill"', 'self.how == "never"'))
+    try:
+        done = place.run(*command)
+        assert done.code == 0, done.err
+        resumed = losses(run_dir)
+        assert place.run(*command, "fresh=true").code == 0
+    finally:
+        module.write_text(kills)
+    (said,) = [line for line in done.err.splitlines() if str(damaged) in line]
+    assert said.endswith("goes on from the checkpoint before it, after 2 epochs") and "damaged" in said
+    assert_frame_equal(resumed, losses(run_dir), check_exact=True)
+    assert len(resumed) == 12
 
 
 def test_changed_graph_is_not_mixed_into_a_run(place, stopped):

@@ -119,9 +119,25 @@ def test_ctrl_c_ends_a_preparation_at_once():
 
 @pytest.mark.parametrize("state, own", [({"next_epoch": 57}, 57), ({}, 40)], ids=["own", "none"])
 def test_a_worker_goes_on_at_its_own_epoch_and_without_one_at_the_runs(tmp_path, state, own):
-    comm = SimpleNamespace(device=torch.device("cpu"), barrier=lambda: None, total=list)
+    comm = SimpleNamespace(device=torch.device("cpu"), size=1, barrier=lambda: None, total=list)
     saved = Checkpoints(tmp_path, 0, comm)
     saved.save(SimpleNamespace(state_dict=lambda: state), 40)
     loaded = {}
     assert Checkpoints(tmp_path, 0, comm).restore(SimpleNamespace(load_state_dict=loaded.update)) == 40
     assert loaded == {"next_epoch": own}
+
+
+def test_an_empty_summary_is_no_finished_run(tmp_path):
+    run = run_in(tmp_path / "a")
+    (hold(tmp_path / "a", run) / "summary.json").touch()
+    with pytest.raises(InputError, match=r"summary.json cannot be read .*; run it again with fresh=true"):
+        claim(run)
+
+
+def test_a_run_that_has_begun_on_an_unknown_graph_is_refused(tmp_path):
+    (tmp_path / "stream").mkdir()
+    (tmp_path / "shards.json").write_text("{")
+    assert prepare._begun_on(tmp_path) is None
+    (tmp_path / "stream" / "epochs-worker0-attempt0.arrow").touch()
+    with pytest.raises(InputError, match=r"shards.json is damaged .*; give fresh=true"):
+        prepare._begun_on(tmp_path)

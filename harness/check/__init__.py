@@ -4,9 +4,11 @@ mend.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
-from collections.abc import Iterable, Mapping
+import errno
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from omegaconf import OmegaConf
@@ -20,6 +22,25 @@ D = TypeVar("D", bound="DataclassInstance")
 
 class InputError(ValueError):
     """Something the user gave is wrong. Its message is one sentence and is shown without a traceback."""
+
+
+# What a disk answers that is full or broken, or that one may not write.
+DISK = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+    *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST),
+}
+
+
+@contextlib.contextmanager
+def writing(what: object, mend: str) -> Iterator[None]:
+    """Turn the error of a disk that cannot be written into an InputError: `what` cannot be written, and the
+    mend."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        raise InputError(f"{what} cannot be written: {error.strerror}; {mend}") from None
 
 
 def did_you_mean(word: object, known: Iterable[object]) -> str:

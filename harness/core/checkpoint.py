@@ -5,62 +5,146 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import torch
+import xxhash
 
-from harness.check import InputError
+from harness.base import checksum
+from harness.base.checksum import Damaged
+from harness.check import InputError, writing
 from harness.comm.comm import Comm
 from harness.core.trainer import Trainer
+
+# What reading a damaged file may raise.
+UNREADABLE = (
+    *(OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError),
+    *(KeyError, IndexError, TypeError, AttributeError),
+)
 
 
 class Checkpoints:
     """`folder/epoch-000040/worker-0.pt`, one file per worker; a checkpoint counts once `folder/latest` names
-    it.
+    it. The one before it is kept, for the case that a file of the latest is damaged.
 
-    attempt   how many times this run has been started before
+    A file is what `torch.save` writes and a last line with the checksum of that. It says of which run, worker
+    and epoch it is, so that a file under another's name is refused.
+
+    run       names the run: what it writes is no other run's
+    started   how many times the run has been started before, as far as its trace knows
+    attempt   how many times it has been
     """
 
-    def __init__(self, folder: Path, rank: int, comm: Comm):
-        self.folder, self.rank, self.comm = folder, rank, comm
-        self.attempt = 0
+    def __init__(self, folder: Path, rank: int, comm: Comm, run: str = "", started: int = 0):
+        self.folder, self.rank, self.comm, self.run = folder, rank, comm, run
+        self.attempt = started
+        self.last = 0  # the epoch of the checkpoint that the run could go on from now
 
     def restore(self, trainer: Trainer) -> int:
-        """Load the latest checkpoint into `trainer`; returns how many of the run's epochs it holds (0: none).
+        """Load the latest checkpoint into `trainer`, or the one before it where a file of the latest is
+        missing or damaged; returns how many of the run's epochs it holds (0: there is none).
 
-        Raises InputError where a file of it is missing or damaged.
+        Raises InputError where there is none to go on from.
         """
-        first = 0
+        latest = before = 0
         if self.rank == 0:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.attempt, first = self._number("attempts"), self._number("latest")
-            self._write(self.folder / "attempts", str(self.attempt + 1))
+            with writing(self.folder, "give results=FOLDER on a disk with room"):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self.attempt, latest = max(self.attempt, self._number("attempts")), self._number("latest")
+                self._write(self.folder / "attempts", str(self.attempt + 1))
+            before = max((epoch for epoch in self._epochs() if epoch < latest), default=0)
         # Worker 0 looks, all hear: on several hosts the others may see an older state of a shared file
         # system.
-        self.attempt, first = map(int, self.comm.total([self.attempt, first]))
-        if first:
-            try:
-                state = torch.load(self._path(first), weights_only=True, map_location=self.comm.device)
-            except (OSError, EOFError, RuntimeError, pickle.UnpicklingError, KeyError, ValueError) as error:
-                raise self._damaged(self._path(first), error) from None
-            trainer.load_state_dict({"next_epoch": first, **state})
-        return first
+        self.attempt, latest, before = map(int, self.comm.total([self.attempt, latest, before]))
+        for epoch in (latest, before) if before else (latest,) if latest else ():
+            state = self._agreed(epoch, before if epoch == latest else 0)
+            if state is not None:
+                trainer.load_state_dict({"next_epoch": epoch, **state})
+                self.last = epoch
+                return epoch
+        return 0
+
+    def _agreed(self, epoch: int, before: int) -> dict[str, Any] | None:
+        """This worker's state in a checkpoint that all workers find whole; None where one does not and there
+        is one `before`, without which InputError is raised.
+        """
+        state: dict[str, Any] = {}
+        wrong: Exception | None = None
+        try:
+            state = self._read(epoch)
+        except UNREADABLE as error:
+            wrong = error
+        weights = _mark(state.get("model", {}))
+        same = state.pop("of", {}).get("same_weights")
+        together, damaged = self.comm.total([weights, wrong is not None])
+        if not damaged:
+            # Files that are whole may still be of different starts of a run.
+            if same and together != weights * self.comm.size:
+                wrong = Damaged("the workers' weights are not the same")
+            (damaged,) = self.comm.total([wrong is not None])
+        if not damaged:
+            return state
+        path = self._path(epoch)
+        if wrong is not None and not before:
+            raise self._damaged(path, wrong)
+        if wrong is not None:
+            print(
+                f"note: {path} is {_state(wrong)}; the run goes on from the checkpoint before it, after"
+                f" {before} epochs",
+                file=sys.stderr,
+            )
+        elif not before:
+            self.comm.barrier()  # which ends when the worker that found it damaged does
+        return None
+
+    def _read(self, epoch: int) -> dict[str, Any]:
+        path = self._path(epoch)
+        sealed = checksum.sealed_size(path) is not None
+        state = torch.load(path, weights_only=True, map_location=self.comm.device)
+        if not isinstance(state, dict):
+            raise Damaged("it holds no state")
+        own = {"run": self.run, "rank": self.rank, "epoch": epoch}
+        for name, value in own.items() if "of" in state else ():
+            if state["of"][name] != value:
+                raise Damaged(f"it is of {name} {state['of'][name]}, not {value}")
+        if sealed != ("of" in state):
+            raise Damaged("it has lost its checksum")
+        if not sealed and self.rank == 0:
+            print(f"note: {path} was written by an earlier version, without a checksum", file=sys.stderr)
+        return state
 
     def save(self, trainer: Trainer, next_epoch: int) -> None:
-        """Write a checkpoint from which a run goes on at `next_epoch`; older ones are removed once it is
-        complete.
+        """Write a checkpoint from which a run goes on at `next_epoch`; all but it and the one before it are
+        removed.
+
+        Raises InputError where it cannot be written: the one before it still counts then.
         """
+        state = trainer.state_dict()
+        weights = _mark(state.get("model", {}))
+        same = self.comm.total([weights]) == [weights * self.comm.size]
+        of = {"run": self.run, "rank": self.rank, "epoch": next_epoch, "same_weights": same}
         path = self._path(next_epoch)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.rank == 0:  # before anything is written: there is room for two, as for any run
+            for epoch in set(self._epochs()) - {self.last, next_epoch}:
+                shutil.rmtree(self._path(epoch).parent, ignore_errors=True)
         part = path.with_suffix(".part")
-        torch.save(trainer.state_dict(), part)
-        os.replace(part, path)
-        self.comm.barrier()
-        if self.rank == 0:
-            self._write(self.folder / "latest", str(next_epoch))
-            for old in self.folder.glob("epoch-*"):
-                if old != path.parent:
-                    shutil.rmtree(old, ignore_errors=True)
+        with writing(path, "make room: the same command goes on from the last checkpoint"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                _save({**state, "of": of}, part)
+                with part.open("a") as file:
+                    file.write(checksum.line_of(part))
+                os.replace(part, path)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+            self.comm.barrier()
+            if self.rank == 0:
+                self._write(self.folder / "latest", str(next_epoch))
+        self.last = next_epoch
 
     def clear(self) -> None:
         """Remove everything, once the run is complete."""
@@ -69,17 +153,24 @@ class Checkpoints:
     def _path(self, next_epoch: int) -> Path:
         return self.folder / f"epoch-{next_epoch:06d}" / f"worker-{self.rank}.pt"
 
+    def _epochs(self) -> list[int]:
+        """Of which epochs there are checkpoints, whole or not."""
+        names = (path.name.removeprefix("epoch-") for path in self.folder.glob("epoch-*"))
+        return [int(name) for name in names if name.isdecimal()]
+
     def _number(self, name: str) -> int:
         path = self.folder / name
         try:
-            return int(path.read_text()) if path.exists() else 0
+            number = int(path.read_text()) if path.exists() else 0
+            if number < 0:
+                raise Damaged(f"it says {number}")
+            return number
         except (OSError, ValueError) as error:
             raise self._damaged(path, error) from None
 
     def _damaged(self, path: Path, error: Exception) -> InputError:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         return InputError(
-            f"{path} is damaged ({reason}); delete the folder {self.folder} or give fresh=true to start anew"
+            f"{path} is {_state(error)}; delete the folder {self.folder} or give fresh=true to start anew"
         )
 
     @staticmethod
@@ -87,3 +178,40 @@ class Checkpoints:
         part = path.with_name(path.name + ".part")
         part.write_text(text)
         os.replace(part, path)
+
+
+def _save(state: dict[str, Any], path: Path) -> None:
+    """torch.save, with the disk's own error where it cannot be written, which torch hides behind another."""
+    failed: list[OSError] = []
+    with path.open("wb", buffering=0) as file:
+
+        def write(data: bytes) -> int:
+            try:
+                return file.write(data)
+            except OSError as error:
+                failed.append(error)
+                raise
+
+        try:
+            torch.save(state, SimpleNamespace(write=write, flush=lambda: None))
+        except RuntimeError:
+            if failed:
+                raise failed[0] from None
+            raise
+
+
+def _mark(weights: dict[str, torch.Tensor]) -> int:
+    """40 bits of a hash of the weights, of which a double holds the sum over thousands of workers exactly."""
+    hashed = xxhash.xxh3_64()
+    for name in sorted(weights):
+        hashed.update(name.encode())
+        hashed.update(weights[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return hashed.intdigest() >> 24
+
+
+def _state(error: Exception) -> str:
+    """What an error says of a file."""
+    if isinstance(error, FileNotFoundError):
+        return "missing"
+    reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    return f"damaged ({reason})"

@@ -1,22 +1,27 @@
 """A content-addressed cache of graphs and shards that concurrent runs may share.
 
 An entry's address is the hash of everything that determines it. It is made in a folder beside and renamed
-into place, so it is there whole or not at all; a lock lets one run make it while the others wait.
+into place, so it is there whole or not at all; a lock lets one run make it while the others wait. Its
+`spec.json` holds the checksums of its files: an entry whose files are not what was written is made again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
-from harness.check import InputError
+from harness.base import checksum
+from harness.base.checksum import Damaged
+from harness.check import InputError, writing
 from harness.graph.graph import Graph
 from harness.partition import io
 from harness.partition.assign import assign
@@ -40,30 +45,32 @@ class Cache:
         return self.root / kind / hashlib.sha256(_described(spec).encode()).hexdigest()[:20]
 
     def get_or_make(self, kind: str, spec: dict[str, Any], make: Callable[[Path], None]) -> Path:
-        """The entry's folder, filled by make(folder) where it is not there yet; what make raises leaves no
-        entry.
+        """The entry's folder, filled by make(folder) where it is not there yet, or not as it was written;
+        what make raises leaves no entry.
 
-        Raises InputError where the cache cannot be written.
+        Every file of the entry is read and its checksum compared; an entry of an earlier version, which has
+        no checksums, gets them now. Raises InputError where the cache cannot be written.
         """
         entry = self.path(kind, spec)
-        if entry.is_dir():
+        if _is_whole(entry, spec):
             return entry
-        try:
+        mend = "give cache=FOLDER on a disk with room"
+        with writing(f'cache="{self.root}"', mend):
             entry.parent.mkdir(parents=True, exist_ok=True)
             held = FileLock(entry.with_suffix(".lock")).acquire()
-        except OSError as error:
-            raise InputError(
-                f'cache="{self.root}" cannot be written: {error.strerror}; give cache=FOLDER'
-            ) from None
-        with held:
-            if entry.is_dir():
+        with held, writing(f'cache="{self.root}"', mend):
+            if _is_whole(entry, spec):
                 return entry
             scratch = entry.with_suffix(".part")
             shutil.rmtree(scratch, ignore_errors=True)  # what a run that was killed left behind
+            if entry.exists():
+                print(f"note: {entry} is damaged ({_wrong(entry, spec)}) and is made again", file=sys.stderr)
+                os.replace(entry, scratch)  # a run that has mapped a file of it keeps what it has
+                shutil.rmtree(scratch)
             scratch.mkdir()
             try:
                 make(scratch)
-                (scratch / "spec.json").write_text(_described(spec, indent=1))
+                _write_spec(scratch, spec)
                 os.replace(scratch, entry)
             except BaseException:
                 shutil.rmtree(scratch, ignore_errors=True)
@@ -71,8 +78,73 @@ class Cache:
         return entry
 
 
-def _described(spec: dict[str, Any], indent: int | None = None) -> str:
-    return json.dumps({"format": FORMAT, "spec": spec}, sort_keys=True, indent=indent)
+def check_file(entry: Path, name: str) -> None:
+    """Raise InputError where a file of an entry is not what was written. A worker that was not started by the
+    process that prepared its run asks this of its own shard.
+    """
+    if wrong := _wrong_file(entry, name, _spec_of(entry).get("files") or {}):
+        raise InputError(f"{wrong}; delete the folder {entry} and run again to rebuild it")
+
+
+def _is_whole(entry: Path, spec: dict[str, Any]) -> bool:
+    return entry.is_dir() and _wrong(entry, spec) is None
+
+
+def _wrong(entry: Path, spec: dict[str, Any]) -> str | None:
+    """Why an entry is not what was written; None where it is."""
+    try:
+        found = _spec_of(entry)
+        if {"format": found.get("format"), "spec": found.get("spec")} != json.loads(_described(spec)):
+            return "its spec.json is that of another entry"
+    except InputError as error:
+        return str(error)
+    if "files" not in found:
+        print(
+            f"note: {entry} was cached by an earlier version, without checksums; its files are taken as they"
+            " are",
+            file=sys.stderr,
+        )
+        with contextlib.suppress(OSError):  # a cache that this user cannot write
+            _write_spec(entry, spec)
+        return None
+    return next(
+        (wrong for name in found["files"] if (wrong := _wrong_file(entry, name, found["files"]))), None
+    )
+
+
+def _wrong_file(entry: Path, name: str, files: dict[str, str]) -> str | None:
+    try:
+        same = name not in files or checksum.of_file(entry / name) == files[name]
+    except OSError as error:
+        return f"{entry / name} cannot be read: {error.strerror}"
+    return None if same else f"{entry / name} is damaged: its checksum is not that of its content"
+
+
+def _spec_of(entry: Path) -> dict[str, Any]:
+    """The content of spec.json; InputError where it is damaged."""
+    path = entry / "spec.json"
+    try:
+        found = json.loads(path.read_text())
+        if not isinstance(found, dict):
+            raise Damaged("it holds no object")
+        return checksum.unsealed(found)
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path} is damaged ({error}); delete the folder {entry} and run again to rebuild it"
+        ) from None
+
+
+def _write_spec(entry: Path, spec: dict[str, Any]) -> None:
+    """Write an entry's spec.json: what it is made from, and the checksums of its other files."""
+    names = sorted(path.name for path in entry.iterdir() if path.is_file() and path.suffix != ".part")
+    files = {name: checksum.of_file(entry / name) for name in names if name != "spec.json"}
+    part = entry / "spec.json.part"
+    part.write_text(json.dumps(checksum.sealed({**json.loads(_described(spec)), "files": files}), indent=1))
+    os.replace(part, entry / "spec.json")
+
+
+def _described(spec: dict[str, Any]) -> str:
+    return json.dumps({"format": FORMAT, "spec": spec}, sort_keys=True)
 
 
 def shards_for(

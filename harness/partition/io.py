@@ -16,7 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from harness.check import InputError
-from harness.graph.graph import Graph
+from harness.graph.graph import Graph, validate
+from harness.partition.faults import fault
 from harness.partition.shard import Csr, ReplicaShard, Shard
 
 SHARDS = {kind.cut: kind for kind in (Shard, ReplicaShard)}
@@ -42,10 +43,11 @@ def save(shard: Shard | ReplicaShard, folder: Path) -> Path:
     return path
 
 
-def load(folder: Path, rank: int) -> Shard | ReplicaShard:
-    """Map one worker's file, copy-on-write; InputError where it is missing or damaged.
+def load(folder: Path, rank: int, ranges: bool = True) -> Shard | ReplicaShard:
+    """Map one worker's file, copy-on-write; InputError where it is missing or damaged, or where a type, shape
+    or number in it cannot be: compiled loops read and write by its indices.
 
-    Nothing is read but the header: a page of an array comes from the disk when it is first touched.
+    ranges   False: read nothing but the header; a page of an array comes from the disk when it is first used
     """
     path = _path(folder, rank)
     arrays, scalars = _read(path)
@@ -71,7 +73,18 @@ def load(folder: Path, rank: int) -> Shard | ReplicaShard:
         raise _damaged(path, f"it holds no {missing[0]}")
     if values["rank"] != rank:
         raise _damaged(path, f"it is worker {values['rank']}'s")
-    return kind(**values)
+    shard = kind(**values)
+    try:
+        if wrong := fault(shard, ranges):
+            raise _damaged(path, wrong)
+    except (TypeError, AttributeError, IndexError) as error:  # a scalar where an array belongs
+        raise _damaged(path, error) from None
+    return shard
+
+
+def shard_name(rank: int) -> str:
+    """The name of a worker's file in the folder of shards."""
+    return f"worker-{rank}.safetensors"
 
 
 def save_graph(graph: Graph, path: Path) -> None:
@@ -87,13 +100,13 @@ def load_graph(path: Path) -> Graph:
     arrays, scalars = _read(path)
     try:
         values: dict[str, Any] = {**arrays, **scalars}
-        return Graph(**values)
-    except TypeError as error:
+        return validate(Graph(**values))
+    except (InputError, TypeError, AttributeError, IndexError) as error:
         raise _damaged(path, error) from None
 
 
 def _path(folder: Path, rank: int) -> Path:
-    return Path(folder) / f"worker-{rank}.safetensors"
+    return Path(folder) / shard_name(rank)
 
 
 def _write(arrays: dict[str, np.ndarray], scalars: dict[str, object], path: Path) -> None:

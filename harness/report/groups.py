@@ -5,6 +5,7 @@ intervals.
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,11 +18,13 @@ from scipy import stats
 
 from harness.check import InputError
 from harness.partition import config as partitions
-from harness.trace import resolved
+from harness.trace import resolved, sense
 from harness.trace.identity import identity
-from harness.trace.reader import Trace, find_runs
+from harness.trace.reader import AGAIN, Trace, find_runs
 from harness.trace.summary import summarise
 
+# What a file without a checksum may lead to whose objects lack keys, or hold something else there.
+MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 # What has a column of its own, or is the name itself; all other keys go into the name where they differ.
 COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
 
@@ -57,6 +60,7 @@ class Run:
     def __init__(self, path: Path):
         self.trace = Trace(path)
         self.path = Path(path)
+        sense.check(self.trace)
         # Of a run of version 0.1 nothing says whether its system was asynchronous: its keys all count.
         config = identity(self.trace.config, (self.trace.resolved or {}).get("asynchronous", True))
         self.keys = flatten({**config, "partition": partitions.current(config.get("partition", {}))})
@@ -198,18 +202,28 @@ class Group:
 
 def load(paths: Iterable[str | Path], x: str | None = None) -> tuple[list[Group], list[Path]]:
     """The runs at or below `paths`, grouped and named, in order of dataset, workers and label; and the
-    folders of runs that have not finished an epoch. InputError where nothing is left to compare.
+    folders of runs that have not finished an epoch. A damaged folder is named on stderr and left out.
+    InputError where nothing is left to compare.
 
     x   a key that stands on the axis of a picture, and so in no name
     """
     together: dict[str, list[Run]] = defaultdict(list)
-    empty = []
+    empty, damaged = [], []
     for path in find_runs(paths):
-        run = Run(path)
-        if run.trace.epochs.empty:
-            empty.append(path)
-        else:
-            together[run.key()].append(run)
+        try:
+            run = Run(path)
+            if run.trace.epochs.empty:
+                empty.append(path)
+            elif run.summary:
+                together[run.key()].append(run)
+        except InputError as error:
+            damaged.append(str(error))
+        except MISSHAPEN as error:
+            damaged.append(f"{path} is damaged ({type(error).__name__}: {error}); {AGAIN}")
+    if damaged and not together and not empty:
+        raise InputError(damaged[0])
+    for said in damaged:
+        print(f"left out: {said}", file=sys.stderr)
     if not together:
         raise InputError(f"no run has finished an epoch in {', '.join(map(str, empty))}; let one run longer")
     groups = [Group(sorted(runs, key=lambda run: str(run.seed))) for runs in together.values()]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import re
 from dataclasses import MISSING, dataclass, field
 from functools import cached_property, lru_cache
@@ -17,6 +16,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.base import checksum
 from harness.base.code import code_of
 from harness.check import InputError, did_you_mean, typed
 from harness.check.target import made, target_class, target_of
@@ -31,7 +31,7 @@ from harness.graph.dataset import Dataset
 from harness.partition import config as partitions
 from harness.partition.config import Partitioner
 from harness.run.settings import RunConfig
-from harness.trace import objective
+from harness.trace import files, objective
 from harness.trace.identity import WORKERS, canonical, fingerprint, identity
 
 BLOCKS: dict[str, type[EvaluateConfig] | type[Cluster]] = {
@@ -260,8 +260,9 @@ def stored(run_dir: Path) -> dict[str, Any]:
             f'RUN_DIR="{run_dir}" holds no config.yaml; prepare one with python -m harness ... launch=prepare'
         )
     try:
+        checksum.sealed_size(path)
         config: Any = OmegaConf.to_container(OmegaConf.load(path))
-    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
+    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, RecursionError) as error:
         raise InputError(
             f"{path} is damaged ({str(error).splitlines()[0]}); give fresh=true to start the run anew"
         ) from None
@@ -279,7 +280,7 @@ def shard_folder(run_dir: Path) -> Path:
     """Where the shards of a prepared run folder stand. InputError where the folder does not say."""
     path = Path(run_dir) / "shards.json"
     try:
-        return Path(json.loads(path.read_text())["folder"])
+        return Path(files.read_json(path)["folder"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is missing or damaged ({error}); prepare the run again with python -m harness"
@@ -291,7 +292,7 @@ def tilings(run_dir: Path) -> dict[str, list[dict[str, Any]]]:
     nothing was.
     """
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        return json.loads((Path(run_dir) / "shards.json").read_text()).get("tilings", {})
+        return files.read_json(Path(run_dir) / "shards.json").get("tilings", {})
     return {}
 
 
@@ -300,7 +301,7 @@ def costs(run_dir: Path) -> dict[str, Any] | None:
     was measured, and a fixed table stands for it.
     """
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        found: dict[str, Any] | None = json.loads((Path(run_dir) / "shards.json").read_text()).get("costs")
+        found: dict[str, Any] | None = files.read_json(Path(run_dir) / "shards.json").get("costs")
         return found
     return None
 

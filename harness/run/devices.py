@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from harness.check import InputError
 from harness.cluster.config import GIB, Cluster, Device
 from harness.cluster.measure import host_memory, measure, pooled
 from harness.comm.comm import Comm
@@ -41,7 +42,10 @@ def cluster_of(run: Run, run_dir: Path, comm: Comm) -> Cluster | None:
                 path, {"devices": [dataclasses.asdict(d) for d in devices], "host_memory_gb": least}
             )
         comm.barrier()
-    kept = json.loads(path.read_text())
+    try:
+        kept = files.read_json(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}); give fresh=true to start the run anew") from None
     return dataclasses.replace(
         run.cluster,
         devices=[Device(**each) for each in kept["devices"]],

@@ -78,7 +78,7 @@ def _lay_out(made: Run, run_dir: Path, first: int, finished: bool) -> None:
         for name in ("shards.json", "environment.json", "devices.json", resolved.FILE):
             if (run_dir / name).exists():
                 shutil.copy(run_dir / name, part / name)
-        files.write_text_atomic(part / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(made.composed)))
+        files.write_yaml_atomic(part / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(made.composed)))
         every, last = made.evaluate.every, made.settings.epochs
         # The last epoch of a run is always evaluated; that of the shorter one is an epoch like any other now.
         unasked = first - 1 if finished and not (every and (first - 1) % every == 0) else last

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import shutil
 import sys
 import traceback
@@ -155,7 +154,7 @@ class Jobs:
             yield
         finally:
             for path in self.notes.glob("*.json"):
-                self.ended[int(path.stem)] = Job(**json.loads(path.read_text()))
+                self.ended[int(path.stem)] = Job(**files.read_json(path))
             shutil.rmtree(self.notes)
             with contextlib.suppress(OSError):  # of another sweep that is going on
                 self.notes.parent.rmdir()
@@ -188,7 +187,7 @@ def _value(run_dir: Path, name: str | None) -> float:
     path = run_dir / "summary.json"
     if not path.exists():
         raise InputError("launch=prepare trains nothing that a sweep could optimise; give launch=local")
-    return objective.value(json.loads(path.read_text()), name)
+    return objective.value(files.read_json(path), name)
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ from harness.run.config import Run
 from harness.run.process import RunFailed, be_child, forking
 from harness.trace import files, resolved
 from harness.trace.environment import environment
+from harness.trace.reader import Trace
 
 LOCK = "running.lock"
 PARTS = ("shards.json.part", "environment.json.part", "config.yaml.part")
@@ -85,7 +86,7 @@ def prepare(run: Run) -> Path:
     )
     files.write_json_atomic(run_dir / "environment.json", {**here, "code": run.code})
     # Last, since a folder with a config is a run folder.
-    files.write_text_atomic(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
+    files.write_yaml_atomic(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
     return run_dir
 
 
@@ -119,7 +120,7 @@ def is_finished(run: Run) -> bool:
     """
     run_dir = run.directory
     _check_folder(run)
-    if not (run_dir / "summary.json").exists():
+    if not (run_dir / "config.yaml").exists() or not Trace(run_dir).finished:
         return False
     if run.dataset.refuses_changed and _begun_on(run_dir) not in (
         None,
@@ -201,11 +202,16 @@ def locked(run_dir: Path) -> Iterator[None]:
 
 
 def _begun_on(run_dir: Path) -> dict | None:
-    """The fingerprint of the graph that a run was begun on; None where it has not begun."""
+    """The fingerprint of the graph that a run was begun on; None where it has not begun. InputError where it
+    has, and its file is damaged.
+    """
     path = run_dir / "shards.json"
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        return json.loads(path.read_text()).get("graph")
-    return None
+    try:
+        return files.read_json(path).get("graph")
+    except (OSError, ValueError, AttributeError) as error:
+        if isinstance(error, FileNotFoundError) or not _has_begun(run_dir):
+            return None
+        raise InputError(f"{path} is damaged ({error}); give fresh=true to start the run anew") from None
 
 
 def _changed(run_dir: Path) -> InputError:

@@ -41,8 +41,8 @@ def _tilings(run: Run, cache: Cache, shards: Path, machine: str, on_gpu: bool) -
         return began
     if on_gpu or run.settings.kernel not in ("auto", "numba"):
         return {}
-    fields = (value for rank in range(run.settings.workers) for value in vars(io.load(shards, rank)).values())
-    blocks = [value for value in fields if isinstance(value, Csr)]
+    loaded = (io.load(shards, rank, ranges=False) for rank in range(run.settings.workers))
+    blocks = [value for shard in loaded for value in vars(shard).values() if isinstance(value, Csr)]
     shapes = [(block.num_rows, block.num_columns, block.num_entries) for block in blocks]
     shapes += [(columns, rows, entries) for rows, columns, entries in shapes]  # of the backward pass
     classes = {name for shape in shapes if (name := shape_class(*shape))}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 import os
 import resource
@@ -15,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -30,6 +30,7 @@ from harness.core.order import FIXED, Costs, Order
 from harness.core.tiling import Tilings
 from harness.core.trainer import Trainer
 from harness.partition import io
+from harness.partition.cache import check_file
 from harness.run import config as configs
 from harness.run.devices import cluster_of
 from harness.run.process import keep_freed_memory
@@ -37,6 +38,7 @@ from harness.run.progress import Progress
 from harness.trace import files, resolved, writer
 from harness.trace.asynchronous import AsynchronousTrace
 from harness.trace.environment import environment
+from harness.trace.reader import Trace, checksums
 from harness.trace.schema import NOT_FINITE
 
 
@@ -61,7 +63,7 @@ def main(run_dir: str, meeting: str | None = None) -> None:
         files.write_json_atomic(Path(run_dir) / "environment.json", here)
     device = choose_device(run.settings.device)
     with process_group(rank, size, device, meeting, run.settings.transport) as transport:
-        train(run, Path(run_dir), rank, size, device, transport)
+        train(run, Path(run_dir), rank, size, device, transport, meeting is not None)
 
 
 def held(run: configs.Run, run_dir: Path) -> configs.Run:
@@ -70,7 +72,7 @@ def held(run: configs.Run, run_dir: Path) -> configs.Run:
 
     Raises InputError where such a value is not to be had on this host.
     """
-    found = resolved.read(run_dir) if (run_dir / "checkpoints" / "latest").exists() else None
+    found = _began(run_dir)
     if found is None:
         return run
     began = {name: found["attempts"][-1][name] for name in resolved.HELD}
@@ -86,17 +88,34 @@ def held(run: configs.Run, run_dir: Path) -> configs.Run:
     return dataclasses.replace(run, settings=dataclasses.replace(run.settings, **began))
 
 
+def _began(run_dir: Path) -> dict[str, Any] | None:
+    """What the run was when it began; None where it has no checkpoint to go on from."""
+    return resolved.read(run_dir) if (run_dir / "checkpoints" / "latest").exists() else None
+
+
 def train(
-    run: configs.Run, run_dir: Path, rank: int, size: int, device: torch.device, transport: Transport
+    run: configs.Run,
+    run_dir: Path,
+    rank: int,
+    size: int,
+    device: torch.device,
+    transport: Transport,
+    prepared_now: bool,
 ) -> None:
-    """The whole of a worker's work inside an open process group."""
+    """The whole of a worker's work inside an open process group.
+
+    prepared_now   whether what started this worker has just read every shard
+    """
     local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     threads = run.settings.threads or max(1, cpu_count() // local)
     torch.set_num_threads(threads)
     keep_freed_memory()
     recorder = Recorder()
     comm = Comm(rank, size, device, recorder, transport, run.settings.wire)
-    shard = io.load(configs.shard_folder(run_dir), rank)
+    shards = configs.shard_folder(run_dir)
+    if not prepared_now:
+        check_file(shards, io.shard_name(rank))
+    shard = io.load(shards, rank)
     measured = configs.costs(run_dir)
     trainer = Trainer(
         shard,
@@ -113,10 +132,13 @@ def train(
         cluster=cluster_of(run, run_dir, comm),
         order=Order(run.settings.order, Costs.of_json(measured) if measured else FIXED),
     )
-    checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm)
+    # By what its checkpoints know it: its fingerprint when it began, whatever that has become since.
+    name = (_began(run_dir) or {}).get("run") or run.fingerprint
+    earlier = writer.attempts(run_dir) if rank == 0 else 0
+    checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, earlier)
     met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
     if rank == 0:
-        machine = json.loads((run_dir / "environment.json").read_text())
+        machine = Trace(run_dir).environment
         attempt = {
             "device": device.type,
             "threads": threads,
@@ -131,6 +153,7 @@ def train(
             "role": run.system.role,
             "steps": run.system.steps(),
             "asynchronous": run.system.asynchronous,
+            "run": name,
         }
         resolved.record(run_dir, met, attempt, facts)
     own = writer.TraceWriter(run_dir, rank, checkpoints.attempt, trainer.next_epoch)
@@ -201,7 +224,8 @@ def train(
         )
 
         writer.finalise(run_dir)
-        files.write_json_atomic(run_dir / "summary.json", summary.summarise(run_dir))
+        whole = {**summary.summarise(run_dir), "files": checksums(run_dir)}
+        files.write_json_atomic(run_dir / "summary.json", whole)
         if not run.settings.keep_checkpoint or diverged:
             checkpoints.clear()
 

@@ -1,4 +1,6 @@
-"""Files of a run folder, written so that a reader sees the old one or the new one, never a part."""
+"""Files of a run folder, written so that a reader sees the old one or the new one, never a part; and with a
+checksum, by which a reader sees whether they are still what was written.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,38 @@ import os
 from pathlib import Path
 from typing import Any
 
+from harness.base import checksum
+from harness.check import writing
+
+MEND = "give results=FOLDER on a disk with room"
+
 
 def write_text_atomic(path: Path, text: str) -> None:
-    """Write `text` beside `path`, and rename it into place."""
+    """Write `text` beside `path`, and rename it into place. InputError where the disk is full or cannot be
+    written.
+    """
     path = Path(path)
     part = path.with_name(path.name + ".part")
-    part.write_text(text)
-    os.replace(part, path)
+    with writing(path, MEND):
+        part.write_text(text)
+        os.replace(part, path)
+
+
+def write_yaml_atomic(path: Path, text: str) -> None:
+    """As `write_text_atomic`, with the checksum in a comment at the end."""
+    part = Path(path).with_name(Path(path).name + ".part")
+    write_text_atomic(part, text if text.endswith("\n") else text + "\n")
+    write_text_atomic(path, part.read_text() + checksum.line_of(part))
+    part.unlink(missing_ok=True)
 
 
 def write_json_atomic(path: Path, value: Any) -> None:
-    """As `write_text_atomic`. JSON has no NaN or infinity: they are written as null."""
-    write_text_atomic(path, json.dumps(_finite(value), indent=1, allow_nan=False) + "\n")
+    """As `write_text_atomic`; an object gets its checksum. JSON has no NaN or infinity: they are written as
+    null.
+    """
+    value = _finite(value)
+    value = checksum.sealed(value) if isinstance(value, dict) else value
+    write_text_atomic(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
 def _finite(value: Any) -> Any:
@@ -31,4 +53,11 @@ def _finite(value: Any) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    return json.loads(Path(path).read_text())
+    """What `write_json_atomic` wrote, without its checksum. OSError where it cannot be read, ValueError where
+    it is damaged.
+    """
+    try:
+        value = json.loads(Path(path).read_text())
+    except RecursionError:
+        raise checksum.Damaged("it is nested too deep") from None
+    return checksum.unsealed(value) if isinstance(value, dict) else value

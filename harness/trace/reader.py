@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import re
 from collections.abc import Iterable
 from functools import cached_property
@@ -16,8 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
+from harness.base import checksum
 from harness.check import InputError
 from harness.trace import resolved
+from harness.trace.files import read_json
 from harness.trace.identity import canonical
 from harness.trace.schema import ADDED, RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
 
@@ -54,14 +55,15 @@ class Trace:
 
     @property
     def finished(self) -> bool:
-        return (self.run_dir / "summary.json").is_file()
+        return self.summary is not None
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        path = self.run_dir / "config.yaml"
+        path = self._whole("config.yaml")
         try:
+            checksum.sealed_size(path)
             config = yaml.safe_load(path.read_text())
-        except (OSError, ValueError, yaml.YAMLError) as error:
+        except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
             raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None
         if not isinstance(config, dict) or not {"system", "dataset"} <= config.keys():
             raise InputError(
@@ -71,7 +73,13 @@ class Trace:
 
     @cached_property
     def environment(self) -> dict[str, Any]:
-        return self._json("environment.json")
+        environment = self._json("environment.json")
+        lacking = {"processor", "cores"} - environment.keys()
+        if lacking or not isinstance(environment["cores"], int):
+            raise InputError(
+                f"{self.run_dir}/environment.json is damaged: it names no processor and cores; {AGAIN}"
+            )
+        return environment
 
     @cached_property
     def resolved(self) -> dict[str, Any] | None:
@@ -81,13 +89,22 @@ class Trace:
     @cached_property
     def shards(self) -> dict[str, Any]:
         """Statistics of the partition the run used."""
-        stats: dict[str, Any] = self._json("shards.json")["stats"]
+        stats = self._json("shards.json").get("stats")
+        if not isinstance(stats, dict):
+            raise InputError(f"{self.run_dir}/shards.json is damaged: it holds no statistics; {AGAIN}")
         return stats
 
     @cached_property
     def summary(self) -> dict[str, Any] | None:
-        """None until the run has finished."""
-        return self._json("summary.json") if self.finished else None
+        """None until the run has finished. `files` holds the checksums of the other files; a run of an
+        earlier version has none.
+        """
+        if not (self.run_dir / "summary.json").is_file():
+            return None
+        summary = self._json("summary.json")
+        if "epochs" not in summary or not isinstance(summary.get("files", {}), dict):
+            raise InputError(f"{self.run_dir}/summary.json is damaged: it holds no summary of a run; {AGAIN}")
+        return summary
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
@@ -115,19 +132,44 @@ class Trace:
         return Tables(self.run_dir)
 
     def _frame(self, table: str) -> pd.DataFrame:
+        path = self._whole(f"{table}.parquet")
+        if self.finished and not path.is_file():
+            raise InputError(f"{path} is missing, though the run has finished; {AGAIN}")
         frame: pd.DataFrame = self._tables.table(table).to_pandas()
         return frame
 
-    def _json(self, name: str) -> dict[str, Any]:
+    def _whole(self, name: str) -> Path:
+        """A file's path. InputError where the run has finished and the file is not what it had then."""
         path = self.run_dir / name
+        expected = (self.summary or {}).get("files", {}).get(name)
+        if expected is not None:
+            try:
+                found = checksum.of_file(path)
+            except OSError as error:
+                raise InputError(f"{path} cannot be read ({error.strerror}); {AGAIN}") from None
+            if found != expected:
+                raise InputError(f"{path} is damaged: it is not what the run has written; {AGAIN}")
+        return path
+
+    def _json(self, name: str) -> dict[str, Any]:
+        path = self.run_dir / name if name == "summary.json" else self._whole(name)
         try:
-            value = json.loads(path.read_text())
+            value = read_json(path)
         except (OSError, ValueError) as error:
             raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None
         if not isinstance(value, dict):
             raise InputError(f"{path} does not hold an object; {AGAIN}")
         _check_version(value.get("schema", SCHEMA_VERSION), path)
         return value
+
+
+def checksums(run_dir: Path) -> dict[str, str]:
+    """The checksum of each file that a run which has finished keeps, but for its summary and checkpoints."""
+    names = (
+        *("config.yaml", "environment.json", "shards.json", "devices.json", resolved.FILE),
+        *(f"{table}.parquet" for table in TABLES),
+    )
+    return {name: checksum.of_file(run_dir / name) for name in names if (run_dir / name).is_file()}
 
 
 class Tables:

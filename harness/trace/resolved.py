@@ -1,22 +1,21 @@
 """resolved.json: what a run really ran on, attempt by attempt, and what its system says of itself.
 
-    {"schema": 1, "role": "", "steps": 1, "asynchronous": false,
+    {"schema": 1, "role": "", "steps": 1, "asynchronous": false, "run": "3f...",
      "attempts": [{"first_epoch": 0, "device": "cpu", "threads": 1, "transport": "memory", "kernel": "numba",
                    "machine": "...", "code": "..."}]}
 
-`role`, `steps` and `asynchronous` are those of `harness.core.system.System`. A config says what was asked for
-(`auto`); this file says what that became. A run that goes on from a checkpoint keeps the values that its bits
-depend on (HELD).
+`role`, `steps` and `asynchronous` are those of `harness.core.system.System`; `run` is the fingerprint that
+the run began with, by which its checkpoints know it. A config says what was asked for (`auto`); this file
+says what that became. A run that goes on from a checkpoint keeps the values that its bits depend on (HELD).
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from harness.check import InputError
-from harness.trace.files import write_json_atomic
+from harness.trace.files import read_json, write_json_atomic
 from harness.trace.schema import SCHEMA_VERSION
 
 FILE = "resolved.json"
@@ -30,7 +29,7 @@ def read(run_dir: Path) -> dict[str, Any] | None:
     """
     path = Path(run_dir) / FILE
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        found: dict[str, Any] = read_json(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -49,7 +48,7 @@ def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dic
     """Add an attempt that begins at `first_epoch`; those that began there or later had traced nothing that is
     kept. Of epochs before it that version 0.1 computed nothing is known but that, and the file says so.
 
-    attempt   what it runs on; system: `role`, `steps` and `asynchronous`
+    attempt   what it runs on; system: `role`, `steps`, `asynchronous` and `run`
     """
     before = read(run_dir) if first_epoch else None
     known: list[dict[str, Any]] = before["attempts"] if before is not None else [UNKNOWN]

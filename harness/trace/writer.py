@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from harness.check import InputError
+from harness.check import InputError, writing
 from harness.comm.recorder import Epoch, Span
 from harness.trace import reader
 from harness.trace.batch import record_batch
+from harness.trace.files import MEND
 from harness.trace.schema import RUN, SCHEMA_VERSION, TABLES, UPDATE, VERSION_KEY
 
 # The epochs row goes last: an epoch that has one is complete in every table.
@@ -113,8 +114,10 @@ class TraceWriter:
     def _append(self, **rows: list[dict[str, Any]]) -> None:
         for table in ORDER:
             if rows.get(table):
-                self.streams[table].write_batch(record_batch(rows[table], TABLES[table]))
-                self.files[table].flush()
+                batch = record_batch(rows[table], TABLES[table])
+                with writing(self.files[table].name, MEND):
+                    self.streams[table].write_batch(batch)
+                    self.files[table].flush()
 
     def _span(self, epoch: int, s: Span) -> dict[str, Any]:
         return {
@@ -132,6 +135,12 @@ class TraceWriter:
             "id": s.id,
             "blocking": s.blocking,
         }
+
+
+def attempts(run_dir: Path) -> int:
+    """How many starts of a run have left streams, by the highest number that one has."""
+    named = (reader.STREAM.fullmatch(path.name) for path in (Path(run_dir) / "stream").glob("*.arrow"))
+    return max((int(name["attempt"]) + 1 for name in named if name), default=0)
 
 
 def _seconds(spans: Iterable[Span], kind: str) -> float:
@@ -165,8 +174,9 @@ def finalise(run_dir: Path) -> None:
     }
     for table in TABLES:
         part = run_dir / f"{table}.parquet.part"
-        pq.write_table(tables.table(table).replace_schema_metadata(metadata), part, compression="zstd")
-        os.replace(part, run_dir / f"{table}.parquet")
+        with writing(part, MEND):
+            pq.write_table(tables.table(table).replace_schema_metadata(metadata), part, compression="zstd")
+            os.replace(part, run_dir / f"{table}.parquet")
     shutil.rmtree(merged, ignore_errors=True)
     if stream.exists():
         os.replace(stream, merged)  # at once: half a folder of streams would read as a shorter run

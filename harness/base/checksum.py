@@ -1,0 +1,99 @@
+"""Checksums of what the program wrote, by which it sees whether a file is still that.
+
+They are xxh3: the aim is damage, not forgery. A file carries its checksum where its format has room for one
+(an object of JSON as the key `checksum`, a text or a checkpoint as its last line); the others are listed in a
+file beside them that does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+BLOCK = 16 << 20  # bytes that one core hashes at a time
+KEY = "checksum"  # of a sealed object
+LINE = "# xxh3-128 {checksum}\n"  # the last of a sealed file
+LINE_BYTES = len(LINE.format(checksum="0" * 32))
+
+
+class Damaged(ValueError):
+    """A file is not what was written. Says what is wrong with it, without its name."""
+
+
+def of_file(path: Path, size: int | None = None) -> str:
+    """Of the first `size` bytes of a file, None: of all, in 32 hex digits.
+
+    xxh3 of the xxh3 of each block of 16 MiB, one after another, and of the size; blocks are read and hashed
+    on all cores. Raises OSError where the file cannot be read.
+    """
+    with open(path, "rb") as file:
+        number = file.fileno()
+        size = os.fstat(number).st_size if size is None else size
+        starts = range(0, size, BLOCK)
+
+        def hashed(start: int) -> str:
+            return xxhash.xxh3_128_hexdigest(_read(number, start, min(start + BLOCK, size)))
+
+        if len(starts) < 2:
+            blocks = [hashed(start) for start in starts]
+        else:
+            with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
+                blocks = list(pool.map(hashed, starts))
+    return xxhash.xxh3_128_hexdigest(f"{''.join(blocks)} {size}".encode())
+
+
+def _read(file: int, start: int, end: int) -> bytes:
+    """The bytes from `start` to `end`; fewer where the file ends before."""
+    parts = []
+    while start < end and (part := os.pread(file, end - start, start)):
+        parts.append(part)
+        start += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """An object of JSON with its checksum under `checksum`."""
+    bare = {key: each for key, each in value.items() if key != KEY}
+    return {**bare, KEY: _of_object(bare)}
+
+
+def unsealed(value: dict[str, Any]) -> dict[str, Any]:
+    """The object without its checksum. Raises Damaged where the checksum is not that of the rest; an object
+    without one is of an earlier version, and is given back as it is."""
+    bare = {key: each for key, each in value.items() if key != KEY}
+    if KEY in value and value[KEY] != _of_object(bare):
+        raise Damaged("its checksum is not that of its content")
+    return bare
+
+
+def _of_object(value: dict[str, Any]) -> str:
+    plain = json.loads(json.dumps(value))  # keys as JSON gives them back
+    return xxhash.xxh3_128_hexdigest(json.dumps(plain, sort_keys=True).encode())
+
+
+def line_of(path: Path) -> str:
+    """The last line that seals a file of this content."""
+    return LINE.format(checksum=of_file(path))
+
+
+def sealed_size(path: Path) -> int | None:
+    """How many bytes of a file stand before its last line, which holds their checksum; None where it has no
+    such line, as files of earlier versions. Raises Damaged where the checksum is not theirs, OSError where
+    the file cannot be read.
+    """
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size - LINE_BYTES
+        last = _read(file.fileno(), size, size + LINE_BYTES) if size >= 0 else b""
+    found = re.fullmatch(LINE.format(checksum="([0-9a-f]{32})").encode(), last)
+    if found is None:
+        return None
+    if of_file(path, size) != found[1].decode():
+        raise Damaged("its checksum is not that of its content")
+    return size

@@ -1,0 +1,192 @@
+"""A run folder that is not what the run wrote is no finished run, and never ends the table of the others."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import signal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.report import groups
+from harness.report.__main__ import main
+from harness.trace import files, reader
+from harness.trace.reader import Trace
+from tests import traces
+
+
+def run_at(folder, **changes):
+    """A finished run, as one of this version leaves it."""
+    run = traces.finished(folder, traces.config(**changes))
+    found = {**Trace(run).summary, "files": reader.checksums(run)}
+    files.write_json_atomic(run / "summary.json", found)
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return run_at(tmp_path_factory.mktemp("whole") / "run")
+
+
+def reported(run) -> str:
+    """What makes up the table of a run."""
+    (group,), _ = groups.load([run])
+    return repr((group.first.summary, group.first.keys, group.first.code, group.first.machine))
+
+
+def test_a_whole_run_is_reported(whole):
+    assert Trace(whole).finished and "bytes_total" in reported(whole)
+
+
+@given(data=st.data())
+def test_damage_to_any_file_is_one_sentence_or_changes_nothing(whole, tmp_path_factory, data):
+    run = tmp_path_factory.mktemp("damaged") / "run"
+    shutil.copytree(whole, run)
+    path = run / data.draw(st.sampled_from(sorted(p.name for p in whole.iterdir() if p.is_file())))
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    how = data.draw(st.sampled_from(["flip", "cut", "zeros", "empty", "missing"]))
+    if how == "missing":
+        path.unlink()
+    else:
+        if how == "flip":
+            content[at] ^= 1 << data.draw(st.integers(0, 7))
+        else:
+            content[at:] = b"\0" * (len(content) - at) if how == "zeros" else b""
+        path.write_bytes(b"" if how == "empty" else content)
+    try:
+        told = reported(run)
+    except InputError as error:
+        assert "\n" not in str(error) and str(run) in str(error)
+        return
+    # Without a summary the run counts as one that has not finished; what was measured is the same.
+    assert told == reported(whole) or (path.name == "summary.json" and not path.exists())
+
+
+def rewritten(run, table: str, change) -> None:
+    """Write a table anew, and have no checksums to tell by, as in a run of an earlier version."""
+    path = run / f"{table}.parquet"
+    frame = pq.read_table(path)
+    pq.write_table(change(frame).replace_schema_metadata(frame.schema.metadata), path)
+    bare = {key: value for key, value in Trace(run).summary.items() if key != "files"}
+    files.write_json_atomic(run / "summary.json", bare)
+
+
+def put(table: pa.Table, column: str, value) -> pa.Table:
+    """The table with `value` in the first row of a column."""
+    at = table.schema.get_field_index(column)
+    values = table[column].to_pylist()
+    return table.set_column(at, table.schema.field(at), pa.array([value, *values[1:]], table[column].type))
+
+
+DAMAGE = {
+    "a doubled row": ("epochs", lambda t: pa.concat_tables([t, t.slice(0, 1)]), "has a row twice"),
+    "doubled bytes": ("comm", lambda t: pa.concat_tables([t, t.slice(0, 1)]), "has a row twice"),
+    "accuracy 7.5": ("epochs", lambda t: put(t, "test_acc", 7.5), "has a test_acc of 7.5"),
+    "no bytes": ("comm", lambda t: t.slice(0, 0), "does not add up to epochs.bytes_sent"),
+    "fewer bytes": ("comm", lambda t: put(t, "bytes", 1), "does not add up to epochs.bytes_sent"),
+    "negative bytes": ("comm", lambda t: put(t, "bytes", -1), "has a bytes that is null or below 0"),
+    "null time": ("epochs", lambda t: put(t, "train_s", None), "has a train_s that is null or below 0"),
+    "null worker": ("epochs", lambda t: put(t, "worker", None), "or one of no epoch or worker"),
+    "worker 9": ("epochs", lambda t: put(t, "worker", 9), "has a worker that is none of 2"),
+    "a lost row": ("epochs", lambda t: t.slice(1), "does not"),
+    "fewer operations": ("spans", lambda t: put(t, "flops", 5), "does not add up to epochs.flops"),
+    "a lost epoch": (
+        "epochs",
+        lambda t: t.filter(pc.less(t["epoch"], pc.max(t["epoch"]))),
+        "does not",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_table_that_cannot_be_is_named_and_the_others_are_shown(how, whole, tmp_path, capsys):
+    table, change, says = DAMAGE[how]
+    shutil.copytree(whole, tmp_path / "good")
+    bad = tmp_path / "bad"
+    shutil.copytree(whole, bad)
+    rewritten(bad, table, change)
+    with pytest.raises(InputError, match=says) as caught:
+        groups.load([bad])
+    assert (
+        str(bad) in str(caught.value) and f"its table {table} " in str(caught.value)
+    ) or says == "does not"
+    assert main(["table", str(tmp_path), "--format", "csv"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err.startswith(f"left out: {bad}") and shown.err.count("\n") == 1
+    assert len(shown.out.splitlines()) == 2  # a heading, and the good run alone
+
+
+@pytest.mark.parametrize("table", ["epochs", "comm", "spans", "metrics"])
+def test_a_finished_run_without_a_table_is_refused(table, whole, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    bare = {key: value for key, value in Trace(run).summary.items() if key != "files"}
+    files.write_json_atomic(run / "summary.json", bare)
+    (run / f"{table}.parquet").unlink()
+    with pytest.raises(InputError, match=f"{table}.parquet is missing, though the run has finished"):
+        getattr(Trace(run), table)
+
+
+def test_files_swapped_between_runs_are_refused(whole, tmp_path):
+    other = run_at(tmp_path / "other", seed=2)
+    for name in ("config.yaml", "comm.parquet"):
+        run = tmp_path / name
+        shutil.copytree(whole, run)
+        if (run / name).read_bytes() != (other / name).read_bytes():
+            shutil.copy(other / name, run / name)
+            with pytest.raises(InputError, match=f"{name} is damaged: it is not what the run has written"):
+                reported(run)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", "{" * 9, "[" * 100_000])
+def test_an_empty_or_mangled_summary_is_no_finished_run(text, whole, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "summary.json").write_text(text)
+    with pytest.raises(InputError, match=r"summary.json .*run it again with fresh=true"):
+        Trace(run).finished
+
+
+@pytest.mark.parametrize(
+    "name, text", [("environment.json", "{}"), ("shards.json", "{}"), ("config.yaml", "a: 1")]
+)
+def test_missing_keys_of_a_run_without_checksums_are_one_sentence(name, text, whole, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    bare = {key: value for key, value in Trace(run).summary.items() if key != "files"}
+    files.write_json_atomic(run / "summary.json", bare)
+    (run / name).write_text(text)
+    with pytest.raises(InputError, match=name):
+        reported(run)
+
+
+def test_a_full_disk_is_one_sentence():
+    said = r"/dev/full cannot be written: No space left on device; give results="
+    with (
+        pytest.raises(InputError, match=said),
+        files.writing("/dev/full", files.MEND),
+        open("/dev/full", "w") as file,
+    ):
+        file.write("x")
+
+
+def test_a_trace_that_does_not_fit_is_one_sentence(tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    traces.prepare(tmp_path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(
+            InputError, match=r"worker\d-attempt0.arrow cannot be written: File too large; give"
+        ):
+            traces.stream(tmp_path, range(1000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
