@@ -71,7 +71,7 @@ def test_someone_who_distrusts_us_recomputes_every_column(tmp_path, capsys, core
     busiest = warm.loc[warm.groupby("epoch")["cpu_s"].idxmax()]
     thread = spans[spans["kind"] != "comm"].merge(busiest[["epoch", "worker"]])
     cpu = {
-        kind: thread[thread["kind"] == kind]["cpu_s"].sum() / count for kind in ("compute", "wait", "other")
+        kind: thread[thread["kind"] == kind]["cpu_s"].sum() / count for kind in ("compute", "wait", "rest")
     }
     whole = busiest["cpu_s"].mean()
     megabytes = {
@@ -92,7 +92,7 @@ def test_someone_who_distrusts_us_recomputes_every_column(tmp_path, capsys, core
             "epoch CPU s": whole,
             "compute CPU s": cpu["compute"],
             "comm CPU s": communicating,
-            "rest CPU s": cpu["other"],
+            "rest CPU s": cpu["rest"],
             "exposed wall s": slowest["exposed_s"].mean(),
         }
     scores = {
