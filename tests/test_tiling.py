@@ -1,7 +1,5 @@
 """No tiling changes a bit of the product; what is chosen follows from what was measured; measured once."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +12,7 @@ from harness.core.tiling import Tiling, Tilings, Timed, even_lines, fixed, shape
 from harness.partition.cache import Cache
 from harness.partition.shard import Csr
 from harness.run import prepare
-from harness.trace import resolved
+from harness.trace import files, resolved
 from tests.test_kernels import random_block
 from tests.test_run_folder import run_in
 
@@ -157,7 +155,8 @@ def test_a_run_is_prepared_with_what_its_products_need(tmp_path, monkeypatch):
     monkeypatch.setattr(tiling_measured, "ENTRIES", 512)
     asked = [(), ("seed=1", "epochs=3"), ("kernel=torch",)]
     shared = (f"cache={tmp_path}/cache", "dataset.scale=0.005", "workers=2")
-    measured = [prepare._shards(run_in(tmp_path / "a", *shared, *more), "here")[2] for more in asked]
+    prepared = [prepare._shards(run_in(tmp_path / "a", *shared, *more), "here")[2] for more in asked]
+    measured = [each["tilings"] for each in prepared]
     assert measured[0] and measured[1] == measured[0] and measured[2] == {}
     assert len(list((tmp_path / "cache" / "tilings").glob("*/tilings.json"))) == len(measured[0])
 
@@ -165,10 +164,10 @@ def test_a_run_is_prepared_with_what_its_products_need(tmp_path, monkeypatch):
 def test_a_run_keeps_and_traces_what_it_began_with(place):
     assert place.run("launch=prepare").code == 0
     (run_dir,) = place.runs()
-    shards = json.loads((run_dir / "shards.json").read_text())
+    shards = files.read_json(run_dir / "shards.json")
     assert shards["tilings"] == {}, "too small for any choice to pay"
     began = {"2048x32": [{"lines": 1, "ahead": 5, "block": 0, "ns": 1.0}]}
-    (run_dir / "shards.json").write_text(json.dumps({**shards, "tilings": began}))
+    files.write_json_atomic(run_dir / "shards.json", {**shards, "tilings": began})
     done = place.run()
     assert done.code == 0, done.err
     assert [each["tilings"] for each in resolved.read(run_dir)["attempts"]] == [began]
