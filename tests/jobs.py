@@ -50,7 +50,8 @@ def work(comm, run_dir) -> None:
     """A worker's whole run, from a prepared run folder."""
     from harness.run import config, worker  # what only a run of its own needs
 
-    worker.train(config.load(run_dir), run_dir, comm.rank, comm.size, comm.device, comm.transport)
+    group = (comm.rank, comm.size, comm.device, comm.transport)
+    worker.train(config.load(run_dir), run_dir, *group, prepared_now=True)
 
 
 class Stopped(Exception):

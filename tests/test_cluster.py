@@ -4,8 +4,6 @@ slowest.
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hydra import compose, initialize_config_dir
 from hypothesis import given
@@ -17,6 +15,7 @@ from harness.cluster.measure import pooled
 from harness.run import config
 from harness.run.command import CONF
 from harness.run.config import make_system
+from harness.trace import files
 from tests import jobs, systems
 from tests.conftest import ROOT
 
@@ -100,9 +99,9 @@ def test_measured_devices_are_kept_and_a_resumed_run_has_those_it_began_with(poo
         )
         assert all(getattr(device, name) > 0 for name in TIMES)
     assert all(relative(first.devices, name) == [1.0, 1.0] for name in TIMES), "both are the same processor"
-    kept = json.loads(path.read_text())
+    kept = files.read_json(path)
     kept["devices"][1]["mm_s"] = 1234.5
-    path.write_text(json.dumps(kept))
+    files.write_json_atomic(path, kept)
     assert [cluster.devices[1].mm_s for cluster in pool.run(jobs.devices, 2, run, tmp_path)] == [
         1234.5,
         1234.5,

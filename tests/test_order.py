@@ -17,7 +17,7 @@ from harness.core.kernels import NumbaKernel
 from harness.core.order import FEATURES, FIXED, GATHERED, HIDDEN, Costs, Order, Shape, SparseCost
 from harness.partition.cache import Cache
 from harness.run import prepare, products
-from harness.trace import resolved
+from harness.trace import files, resolved
 from harness.trace.reader import Trace
 from tests.test_run_folder import run_in
 
@@ -123,10 +123,10 @@ def test_a_run_keeps_and_traces_the_costs_that_it_began_with(place):
     asked = ("model.hidden=64", "epochs=2")
     assert place.run("launch=prepare", *asked).code == 0
     (run_dir,) = place.runs()
-    shards = json.loads((run_dir / "shards.json").read_text())
+    shards = files.read_json(run_dir / "shards.json")
     assert shards["costs"] is None
     began = Costs([SparseCost(16, 16, 0.001, 0.001)], {16: 100.0}).as_json()
-    (run_dir / "shards.json").write_text(json.dumps({**shards, "costs": began}))
+    files.write_json_atomic(run_dir / "shards.json", {**shards, "costs": began})
     done = place.run(*asked)
     assert done.code == 0, done.err
     assert [each["costs"] for each in resolved.read(run_dir)["attempts"]] == [began]
