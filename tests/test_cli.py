@@ -30,6 +30,11 @@ def test_every_command_explains_itself(name, capsys):
         assert all(f"  {command} " in said.out for command in cli.COMMANDS)
 
 
+def test_a_word_that_is_no_command_is_one_sentence(capsys):
+    assert cli.main(["reprot"]) == 2
+    assert capsys.readouterr().err == 'error: "reprot" is no command; did you mean "report"?\n'
+
+
 def test_the_version_is_the_projects_own(capsys):
     assert cli.main(["--version"]) == cli.main(["run", "--version"]) == 0
     assert capsys.readouterr().out == "halobench 0.2.0\n" * 2

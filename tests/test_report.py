@@ -395,7 +395,7 @@ def test_the_run_table_says_where_time_and_bytes_went(tmp_path):
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):
     assert main(["table", str(tmp_path / "nowhere")]) == 2
-    assert re.fullmatch(r"error: .*nowhere holds no run; give .*\n", capsys.readouterr().err)
+    assert re.fullmatch(r"error: .*nowhere does not exist; give .*\n", capsys.readouterr().err)
 
 
 def test_a_cluster_goes_by_its_name_and_only_where_a_systems_runs_differ_in_it(tmp_path):

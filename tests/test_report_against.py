@@ -139,3 +139,23 @@ def test_names_of_files_have_no_dot_whatever_the_graph_is_called(tmp_path):
     traces.finished(tmp_path / "run", traces.config(dataset__name="a b.c", dataset__scale=0.5))
     for path in plot.draw(groups.load([tmp_path])[0], tmp_path / "made"):
         assert re.fullmatch(r"[\w-]+\.png", path.name), path
+
+
+def test_graphs_whose_runs_lack_the_key_are_named_and_the_others_drawn(tmp_path, capsys):
+    for bound in (1, 2):
+        composed = traces.config(system___target_="somewhere.alpha.S", system__bound=bound)
+        traces.finished(tmp_path / f"a{bound}", composed)
+    traces.finished(tmp_path / "z", traces.config(dataset__name="dblp", system___target_="somewhere.exact.S"))
+    out = tmp_path / "figures"
+    assert main(["plot", str(tmp_path), "--x", "system.bound", "--pareto", "--out", str(out)]) == 0
+    assert "--x system.bound has no two values there" in capsys.readouterr().err
+    names = sorted(path.name for path in out.glob("*.png"))
+    assert len([name for name in names if "over-system-bound" in name]) == 1
+    assert len([name for name in names if "pareto" in name]) == 2
+
+
+def test_the_front_names_what_the_lines_have_on_their_axis(sweep):
+    figure = against.pareto(section_of(sweep, "system.bound"), "system.bound")
+    (legend,) = figure.legends
+    shown = {text.get_text() for text in legend.get_texts()} - {"Pareto front"}
+    assert shown == {"exact", *(f"{name} bound={bound}" for name in ("alpha", "beta") for bound in (1, 2, 8))}

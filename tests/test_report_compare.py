@@ -217,6 +217,12 @@ def test_differences_are_paired_over_seeds(tmp_path):
     assert (found.mean, found.n) == (pytest.approx(10), 3) and found.half == pytest.approx(0, abs=1e-9)
 
 
+def test_a_difference_over_fewer_seeds_than_the_row_has_says_so(tmp_path, capsys):
+    control_runs(tmp_path, {1: 0.81}, {1: 0.80, 2: 0.72, 3: 0.79})
+    shown = {row["system"]: row["less exact"] for row in rows(run_markdown(capsys, tmp_path))}
+    assert shown["control"] == "-1.00 (1 of 3 seeds)"
+
+
 def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
     control_runs(tmp_path, {1: 0.81, 2: 0.70, 3: 0.80}, {1: 0.80, 2: 0.72, 3: 0.79})
     shown = {row["system"]: row["less exact"] for row in rows(run_markdown(capsys, tmp_path))}

@@ -326,9 +326,9 @@ def test_find_runs_takes_folders_parents_and_patterns(tmp_path, monkeypatch):
     assert reader.find_runs([b, tmp_path / "results"]) == [b, a]
     assert [p.name for p in reader.find_runs(["results/*/[a]"])] == ["a"]
     assert reader.find_runs([old]) == [old]
-    with pytest.raises(InputError, match="nowhere holds no run"):
+    with pytest.raises(InputError, match="nowhere does not exist"):
         reader.find_runs([a, "nowhere"])
-    with pytest.raises(InputError, match=r"results/\*x holds no run"):
+    with pytest.raises(InputError, match=r"results/\*x matches nothing"):
         reader.find_runs(["results/*x"])
 
 

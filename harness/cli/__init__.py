@@ -66,6 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = words.pop(0) if words and words[0] in COMMANDS else None
     if name is None and words and words[0] in ("-h", "--help"):
         print(_listed())
+    elif name is None and words and words[0].isalpha():
+        from harness.check import did_you_mean
+
+        print(f'error: "{words[0]}" is no command{did_you_mean(words[0], COMMANDS)}', file=sys.stderr)
+        return 2
     command = COMMANDS[name or "run"]
     entry = getattr(load(command.module), command.function)
     return entry([*command.before, *words, *command.after])

@@ -98,8 +98,14 @@ def show(given: argparse.Namespace) -> None:
         from harness.report import against, plot  # matplotlib takes a second to import
 
         def of(section):
-            made = {f"over-{given.x}": against.over_knob(given.x, section)} if given.x else {}
-            return {**made, **({"pareto": against.pareto(section)} if given.pareto else {})}
+            made = {}
+            if given.x and against.varies(given.x, section.groups):
+                made[f"over-{given.x}"] = against.over_knob(given.x, section)
+            elif given.x:
+                print(f"left out {section.title}: --x {given.x} has no two values there", file=sys.stderr)
+            if given.pareto:
+                made["pareto"] = against.pareto(section, given.x)
+            return made
 
         if given.x:
             against.check_key(given.x, compared)

@@ -31,12 +31,21 @@ def check_key(x: str, groups: Sequence[Group], field: str = "--x", instead: Sequ
     known = {key for group in groups for key in group.first.keys}
     if x not in known:
         raise InputError(f'{field} "{x}" is no key of these runs{did_you_mean(x, {*known, *instead})}')
-    values = {repr(group.first.keys[x]) for group in groups if x in group.first.keys}
+    values = _values(x, groups)
     if len(values) == 1:
         (value,) = values
         raise InputError(
             f"{field} {x}: all runs have the value {value}; give a key that differs between them"
         )
+
+
+def varies(x: str, groups: Sequence[Group]) -> bool:
+    """Whether some of the groups differ in the key `x`."""
+    return len(_values(x, groups)) > 1
+
+
+def _values(x: str, groups: Sequence[Group]) -> set[str]:
+    return {repr(group.first.keys[x]) for group in groups if x in group.first.keys}
 
 
 def over_knob(x: str, section: Section) -> Figure:
@@ -71,11 +80,14 @@ def over_knob(x: str, section: Section) -> Figure:
     return figure
 
 
-def pareto(section: Section) -> Figure:
+def pareto(section: Section, key: str | None = None) -> Figure:
     """The leading score against bytes and against time of an epoch: a point per group, and a grey line, the
-    Pareto front, through those that no other beats in both."""
+    Pareto front, through those that no other beats in both.
+
+    key   one that the groups' labels leave out (`groups.load`): here it is part of their names
+    """
     score, *costs = _columns(section)
-    names = names_of(section.groups)
+    names = [_with_value(name, key, group) for name, group in zip(names_of(section.groups), section.groups)]
     figure, panels = _panels(2, len(names))
     for cost, ax in zip(costs, panels):
         points = [(estimate_of(g, cost), estimate_of(g, score)) for g in section.groups]
@@ -212,3 +224,8 @@ def _legend(figure: Figure, ax: Axes) -> None:
     handles, labels = ax.get_legend_handles_labels()
     told = [textwrap.fill(label, WIDE, break_long_words=False, break_on_hyphens=False) for label in labels]
     figure.legend(handles, told, loc="outside right upper", frameon=False, fontsize=9, handlelength=3.2)
+
+
+def _with_value(name: str, x: str | None, group: Group) -> str:
+    keys = group.first.keys
+    return name if x is None or x not in keys else f"{name} {knob(x.removeprefix('system.'), keys[x])}"

@@ -83,7 +83,8 @@ class Section:
         """The leading score less that of exact training under the same setting, in points, paired over seeds;
         empty where it is not there."""
         ahead = self.ahead(group)
-        return f"{ahead:+.2f}" if ahead.n else ""
+        fewer = f" ({ahead.n} of {len(group.seeds)} seeds)" if ahead.n < len(group.seeds) else ""
+        return f"{ahead:+.2f}{fewer}" if ahead.n else ""
 
     def ahead(self, group: Group) -> Estimate:
         exact = reference_of(group, self.groups, elsewhere=True)

@@ -322,6 +322,7 @@ def _check_key(key: str, composed: DictConfig) -> None:
     walked: list[str] = []
     for part in key.split("."):
         known = list(here) if isinstance(here, DictConfig) else []
+        known = [name for name in known if name == part or not str(name).startswith("_")]
         if part not in known:
             raise InputError(
                 f"{key} is not a key of {'.'.join(walked) or 'the config'}{did_you_mean(part, known)}"

@@ -300,12 +300,13 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for given in paths:
         path = Path(given)
-        matches = (
-            [path]
-            if path.exists() or not glob.has_magic(str(given))
-            else sorted(map(Path, glob.glob(str(given), recursive=True)))
-        )
+        matches = [path] if path.exists() else sorted(map(Path, glob.glob(str(given), recursive=True)))
         runs = [run for match in matches for run in _runs_below(match)]
+        if not runs and not matches:
+            nothing = "matches nothing" if glob.has_magic(str(given)) else "does not exist"
+            raise InputError(
+                f"{given} {nothing}; give a folder that a run has written, or one above such folders"
+            )
         if not runs:
             raise InputError(
                 f"{given} holds no run; give a folder that a run has written, or one above such folders"
