@@ -63,7 +63,7 @@ def test_remove_asks_for_yes_and_leaves_what_is_in_use(tmp_path, capsys):
     with FileLock(two / prepare.LOCK):
         assert f"in use, left: {two}" in said(capsys, "remove", tmp_path, "--yes")
     assert not one.exists() and two.exists()
-    assert "holds no run" in refused(capsys, "remove", one)
+    assert "does not exist" in refused(capsys, "remove", one)
 
 
 def test_clean_cache_keeps_what_an_unfinished_run_trains_on(place, capsys):
