@@ -8,6 +8,7 @@ import pytest
 from filelock import FileLock
 
 from harness import cli
+from harness.cli import runs
 from harness.run import prepare
 from harness.trace.reader import Trace
 from harness.trace.schema import SCORES
@@ -71,7 +72,9 @@ def test_clean_cache_keeps_what_an_unfinished_run_trains_on(place, capsys):
     assert place.run("epochs=1", "seed=2", "partition=random").code == 0
     cache, (unfinished, _) = place.folder / "cache", sorted(place.runs(), key=lambda p: Trace(p).finished)
     kept = prepare.configs.shard_folder(unfinished)
-    before = set((cache / "shards").glob("*[!k]")) | set((cache / "graphs").glob("*[!k]"))
+    for kind in ("costs", "tilings"):  # of a machine; what a run began with is in its own folder
+        (cache / kind / "measured").mkdir(parents=True)
+    before = {path for kind in runs.KINDS for path in (cache / kind).glob("*[!k]")}
     given = ("clean-cache", "--cache", cache, "--results", place.results)
     assert len(before) > 2 and "give --yes" in said(capsys, *given)
     assert all(path.exists() for path in before)

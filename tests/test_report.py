@@ -17,7 +17,7 @@ from rich.console import Console
 from scipy import stats
 
 from harness.check import InputError
-from harness.report import columns, formats, groups, plot, single, style, table
+from harness.report import groups, plot, single, style, table
 from harness.report.__main__ import main
 from harness.trace import files, summary, writer
 from harness.trace.reader import Trace
@@ -37,6 +37,12 @@ def rows(text: str) -> list[dict[str, str]]:
 def run_markdown(capsys, *paths) -> str:
     assert main(["table", "--markdown", *map(str, paths)]) == 0
     return capsys.readouterr().out
+
+
+def rendered(what, width: int = 140) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(what)
+    return console.export_text()
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9))
@@ -347,50 +353,6 @@ def test_csv_holds_every_figure_in_full(tmp_path, capsys):
     assert [row[header.index("exposed_s")] != "" for row in both] == [True, True]
     assert main(["table", str(tmp_path), "--csv", str(tmp_path / "no" / "out.csv")]) == 2
     assert "out.csv cannot be written" in capsys.readouterr().err
-
-
-def rendered(what, width: int = 140) -> str:
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(what)
-    return console.export_text()
-
-
-@pytest.mark.parametrize("width", [80, 160])
-def test_on_a_terminal_no_figure_is_cut(tmp_path, width):
-    for number, staleness in enumerate(("epoch_fixed", "variation_gap")):
-        for seed in (1, 2):
-            composed = traces.config(seed=seed, system__staleness=staleness)
-            traces.finished(tmp_path / f"{number}-{seed}", composed, speed=seed, size=10**9)
-    compared, _ = groups.load([tmp_path])
-    text = "".join(rendered(part, width) for part in formats.rich_tables(compared, width))
-    assert "…" not in text and max(map(len, text.splitlines())) <= width
-    for column in (columns.ACCURACY, columns.LAST, *columns.times("wall"), *columns.BYTES):
-        e = compared[0].estimate(column.value)
-        assert f"{e.mean:{column.digits}}" in text
-    assert "staleness=variation_gap" in text
-
-
-def test_plain_text_where_nobody_looks(tmp_path, capsys):
-    traces.finished(tmp_path)
-    assert main(["table", str(tmp_path)]) == 0
-    text = capsys.readouterr().out
-    assert (
-        text.startswith("cora; Test CPU, 4 cores\nsystem  workers  partition")
-        and "\x1b" not in text
-        and "│" not in text
-    )
-
-
-def test_the_run_table_says_where_time_and_bytes_went(tmp_path):
-    text = rendered(single.run_table(traces.finished(tmp_path, size=10**6)))
-    assert "plain on cora, 2 workers, metis, seed 1" in text
-    assert (
-        "0.5800 s = 0.3300 s compute (57 %) + 0.2000 s exposed communication (34 %) + 0.0500 s rest (9 %)"
-        in text
-    )
-    assert re.search(r"halo +2\.000 +4\.000 +0\.000 +6\.000", text)
-    best = Trace(tmp_path).summary["best"]
-    assert f"{100 * best['test']:.2f} % at the best validation" in text
 
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):

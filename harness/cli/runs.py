@@ -28,7 +28,7 @@ from harness.run.process import RunFailed, Stopped, stoppable
 from harness.trace.identity import PLACE_KEYS
 from harness.trace.reader import find_runs
 
-KINDS = ("graphs", "shards")  # of entries in the cache
+KINDS = ("graphs", "shards", "costs", "tilings")  # of entries in the cache
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,7 +84,9 @@ def _parser() -> argparse.ArgumentParser:
         help="epochs=N, in all; and where to keep it: results, cache, ...",
     )
     cleaning = add(
-        "clean-cache", _clean, "remove cached graphs and shards, but those that an unfinished run trains on"
+        "clean-cache",
+        _clean,
+        "remove cached graphs, shards and measurements, but the shards that an unfinished run trains on",
     )
     cleaning.add_argument("--cache", type=Path, default=Path("results/cache"), help="default results/cache")
     cleaning.add_argument(

@@ -1,0 +1,114 @@
+"""What a run became of what was asked for: it goes on with that, and tells of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from harness.check import InputError
+from harness.report import groups
+from harness.run import config
+from harness.run.worker import held
+from harness.trace import resolved, summary
+from harness.trace.reader import Trace
+from tests import traces
+from tests.test_identity import run_of
+
+
+def test_a_sweep_over_transports_is_a_run_each(place):
+    done = place.run("-m", "transport=memory,sockets,auto", "threads=1,null", "epochs=2")
+    assert done.code == 0, done.err
+    found = {
+        (config.stored(path)["transport"], config.stored(path)["threads"]): resolved.read(path)["attempts"][0]
+        for path in place.runs()
+    }
+    assert {key: each["transport"] for key, each in found.items()} == {
+        (asked, threads): "sockets" if asked == "sockets" else "memory"
+        for asked in ("memory", "sockets", "auto")
+        for threads in (1, None)
+    }
+    assert all(
+        each["device"] == "cpu" and each["kernel"] == "numba" and each["threads"] >= 1
+        for each in found.values()
+    )
+
+
+@pytest.mark.parametrize("began", [{"transport": "sockets", "threads": 2, "kernel": "torch"}], ids=["all"])
+def test_a_run_goes_on_with_what_it_began_with(place, began):
+    """Where `auto` would become something else by now."""
+    command = (*place.trouble, "kernel=auto", "threads=null", "transport=auto", "epochs=1000000")
+    run = place.start(*command)
+    run.until_epoch(4)
+    run.interrupt()
+    assert run.end().code == 128 + signal.SIGINT
+    (run_dir,) = place.runs()
+    found = resolved.read(run_dir)
+    (run_dir / "resolved.json").write_text(
+        json.dumps({**found, "attempts": [{**found["attempts"][0], **began}]})
+    )
+    last = int((run_dir / "checkpoints" / "latest").read_text())
+    run = place.start(*command)
+    run.until_epoch(last + 4)
+    run.interrupt()
+    run.end()
+    first, second = resolved.read(run_dir)["attempts"]
+    assert {name: second[name] for name in began} == began and second["first_epoch"] == last
+    threads = Trace(run_dir).metrics.query("name == 'threads' and epoch > @last + 1").value
+    assert set(threads) == {2.0}
+
+
+def test_what_cannot_be_had_any_more_is_refused_in_one_sentence(tmp_path):
+    run = run_of()
+    (tmp_path / "checkpoints").mkdir()
+    traces.resolve(tmp_path, 0, device="cuda", kernel="torch")
+    assert held(run, tmp_path) is run, "nothing to go on from"
+    (tmp_path / "checkpoints" / "latest").write_text("4")
+    with pytest.raises(
+        InputError,
+        match="goes on only with what it began with, .* device=cuda but no CUDA device .*fresh=true",
+    ) as refused:
+        held(run, tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"attempts": []}',
+        '{"attempts": [{"device": "cpu"}]}',
+        '{"attempts": [{"device": 1, "threads": 1, "transport": 1, "kernel": 1}]}',
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, text):
+    (tmp_path / "resolved.json").write_text(text)
+    with pytest.raises(InputError, match="resolved.json .*fresh=true"):
+        resolved.read(tmp_path)
+
+
+def test_a_run_of_version_0_1_that_went_on_tells_of_both(tmp_path):
+    """Nothing says what the epochs before the first entry ran on."""
+    run = traces.prepare(tmp_path)
+    traces.resolve(run, 3, transport="sockets", code="n3w")
+    attempts = resolved.read(run)["attempts"]
+    assert [(each["first_epoch"], each["code"]) for each in attempts] == [(0, "unknown"), (3, "n3w")]
+    shown = groups.Run(run)
+    assert shown.code == "unknown+n3w" and shown.resolved["transport"] == "unknown+sockets"
+    assert shown.machine == "Test CPU, 4 cores"
+    traces.stream(run, range(5))
+    notes = summary.summarise(run)["notes"]
+    assert "computed by different code: unknown from epoch 0 on, n3w from epoch 3 on" in notes
+    assert not any("machines" in note for note in notes)
+
+
+def test_attempts_that_traced_nothing_are_forgotten(tmp_path):
+    for first, threads in ((0, 1), (0, 2), (4, 3), (4, 4), (8, 5)):
+        traces.resolve(tmp_path, first, threads=threads)
+    assert [(each["first_epoch"], each["threads"]) for each in resolved.read(tmp_path)["attempts"]] == [
+        (0, 2),
+        (4, 4),
+        (8, 5),
+    ]
