@@ -15,9 +15,11 @@ import time
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from harness.check import InputError
 from harness.comm import group, memory_transport, segments
+from harness.comm.transport import PeerLost
 from harness.conformance.pool import MEMORY
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared between workers on Linux")
@@ -54,6 +56,19 @@ def test_rows_of_another_operation_are_no_silent_garbage(pool):
         match=r"ValueError: worker 0 sent 8 bytes in operation (\d+) where 8 were to come in (?!\1)",
     ):
         pool.run(another_operation, 2)
+
+
+@linux
+def test_who_could_not_join_a_group_joins_the_next_under_the_name_that_the_others_have(monkeypatch, tmp_path):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nowhere0")
+    joining = group.process_group(0, 2, torch.device("cpu"), str(tmp_path / "first"))
+    with pytest.raises(PeerLost, match="worker 0 could not reach the others"), joining:
+        pass
+    store = dist.FileStore(str(tmp_path / "second"), 1)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    assert dist.group.WORLD.group_name == "0"
+    dist.destroy_process_group()
 
 
 def fails_alone(comm) -> None:

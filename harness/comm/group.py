@@ -46,6 +46,9 @@ def process_group(
                 backend, store=store, rank=rank if store else -1, world_size=size if store else -1
             )
     except PeerLost as error:
+        # torch names groups by their number and counts one that nobody joined. The next group would have
+        # another name on this worker than on the others, and all would wait for each other.
+        dist.distributed_c10d._world.group_count = 0
         raise PeerLost(f"worker {rank} could not reach the others: {error}") from error
     carrier: Transport | None = None
     try:
