@@ -40,6 +40,9 @@ COMMANDS = {
         after=("launch=prepare",),
     ),
     "report": Command("harness.report.__main__", "tables of finished runs"),
+    "report claims": Command(
+        "harness.claims.__main__", "verdicts on what the papers print, from the runs of experiments"
+    ),
     "plot": Command("harness.report.__main__", "pictures of finished runs", before=("plot",)),
     "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
     "figures": Command("harness.figures.__main__", "the figures of the papers; starts the runs they lack"),
@@ -63,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if words and words[0] in COMPLETION:
         return _complete(words)
-    name = words.pop(0) if words and words[0] in COMMANDS else None
+    two = " ".join(words[:2])
+    name = two if two in COMMANDS else words[0] if words and words[0] in COMMANDS else None
+    words = words[len(name.split()) if name else 0 :]
     if name is None and words and words[0] in ("-h", "--help"):
         print(_listed())
     elif name is None and words and words[0].isalpha():
@@ -77,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _listed() -> str:
-    rows = [f"  {name:<10} {command.says}" for name, command in COMMANDS.items()]
+    rows = [f"  {name:<14} {command.says}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             "usage: halobench [COMMAND] ...        (or python -m harness [COMMAND] ...)",

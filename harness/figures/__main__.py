@@ -1,6 +1,7 @@
 """Draw figures of the papers from runs: start those that are lacking, reuse those there are.
 
-Every figure is a file of this folder, or of one named by `--from`; see `harness/figures/__init__.py`.
+Every figure is a file of this folder, or of one named by `--from`; see `harness/figures/__init__.py`. The
+name of an experiment (`conf/experiment/`) makes its runs, and prints what they decide.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +22,8 @@ from rich.console import Console
 
 from harness import figures
 from harness.check import InputError, choice
+from harness.claims import experiment
+from harness.claims.__main__ import FOLDER as CONF_EXPERIMENT
 from harness.run import overrides, runner
 from harness.run.runner import Places
 
@@ -40,6 +44,11 @@ def available(folder: Path | None = None) -> dict[str, ModuleType]:
     if not found:
         raise InputError(f'from="{folder}" holds no figure: put NAME.py there (harness/figures/__init__.py)')
     return found
+
+
+def planned_in(folder: Path) -> dict[str, experiment.Experiment]:
+    """The experiments of a folder; none where it has no yaml."""
+    return experiment.load(folder) if any(folder.glob("*.yaml")) else {}
 
 
 def _loaded(path: Path) -> ModuleType:
@@ -69,12 +78,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         dest="folder",
         type=Path,
         metavar="FOLDER",
-        help="draw the figures of a folder of one's own, a file each, instead of these",
+        help="a folder of one's own instead of these: figures as NAME.py, or experiments as NAME.yaml",
     )
     parser.add_argument(
         "--graph",
         metavar="OVERRIDES",
         help='another graph than the figures\' own, as "dblp dataset.split=low_label"',
+    )
+    parser.add_argument(
+        "--size", choices=experiment.SIZES, default=experiment.SIZES[0], help="of experiments (default smoke)"
     )
     runner.add_places(
         parser, "results/figures", "where the PNG files go, each with its data as CSV beside it"
@@ -82,9 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     console = Console(stderr=True)
     try:
-        known = available(asked.folder)
+        planned = planned_in(asked.folder or CONF_EXPERIMENT)
+        known = {} if asked.folder and planned else available(asked.folder)
         for name in asked.names:
-            choice("figure", name, tuple(known))
+            choice("figure", name, (*known, *planned))
+            if name in planned and asked.size not in planned[name].sizes:
+                raise InputError(f"{name} has no runs of size {asked.size}{sizes_of(planned[name])}")
         if asked.graph:
             words = [*runner.searchpath(asked.config_dir), *f"dataset={asked.graph}".split()]
             overrides.check(words, runner.CONF)
@@ -94,9 +109,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.list:
         for name, module in known.items():
             print(f"{name:<20} {module.TITLE}")
+        for name, plan in planned.items():
+            print(f"{name:<20} experiment: {plan.title}")
         return 0
     places, failed = Places.of(asked), False
-    for name in asked.names or known:
+    for name in asked.names or known or planned:
+        if name in planned:
+            try:
+                decide(planned[name], asked.size, places, console)
+            except InputError as error:
+                console.print(f"error: {name}: {error}", style="red", highlight=False, soft_wrap=True)
+                failed = True
+            continue
         for choices in [[asked.graph]] if asked.graph else known[name].GRAPHS:
             graph = next((graph for graph in choices if runner.is_here(graph, places.data_dir)), None)
             if graph is None:
@@ -110,6 +134,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 console.print(f"error: {name}: {error}", style="red", highlight=False, soft_wrap=True)
                 failed = True
     return int(failed)
+
+
+def decide(plan: experiment.Experiment, size: str, places: Places, console: Console) -> None:
+    """Run what an experiment lacks at a size, then print the verdicts on its claims."""
+    sweeps = [sweep for row in plan.rows for sweep in plan.sweeps(row, size)]
+    folders = {sweep: runner.folders(sweep, places) for sweep in sweeps}
+    lacking = {sweep: len(found) - len(runner.finished(found)) for sweep, found in folders.items()}
+    console.print(
+        f"{plan.name}, {size}: {sum(map(len, folders.values()))} runs, {sum(lacking.values())} to start;"
+        f" all of them take about {plan.sizes[size].minutes:g} minutes on two cores",
+        highlight=False,
+    )
+    for sweep, missing in lacking.items():
+        if missing:
+            runner.start(sweep, places)
+    from harness.claims import evaluate, table
+
+    only = replace(plan, sizes={size: plan.sizes[size]})
+    made = evaluate.results({plan.name: only}, folders.__getitem__)
+    print(table.plain([result for result in made if result.experiment == plan.name]))
+
+
+def sizes_of(plan: experiment.Experiment) -> str:
+    return f": give {' or '.join(plan.sizes)}" if plan.sizes else ": its parts wait for something"
 
 
 def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, console: Console) -> None:

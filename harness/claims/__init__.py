@@ -1,0 +1,1 @@
+"""What the papers print, which experiment shows each of it, and whether it holds here."""

@@ -1,0 +1,82 @@
+"""Every published figure, table and claim that a run could show: what is printed, what is found, the verdict.
+
+Reads the runs that `halobench figures EXPERIMENT` has made, and starts none. A claim is decided at the
+largest size ("paper", "small", "smoke") of which all its runs are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.check import InputError, choice
+from harness.claims import evaluate, experiment, published, table
+from harness.run import runner
+from harness.run.runner import Places
+
+FOLDER = Path(runner.CONF) / "experiment"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
+    parser = argparse.ArgumentParser(
+        prog="halobench report claims", description=__doc__.splitlines()[0], epilog=__doc__.split("\n\n")[1]
+    )
+    parser.add_argument(
+        "results", nargs="?", type=Path, default=Path("results"), help="where the runs are (default results)"
+    )
+    parser.add_argument("--paper", metavar="PAPER", help="one paper only")
+    parser.add_argument(
+        "--from",
+        dest="folder",
+        type=Path,
+        default=FOLDER,
+        metavar="FOLDER",
+        help="a folder with experiments of one's own, a NAME.yaml each, instead of these",
+    )
+    parser.add_argument(
+        "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
+    )
+    parser.add_argument("--format", choices=("markdown", "csv"), help="a table with a row per part")
+    asked = parser.parse_args(arguments)
+    try:
+        if asked.paper:
+            choice("paper", asked.paper, {entry.paper for entry in published.experiments().values()})
+        found = decided(
+            asked.folder, Places(asked.results, asked.results / "cache", Path("data"), asked.config_dir)
+        )
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if asked.paper:
+        found = [each for each in found if published.entries()[each.entry].paper == asked.paper]
+    if asked.format == "csv":
+        print(table.frame(found).to_csv(index=False), end="")
+    elif asked.format:
+        print(table.frame(found).to_markdown(index=False, disable_numparse=True))
+        print("", *table.counts(found), sep="\n")
+    else:
+        print(table.plain(found))
+    return 0
+
+
+def decided(folder: Path, places: Places) -> list[evaluate.Result]:
+    """The results of all experiments of a folder over the runs in `places`."""
+    return evaluate.results(experiment.load(folder), lambda sweep: folders(sweep, places))
+
+
+def folders(sweep: str, places: Places) -> list[Path]:
+    """The run folders of a sweep, all on one graph. Composing each run takes a tenth of a second, which a
+    graph without any run is spared.
+    """
+    (graph,) = re.findall(r"dataset=(\S+)", sweep)
+    name = dict(re.findall(r"(dataset\.name)=(\S+)", sweep)).get("dataset.name", graph)
+    there = places.results / name.replace("/", "-")
+    return runner.folders(sweep, places) if there.is_dir() else [there / "none"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

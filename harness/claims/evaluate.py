@@ -1,0 +1,148 @@
+"""From experiments and their runs to verdicts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.claims import published
+from harness.claims.experiment import SIZES, Claim, Experiment, Need
+from harness.claims.verdict import DECIDED, UNKNOWN, Verdict, as_well, judge, judge_order
+from harness.report.groups import Estimate, Run, estimate
+
+CONSTRUCTED, NOT_RUN, NOT_YET = "by construction", "not run", "not yet"
+# Run folders of an experiment's sweep, finished or not.
+Folders = Callable[[str], list[Path]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A part of a published entry and its verdict.
+
+    ours         the value here, over seeds; None where nothing was measured
+    size         of the runs it is from
+    """
+
+    entry: str
+    experiment: str
+    says: str
+    verdict: Verdict
+    published: Any = None
+    ours: Estimate | None = None
+    size: str = ""
+
+
+def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Result]:
+    """A result for each part of each entry that a run could show, in the order of the papers."""
+    found: dict[str, list[Result]] = defaultdict(list)
+    for experiment in experiments.values():
+        runs = _Runs(experiment, folders)
+        for claim in experiment.claims:
+            found[claim.entry].append(runs.decide(claim))
+        for need in experiment.needs:
+            found[need.entry].append(_waits(experiment, need))
+    nowhere = Verdict(NOT_YET, "no experiment has it")
+    return [
+        result
+        for name, entry in published.experiments().items()
+        for result in found.get(name) or [Result(name, "", entry.title, nowhere)]
+    ]
+
+
+def whole(parts: list[Result]) -> str:
+    """How far an entry is decided: "whole", "in part" or "not"; "cannot tell" decides nothing."""
+    decided = [part.verdict.word in DECIDED for part in parts]
+    return "whole" if all(decided) else "in part" if any(decided) else "not"
+
+
+def _waits(experiment: Experiment, need: Need) -> Result:
+    return Result(need.entry, experiment.name, need.part, Verdict(NOT_YET, f"needs {need.needs}"))
+
+
+class _Runs:
+    """The runs of an experiment that are there, by size, row and graph; each folder is read once."""
+
+    def __init__(self, experiment: Experiment, folders: Folders):
+        self.experiment, self.folders = experiment, folders
+        self.read: dict[tuple[str, str], list[list[Run]] | None] = {}
+
+    def of(self, size: str, row: str) -> list[list[Run]] | None:
+        """A row's runs on each graph of a size; None where one of them has not finished."""
+        if (size, row) not in self.read:
+            graphs = [self.folders(sweep) for sweep in self.experiment.sweeps(row, size)]
+            there = all((path / "summary.json").exists() for paths in graphs for path in paths)
+            self.read[size, row] = [[Run(path) for path in paths] for paths in graphs] if there else None
+        return self.read[size, row]
+
+    def decide(self, claim: Claim) -> Result:
+        rows = [*claim.rows, *([claim.control] if claim.control else [])]
+        for size in reversed([size for size in SIZES if size in self.experiment.sizes]):
+            there = {row: self.of(size, row) for row in dict.fromkeys(rows)}
+            known = {row: runs for row, runs in there.items() if runs is not None}
+            if len(known) == len(there):
+                ours, verdict = decided(claim, known)
+                return self._result(claim, verdict, ours, size)
+        return self._result(claim, Verdict(NOT_RUN, f"halobench figures {self.experiment.name}"))
+
+    def _result(self, claim: Claim, verdict: Verdict, ours: Estimate | None = None, size: str = "") -> Result:
+        name = self.experiment.name
+        return Result(claim.entry, name, claim.says, verdict, claim.published, ours, size)
+
+
+def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate | None, Verdict]:
+    """Our value of a claim, a mean over graphs by seed and then over seeds, and the verdict on it.
+
+    runs   of each row on each graph
+    """
+    by_row = {row: _by_seed(claim, graphs) for row, graphs in runs.items()}
+    lost = [row for row, graphs in runs.items() if any(_diverged(run) for runs in graphs for run in runs)]
+    if lost and "acc" in str(claim.measure):
+        return None, Verdict(UNKNOWN, f"{', '.join(lost)} diverged")
+    first, *others = (by_row[row] for row in claim.rows)
+    if claim.compare == "descending":
+        steps = [estimate(_flat(a - b)) for a, b in zip([first, *others], others)]
+        ours, verdict = None, judge_order(steps)
+    else:
+        values = _compared(claim.compare, first, others[0] if others else None)
+        ours = estimate(_flat(values))
+        said = claim.published
+        verdict = judge(
+            ours,
+            tuple(said) if isinstance(said, list) else said,
+            claim.direction,
+            claim.no_difference,
+            claim.tolerance,
+        )
+    if claim.by_construction:
+        return ours, Verdict(CONSTRUCTED, claim.by_construction)
+    if claim.control and as_well(_flat(by_row[claim.control]), _flat(first)):
+        return ours, Verdict(UNKNOWN, f"{claim.control}, the control, does as well")
+    return ours, verdict
+
+
+def _compared(how: str, a: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+    if b is None:
+        return a
+    return {"ratio": lambda: a / b, "less_percent": lambda: 100 * (1 - a / b), "difference": lambda: a - b}[
+        how
+    ]()
+
+
+def _by_seed(claim: Claim, graphs: list[list[Run]]) -> np.ndarray:
+    """Values of shape (graphs, seeds); the runs of a graph are those of a sweep, in the order of seeds."""
+    value = claim.value
+    return np.array([[value(run) for run in sorted(runs, key=lambda r: int(str(r.seed)))] for runs in graphs])
+
+
+def _flat(values: np.ndarray) -> list[float]:
+    """The mean over graphs, by seed."""
+    return values.mean(axis=0).tolist()
+
+
+def _diverged(run: Run) -> bool:
+    return run.summary["diverged"] is not None

@@ -1,0 +1,173 @@
+"""An experiment: what is run, at which sizes, and what of the papers it decides (`conf/experiment/`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.check import InputError, choice, typed
+from harness.claims import published
+from harness.claims.measure import Measure, measure_of
+from harness.claims.verdict import SIDES
+
+SIZES = ("smoke", "small", "paper")
+COMPARED = ("value", "ratio", "less_percent", "difference", "descending")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is run.
+
+    graphs    each as overrides, as "dblp dataset.split=low_label"; values are means over them
+    runs      what all rows have in common: workers, epochs, seeds, partition
+    minutes   what to expect on two cores
+    """
+
+    graphs: list[str]
+    runs: str
+    minutes: float
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One part of what a paper says, and how it is decided.
+
+    entry            the published entry that it is a part of
+    says             the part, in words
+    measure          what is taken of each run (`harness.claims.measure`)
+    rows             the rows compared: one; with `compare` other than "value" and "descending" it and the row
+                     that it is held against; with "descending" two or more, the largest value first
+    compare          "value"; or of the first row a and the second b: "ratio" a / b, "less_percent"
+                     100 (1 - a / b), "difference" a - b; or "descending"
+    published        a number, the two ends of a range, or null where the paper has a direction only
+    direction        "above" or "below" `neutral`
+    neutral          the value of no difference; null: 1 of a ratio, else 0
+    tolerance        instead of 10 % of our mean, in the unit of the value; needs `reason`
+    control          a row that has none of what the claim is about: where it does as well in `measure`, the
+                     verdict is "cannot tell"
+    by_construction  why agreement proves nothing, where a twin was made to have this value
+    """
+
+    entry: str
+    says: str
+    measure: Any
+    rows: list[str]
+    compare: str = "value"
+    published: Any = None
+    direction: str | None = None
+    neutral: float | None = None
+    tolerance: float | None = None
+    reason: str = ""
+    control: str | None = None
+    by_construction: str = ""
+
+    @property
+    def no_difference(self) -> float:
+        return self.neutral if self.neutral is not None else float(self.compare == "ratio")
+
+    @property
+    def value(self) -> Measure:
+        return measure_of(self.measure)
+
+
+@dataclass(frozen=True)
+class Need:
+    """A part of a published entry that nothing here can decide yet, and what it waits for by name."""
+
+    entry: str
+    part: str
+    needs: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is run and what it decides.
+
+    name    of its file
+    title   what is compared
+    rows    overrides by row
+    sizes   by name, of "smoke", "small" and "paper"
+    claims  what its runs decide
+    needs   parts of entries that wait for something
+    """
+
+    name: str
+    title: str = ""
+    rows: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, Size] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    needs: tuple[Need, ...] = ()
+
+    def sweeps(self, row: str, size: str) -> list[str]:
+        """The sweep of a row on each graph of a size, as on the command line."""
+        asked = self.sizes[size]
+        return [f"{self.rows[row]} dataset={graph} {asked.runs}" for graph in asked.graphs]
+
+
+def load(folder: Path) -> dict[str, Experiment]:
+    """The experiments of a folder by name, in alphabetical order. InputError that names the file where one
+    cannot be used.
+    """
+    made = {}
+    for path in sorted(folder.glob("*.yaml")):
+        try:
+            made[path.stem] = _experiment(path.stem, yaml.safe_load(path.read_text()))
+        except (InputError, yaml.YAMLError) as error:
+            raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
+    if not made:
+        raise InputError(f"{folder} holds no experiment: put NAME.yaml there (docs/howto/claims.md)")
+    return made
+
+
+def _experiment(name: str, given: Any) -> Experiment:
+    if not isinstance(given, dict):
+        raise InputError("it holds no keys: give title, rows, sizes and claims")
+    for key in given:
+        choice("key", key, ("title", "rows", "sizes", "claims", "needs"))
+    sizes = {}
+    for size, how in (given.get("sizes") or {}).items():
+        choice("size", size, SIZES)
+        sizes[size] = typed(Size, how, f"sizes.{size}")
+    experiment = Experiment(
+        name,
+        str(given.get("title", "")),
+        {str(row): str(how) for row, how in (given.get("rows") or {}).items()},
+        sizes,
+        tuple(typed(Claim, each, f"claims[{i}]") for i, each in enumerate(given.get("claims") or ())),
+        tuple(typed(Need, each, f"needs[{i}]") for i, each in enumerate(given.get("needs") or ())),
+    )
+    if experiment.claims and not (experiment.rows and experiment.sizes):
+        raise InputError("its claims have no runs: give rows and sizes")
+    for i, claim in enumerate(experiment.claims):
+        _check(f"claims[{i}]", claim, experiment.rows)
+    for i, need in enumerate(experiment.needs):
+        choice(f"needs[{i}].entry", need.entry, published.experiments())
+    return experiment
+
+
+def _check(where: str, claim: Claim, rows: Iterable[str]) -> None:
+    choice(f"{where}.entry", claim.entry, published.experiments())
+    choice(f"{where}.compare", claim.compare, COMPARED)
+    for row in [*claim.rows, *([claim.control] if claim.control else [])]:
+        choice(f"{where}.rows", row, rows)
+    wanted = {"value": (1, 1), "descending": (2, 99)}.get(claim.compare, (2, 2))
+    if not wanted[0] <= len(claim.rows) <= wanted[1]:
+        raise InputError(
+            f"{where}.rows={claim.rows}: compare={claim.compare} takes"
+            f" {'two or more' if wanted[1] > 2 else ('one', 'two')[wanted[0] - 1]}"
+        )
+    if claim.direction is not None:
+        choice(f"{where}.direction", claim.direction, SIDES)
+    if claim.tolerance is not None and not claim.reason:
+        raise InputError(f"{where}.tolerance={claim.tolerance} has no reason: give reason")
+    if claim.published is None and claim.direction is None and claim.compare != "descending":
+        raise InputError(f"{where} has neither published nor direction: give one")
+    if not isinstance(claim.published, int | float | None):
+        ends = claim.published
+        if not (isinstance(ends, list) and len(ends) == 2 and ends[0] <= ends[1]):
+            raise InputError(f"{where}.published={ends}: give a number, or [least, most]")
+    measure_of(claim.measure, f"{where}.measure")

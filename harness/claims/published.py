@@ -1,0 +1,46 @@
+"""What the papers print: the facts of every figure, table and claim, from `published.yaml` here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PATH = Path(__file__).with_name("published.yaml")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A published figure, table or claim.
+
+    experiment   whether a run could show it; illustrations, notation and lists of hardware are none
+    uncertain    the text at hand is garbled, incomplete or contradicts itself there
+    """
+
+    id: str
+    paper: str
+    kind: str
+    label: str
+    title: str
+    section: str
+    experiment: bool
+    uncertain: bool
+    claim: str = ""
+    published: Any = None
+
+
+@cache
+def entries() -> dict[str, Entry]:
+    """Every entry by its id, in the order of the papers."""
+    known = Entry.__dataclass_fields__
+    stored = yaml.load(PATH.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["entries"]
+    made = (Entry(**{key: value for key, value in each.items() if key in known}) for each in stored)
+    return {entry.id: entry for entry in made}
+
+
+def experiments() -> dict[str, Entry]:
+    """The entries that a run could show."""
+    return {name: entry for name, entry in entries().items() if entry.experiment}

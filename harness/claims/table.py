@@ -1,0 +1,78 @@
+"""Verdicts as a reader sees them: by paper, as a table, and counted."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from harness.claims import published
+from harness.claims.evaluate import Result, whole
+from harness.report.groups import Estimate
+
+COLUMNS = ("entry", "part", "published", "ours", "verdict", "why", "experiment", "size")
+
+
+def frame(results: Sequence[Result]) -> pd.DataFrame:
+    """A row per part, as text."""
+    return pd.DataFrame(
+        [
+            (
+                result.entry,
+                result.says,
+                said(result.published),
+                value(result.ours),
+                result.verdict.word,
+                result.verdict.why,
+                result.experiment,
+                result.size,
+            )
+            for result in results
+        ],
+        columns=COLUMNS,
+    )
+
+
+def plain(results: Sequence[Result]) -> str:
+    """For a reader at a terminal: each entry with its title, a line per part below it, and the counts."""
+    lines = []
+    for name, parts in itertools.groupby(results, key=lambda result: result.entry):
+        entry = published.entries()[name]
+        lines.append(
+            f"{name}: {entry.title}" + (" (the text at hand is uncertain)" if entry.uncertain else "")
+        )
+        for part in parts:
+            beside = [
+                f"published {said(part.published)}" if part.published is not None else "",
+                f"here {value(part.ours)} ({part.size})" if part.ours is not None else "",
+                part.verdict.why,
+            ]
+            lines.append(f"  {part.verdict.word:<15} {part.says}")
+            lines += [f"  {'':<15} {'; '.join(filter(None, beside))}"] if any(beside) else []
+    return "\n".join([*lines, "", *counts(results)])
+
+
+def counts(results: Sequence[Result]) -> list[str]:
+    """How many entries are decided, and the verdicts on their parts."""
+    by_entry = [list(parts) for _, parts in itertools.groupby(results, key=lambda result: result.entry)]
+    far = Counter(map(whole, by_entry))
+    words = Counter(result.verdict.word for result in results)
+    return [
+        f"{len(by_entry)} experiments: {far['whole']} decided whole, {far['in part']} in part,"
+        f" {far['not']} not.",
+        f"{len(results)} parts: {', '.join(f'{count} {word}' for word, count in words.most_common())}.",
+    ]
+
+
+def said(number: Any) -> str:
+    """A published number or range."""
+    if number is None:
+        return ""
+    return " to ".join(f"{end:g}" for end in number) if isinstance(number, list) else f"{number:g}"
+
+
+def value(ours: Estimate | None) -> str:
+    return "" if ours is None else format(ours, ".4g")

@@ -1,0 +1,83 @@
+"""The rule by which a published value, or a direction, holds here.
+
+    holds             the published value lies in our 95 % interval over seeds, or within 10 % of our mean; of
+                      a published range: our mean lies in it, or our interval meets it
+    direction holds   our interval excludes "no difference", on the paper's side
+    does not hold     our interval excludes the paper's direction; without a direction, the published value
+    cannot tell       anything else, or the control does as well
+
+Another tolerance than the 10 % is given in an experiment's file with its reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.report.groups import Estimate, estimate
+
+HOLDS, DIRECTION, FAILS, UNKNOWN = "holds", "direction holds", "does not hold", "cannot tell"
+DECIDED = (HOLDS, DIRECTION, FAILS)
+SHARE = 0.1  # of our mean, by which a published value may be off
+SIDES = {"above": 1.0, "below": -1.0}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of the four words, and why where the word alone does not say it."""
+
+    word: str
+    why: str = ""
+
+
+def judge(
+    ours: Estimate,
+    published: float | tuple[float, float] | None,
+    direction: str | None = None,
+    neutral: float = 0.0,
+    tolerance: float | None = None,
+) -> Verdict:
+    """The verdict on one value.
+
+    published   a number, or the ends of a range; None: the paper says a direction only
+    direction   "above" or "below" `neutral`, which is the value of no difference
+    tolerance   instead of 10 % of our mean, in the unit of the value
+    """
+    if math.isnan(ours.mean):
+        return Verdict(UNKNOWN, "our runs have no value")
+    near = SHARE * abs(ours.mean) if tolerance is None else tolerance
+    interval = None if ours.half is None else (ours.mean - ours.half, ours.mean + ours.half)
+    if published is not None:
+        low, high = published if isinstance(published, tuple) else (published, published)
+        meets = interval is not None and interval[0] <= high and low <= interval[1]
+        if meets or low - near <= ours.mean <= high + near:
+            return Verdict(HOLDS)
+    if interval is None:
+        return Verdict(UNKNOWN, "one seed has no interval")
+    if direction is None:
+        return Verdict(FAILS)
+    side = SIDES[direction]
+    nearest, farthest = sorted(side * (end - neutral) for end in interval)
+    if nearest > 0:
+        return Verdict(DIRECTION)
+    if farthest < 0:
+        return Verdict(FAILS)
+    return Verdict(UNKNOWN, "our interval holds no difference")
+
+
+def judge_order(steps: Sequence[Estimate]) -> Verdict:
+    """The verdict on an order of rows: each step is the difference of a row to the next, which the paper has
+    above 0."""
+    single = [judge(step, None, "above").word for step in steps]
+    if all(word == DIRECTION for word in single):
+        return Verdict(DIRECTION)
+    if FAILS in single:
+        return Verdict(FAILS, f"step {single.index(FAILS) + 1} of {len(single)} goes the other way")
+    return Verdict(UNKNOWN, f"{single.count(DIRECTION)} of {len(single)} steps are told apart")
+
+
+def as_well(control: Sequence[float], row: Sequence[float]) -> bool:
+    """Whether a control does as well as a row, by seed: the interval of how far the row is ahead does not
+    exclude 0."""
+    return judge(estimate(r - c for r, c in zip(row, control)), None, "above").word != DIRECTION

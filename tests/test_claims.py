@@ -1,0 +1,217 @@
+"""Verdicts on what the papers print: the rule, the experiments' files, and that they follow from traces."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import cli
+from harness.check import InputError
+from harness.claims import evaluate, experiment, published, table
+from harness.claims.__main__ import FOLDER
+from harness.claims.verdict import DIRECTION, FAILS, HOLDS, UNKNOWN, as_well, judge, judge_order
+from harness.figures import __main__ as figures
+from harness.report.groups import Estimate
+from harness.run import overrides, runner
+from tests import traces
+
+EXPERIMENTS = experiment.load(FOLDER)
+FLOATS = st.floats(-100, 100)
+
+
+@pytest.mark.parametrize(
+    "ours,published,direction,word",
+    [
+        ((30, 2), 31, "above", HOLDS),  # in the interval
+        ((30, None), 32, "above", HOLDS),  # within 10 % of our mean, of one seed too
+        ((30, 2), 60, "above", DIRECTION),
+        ((30, 2), None, "above", DIRECTION),
+        ((30, 2), None, "below", FAILS),
+        ((30, 2), 60, None, FAILS),
+        ((3, 5), 60, "above", UNKNOWN),
+        ((30, None), 60, "above", UNKNOWN),
+        ((30, 2), (35, 74), "above", DIRECTION),
+        ((33, 2), (35, 74), "above", HOLDS),  # the interval meets the range
+        ((float("nan"), None), 3, "above", UNKNOWN),
+    ],
+)
+def test_the_rule(ours, published, direction, word):
+    assert judge(Estimate(*ours, 3), published, direction).word == word
+
+
+@given(FLOATS, st.floats(0, 50), FLOATS)
+def test_turned_round_everything_is_the_same(mean, half, said):
+    ours, turned = Estimate(mean, half, 3), Estimate(-mean, half, 3)
+    assert judge(ours, said, "above") == judge(turned, -said, "below")
+
+
+@given(FLOATS, st.floats(0.01, 50))
+def test_one_direction_at_most_holds(mean, half):
+    words = [judge(Estimate(mean, half, 3), None, side).word for side in ("above", "below")]
+    assert set(words) in ({DIRECTION, FAILS}, {UNKNOWN})
+
+
+@given(FLOATS, st.floats(0, 10))
+def test_what_is_published_and_found_holds(mean, half):
+    assert judge(Estimate(mean, half, 3), mean).word == HOLDS
+
+
+def test_an_order_holds_where_every_step_does():
+    up, down, flat = Estimate(3, 1, 3), Estimate(-3, 1, 3), Estimate(0.1, 1, 3)
+    assert judge_order([up, up]).word == DIRECTION
+    assert judge_order([up, down]).word == FAILS
+    assert judge_order([up, flat]).word == UNKNOWN
+
+
+def test_a_control_does_as_well_unless_the_row_is_surely_ahead():
+    assert as_well([80, 81, 82], [80.1, 81.2, 81.9])
+    assert as_well([90, 91, 92], [80, 81, 82])
+    assert not as_well([60, 61, 62], [80, 81, 82])
+
+
+def test_every_published_experiment_has_a_part_in_some_file():
+    told = {part.entry for plan in EXPERIMENTS.values() for part in (*plan.claims, *plan.needs)}
+    assert told == set(published.experiments()) and len(told) == 92
+
+
+@pytest.mark.parametrize("name", [name for name, plan in EXPERIMENTS.items() if plan.rows])
+def test_what_an_experiment_asks_for_is_a_run(name):
+    plan = EXPERIMENTS[name]
+    assert plan.title and set(plan.sizes) == set(experiment.SIZES)
+    # Every row and every size once: to compose them all takes half a minute.
+    first, *more = plan.rows
+    pairs = [(first, size) for size in plan.sizes] + [(row, experiment.SIZES[0]) for row in more]
+    for sweep in (sweep for pair in pairs for sweep in plan.sweeps(*pair)):
+        overrides.check(["-m", *sweep.split()], runner.CONF)
+
+
+RULE = {
+    "title": "t",
+    "rows": {"a": "system=a", "b": "system=b"},
+    "sizes": {"small": {"graphs": ["cora"], "runs": "seed=1,2,3", "minutes": 1}},
+    "claims": [
+        {
+            "entry": "sancus_claim_accuracy",
+            "says": "a is above b",
+            "measure": "test_acc_percent",
+            "rows": ["a", "b"],
+            "compare": "difference",
+            "direction": "above",
+        }
+    ],
+}
+
+
+def changed(**keys) -> dict:
+    return RULE | {"claims": [RULE["claims"][0] | keys]}
+
+
+@pytest.mark.parametrize(
+    "given,says",
+    [
+        (changed(entry="sancus_claim_acuracy"), 'claims[0].entry="sancus_claim_acuracy" is not known'),
+        (changed(compare="percent"), 'claims[0].compare="percent" is not known'),
+        (changed(rows=["a", "c"]), 'claims[0].rows="c" is not known'),
+        (changed(rows=["a"]), "claims[0].rows=['a']: compare=difference takes two"),
+        (changed(direction="up"), 'claims[0].direction="up" is not known'),
+        (changed(direction=None), "claims[0] has neither published nor direction"),
+        (changed(tolerance=3), "claims[0].tolerance=3.0 has no reason"),
+        (changed(published=[3, 2]), "claims[0].published=[3, 2]: give a number, or [least, most]"),
+        (changed(measure="mb_epok"), 'claims[0].measure="mb_epok" is not known; did you mean "mb_epoch"?'),
+        (changed(measure={"metric": "x", "how": "most"}), 'claims[0].measure.how="most" is not known'),
+        (changed(measure={"count": "x"}), "claims[0].measure={'count': 'x'}: give a column's key"),
+        (changed(measur="x"), "claims[0].measur is not a key of Claim"),
+        (RULE | {"sizes": {"big": RULE["sizes"]["small"]}}, 'size="big" is not known'),
+        (RULE | {"sizes": {}}, "its claims have no runs"),
+        (RULE | {"note": "x"}, 'key="note" is not known'),
+        ("text", "it holds no keys"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_in_one_sentence(given, says, tmp_path):
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(given))
+    with pytest.raises(InputError, match=re.escape(says)) as caught:
+        experiment.load(tmp_path)
+    assert "mine.yaml: " in str(caught.value) and "\n" not in str(caught.value)
+
+
+def runs_of(tmp_path: Path, accuracy: dict[str, float]):
+    """Run folders of three seeds by the sweeps of the rule's rows; each row's seeds differ by a point."""
+    there = {}
+    for system, target in accuracy.items():
+        paths = []
+        for seed in (1, 2, 3):
+            composed = traces.config(seed=seed, system___target_=f"somewhere.{system}.S")
+            path = tmp_path / f"{system}{seed}-{target}"
+            paths.append(traces.finished(path, composed, target=target + 0.01 * seed))
+        there[f"system={system} dataset=cora seed=1,2,3"] = paths
+    return lambda sweep: there.get(sweep, [tmp_path / "none"])
+
+
+def verdict_of(tmp_path, accuracy, **keys) -> evaluate.Result:
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed(**keys)))
+    found = evaluate.results(experiment.load(tmp_path), runs_of(tmp_path, accuracy))
+    (result,) = (each for each in found if each.entry == "sancus_claim_accuracy")
+    return result
+
+
+def test_a_changed_trace_changes_the_verdict(tmp_path):
+    assert verdict_of(tmp_path, {"a": 0.8}).verdict == evaluate.Verdict("not run", "halobench figures mine")
+    ahead = verdict_of(tmp_path, {"a": 0.8, "b": 0.7})
+    assert ahead.verdict.word == DIRECTION
+    assert verdict_of(tmp_path, {"a": 0.7, "b": 0.8}).verdict.word == FAILS
+    assert verdict_of(tmp_path, {"a": 0.8, "b": 0.7}, published=1.05 * ahead.ours.mean).verdict.word == HOLDS
+    control = verdict_of(tmp_path, {"a": 0.8, "b": 0.8}, rows=["a"], compare="value", control="b")
+    assert control.verdict == evaluate.Verdict(UNKNOWN, "b, the control, does as well")
+    made = verdict_of(tmp_path, {"a": 0.8, "b": 0.7}, by_construction="the twin was made so")
+    assert made.verdict == evaluate.Verdict("by construction", "the twin was made so")
+
+
+def test_the_listing_names_all_and_counts_them(tmp_path, capsys):
+    assert cli.main(["report", "claims", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert all(f"{name}: " in said for name in published.experiments())
+    assert "92 experiments: 0 decided whole, 0 in part, 92 not." in said
+    assert cli.main(["report", "claims", str(tmp_path), "--paper", "digest", "--format", "csv"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0] == ",".join(table.COLUMNS) and all(row.startswith("digest_") for row in rows[1:])
+    assert cli.main(["report", "claims", str(tmp_path), "--paper", "digst"]) == 2
+    assert 'paper="digst" is not known; did you mean "digest"?' in capsys.readouterr().err
+
+
+def test_an_experiment_is_run_and_decided(tmp_path, capsys, monkeypatch):
+    """From the yaml to the verdict, on runs that the command itself starts."""
+    plan = EXPERIMENTS["halos"]
+    tiny = experiment.Size(["twin/flickr dataset.scale=0.005"], "gpus=2 epochs=1 seed=1,2", 1)
+    short = experiment.Experiment("halos", plan.title, plan.rows, {"smoke": tiny}, plan.claims, plan.needs)
+    monkeypatch.setattr(experiment, "load", lambda folder: {"halos": short})
+    places = ["--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]
+    assert figures.main(["halos", *places]) == 0
+    said = capsys.readouterr()
+    assert "halos, smoke: 4 runs, 4 to start" in re.sub(r"\s+", " ", said.err)
+    assert "direction holds METIS, which cuts fewer edges" in re.sub(r"\s+", " ", said.out)
+    assert figures.main(["halos", *places]) == 0
+    assert "4 runs, 0 to start" in re.sub(r"\s+", " ", capsys.readouterr().err)
+    assert figures.main(["halos", "--size", "paper", *places]) == 2
+    assert "halos has no runs of size paper: give smoke" in capsys.readouterr().err
+
+
+PAGE = Path(__file__).parent.parent / "docs" / "howto" / "claims.md"
+
+
+@pytest.mark.real
+@pytest.mark.nightly(60)
+def test_the_experiment_of_the_page_is_run_and_decided(real_data, tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text(re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S)[0])
+    places = ["--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]
+    given = ["--from", str(tmp_path), "--size", "small", *places, "--data-dir", str(real_data)]
+    assert figures.main(["mine", *given]) == 0
+    assert "here " in capsys.readouterr().out
+    assert cli.main(["report", "claims", str(tmp_path / "results"), "--from", str(tmp_path)]) == 0
+    assert re.search(
+        r"sancus_claim_comm: .*\n  (holds|direction holds|does not hold)", capsys.readouterr().out
+    )
