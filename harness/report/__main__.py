@@ -1,6 +1,7 @@
 """The commands of the report; they read traces and run nothing.
 
 halobench report RUN... [--format FORMAT | --csv FILE]  (or python -m harness.report table ...)
+halobench report perfetto RUN --out FILE                (a run's spans, for ui.perfetto.dev)
 halobench plot RUN... [--x KEY] [--pareto] [--out DIR]  (or python -m harness.report plot ...)
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +18,7 @@ from rich.console import Console
 
 from harness.check import InputError
 from harness.report import formats, groups
+from harness.trace.reader import Trace
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,6 +30,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables = commands.add_parser("table", help="runs side by side: mean and 95 %% interval over seeds")
     plots = commands.add_parser(
         "plot", help="accuracy over time, bytes and epochs; where an epoch's time goes"
+    )
+    spans = commands.add_parser("perfetto", help="a run's spans as a file for ui.perfetto.dev")
+    spans.add_argument("run", metavar="RUN", type=Path, help="a run folder")
+    spans.add_argument(
+        "--out", metavar="FILE", type=Path, default=Path("spans.json"), help="default: spans.json"
+    )
+    spans.add_argument(
+        "--epochs", metavar="FIRST-LAST", default="1-", help="counted from 1, as 10-12 or 10- (default: all)"
     )
     for command in (tables, plots):
         command.add_argument(
@@ -88,7 +99,23 @@ def format_of(given: argparse.Namespace) -> str | None:
     return next(iter(named.values()), None)
 
 
+def span_of_epochs(given: str) -> tuple[int, int | None]:
+    """ "10-12" as the epochs 9 and 11, which are counted from 0; "10-" has no end. InputError where it is
+    neither.
+    """
+    found = re.fullmatch(r"(\d+)-(\d*)", given)
+    if not found or int(found[1]) < 1 or (found[2] and int(found[2]) < int(found[1])):
+        raise InputError(f'--epochs "{given}" names no epochs: give FIRST-LAST, as 10-12, or FIRST-, as 10-')
+    return int(found[1]) - 1, int(found[2]) - 1 if found[2] else None
+
+
 def show(given: argparse.Namespace) -> None:
+    if given.command == "perfetto":
+        from harness.report import perfetto
+
+        count = perfetto.write(Trace(given.run), given.out, *span_of_epochs(given.epochs))
+        print(f"{given.out}: {count} events; open it in https://ui.perfetto.dev")
+        return
     console = Console()
     format = format_of(given) if given.command == "table" else None
     compared, empty = groups.load(given.runs, getattr(given, "x", None))

@@ -1,0 +1,95 @@
+"""A run's spans in Chrome's trace event format, parsed back."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+
+import pytest
+
+from harness import cli
+from harness.trace.reader import Trace
+
+
+@pytest.fixture(scope="module")
+def run(launcher, tmp_path_factory):
+    """Two workers, whose exchanges run beside computing."""
+    folder = tmp_path_factory.mktemp("perfetto") / "run"
+    asked = f"system=pipegcn dataset=twin/flickr dataset.scale=0.005 workers=2 epochs=4 run_dir={folder}"
+    done = launcher.run(*asked.split())
+    assert done.code == 0, done.err
+    return folder
+
+
+@pytest.fixture
+def events(run, tmp_path, capsys):
+    assert cli.main(["report", "perfetto", str(run), "--out", str(tmp_path / "x.json")]) == 0
+    found = json.loads((tmp_path / "x.json").read_text())["traceEvents"]
+    assert f"{len(found)} events" in capsys.readouterr().out
+    return found
+
+
+def test_every_span_is_there_on_its_workers_tracks(run, events):
+    spans = Trace(run).spans.dropna(subset=["end_s"])
+    slices = [event for event in events if event["ph"] == "X"]
+    assert len(slices) == len(spans)
+    for kind, own in spans.groupby("kind"):
+        mine = [event for event in slices if event["cat"] == kind]
+        assert sum(event["dur"] for event in mine) == pytest.approx(
+            1e6 * (own["end_s"] - own["start_s"]).sum()
+        )
+        assert sum(event["args"]["bytes"] for event in mine) == own["bytes"].sum()
+    named = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert named == {"worker 0", "worker 1"}
+
+
+def test_slices_of_a_track_do_not_overlap(events):
+    tracks = defaultdict(list)
+    for event in events:
+        if event["ph"] == "X":
+            tracks[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    assert {tid for _, tid in tracks} >= {0, 1}
+    for slices in tracks.values():
+        slices.sort()
+        assert all(end <= start + 1e-3 for (_, end), (start, _) in zip(slices, slices[1:]))
+
+
+def test_arrows_join_slices_and_lead_forward_in_time(run, events):
+    ends = defaultdict(dict)
+    for event in events:
+        if event["ph"] in ("s", "f"):
+            ends[event["id"]][event["ph"]] = event
+    slices = [event for event in events if event["ph"] == "X"]
+    for arrow in ends.values():
+        assert arrow["s"]["ts"] <= arrow["f"]["ts"]
+    for event in (arrow["s"] for arrow in ends.values()):
+        assert any(
+            (each["pid"], each["tid"]) == (event["pid"], event["tid"])
+            and each["ts"] <= event["ts"] <= each["ts"] + each["dur"]
+            for each in slices
+        )
+    spans = Trace(run).spans.dropna(subset=["end_s"])
+    sent = spans[spans["kind"] == "comm"]
+    assert sum(arrow["s"]["name"] == "rows" for arrow in ends.values()) == sent["peers"].map(len).sum() > 0
+    assert any(arrow["s"]["name"] == "waited for" for arrow in ends.values())
+
+
+def test_some_epochs_alone(run, tmp_path, capsys):
+    path = tmp_path / "some.json"
+    assert cli.main(["report", "perfetto", str(run), "--out", str(path), "--epochs", "2-3"]) == 0
+    slices = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert {event["args"]["epoch"] for event in slices} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    "given,says",
+    [
+        ("3", '--epochs "3" names no epochs: give FIRST-LAST'),
+        ("3-2", '--epochs "3-2" names no epochs'),
+        ("0-2", '--epochs "0-2" names no epochs'),
+        ("70-", "has no spans there; give other epochs"),
+    ],
+)
+def test_epochs_that_are_none_are_refused(run, tmp_path, capsys, given, says):
+    assert cli.main(["report", "perfetto", str(run), "--out", str(tmp_path / "x"), "--epochs", given]) == 2
+    assert says in capsys.readouterr().err
