@@ -61,6 +61,7 @@ class Comm:
         self.size = size
         self.device = device
         self.recorder = recorder
+        recorder.follow(device)
         self.transport = transport
         self.halves = wire == "bfloat16"
         self.staged = device.type == "cuda" and transport.on_host
