@@ -80,6 +80,13 @@ def test_every_system_has_a_budget():
     assert set(BUDGET) == set(CASES)
 
 
+def test_no_budget_grows_beyond_what_lets_a_device_run_ahead_of_its_host():
+    """Vanilla waits once for each of its three operations and once for the end of the epoch."""
+    assert BUDGET["vanilla"].synchronisations <= 4
+    assert max(cost.synchronisations for cost in BUDGET.values()) <= 40
+    assert not any(cost.drains for cost in BUDGET.values())
+
+
 @pytest.mark.parametrize("name", ["vanilla", "cagnet"])
 def test_rows_of_two_bytes_travel_between_devices_as_between_cpus(pool, name):
     half = trained(pool, name, wire="bfloat16")

@@ -187,7 +187,7 @@ class _TorchProduct:
         values = np.ones(block.num_entries, np.float32) if values is None else values
         index = np.int32 if block.num_entries < 2**31 else np.int64  # torch wants pointers and indices alike
         parts = block.indptr.astype(index, copy=False), block.indices.astype(index, copy=False), values
-        self._parts = tuple(torch.from_numpy(part).to(device) for part in parts)
+        self._parts = tuple(torch.from_numpy(part).to(device, non_blocking=True) for part in parts)
         self._shape = (block.num_rows, block.num_columns)
         self._matrices: dict[torch.dtype, torch.Tensor] = {}
 
@@ -266,7 +266,7 @@ class SparseOperator:
         self._adjoint: Product | None = self._forward if self._symmetric else None
 
     def _scale(self, scale: Scale) -> torch.Tensor | None:
-        return None if scale is None else torch.as_tensor(scale).to(self.device)
+        return None if scale is None else torch.as_tensor(scale).to(self.device, non_blocking=True)
 
     @property
     def num_rows(self) -> int:

@@ -19,6 +19,6 @@ It can show
 * that a run computes what it computes on the CPU.
 
 It cannot show races between streams, errors of CUDA kernels, deadlocks inside NCCL, pinned memory, or speed:
-every value is computed at once, in the order in which the host asks for it. Counts of launches are those of PyTorch's
-operations that write memory, of which a few launch more than one kernel or none.
+every value is computed at once, in the order in which the host asks for it. Counts of launches are those of
+PyTorch's operations that write memory, of which a few launch more than one kernel or none.
 """
