@@ -212,9 +212,12 @@ class _TorchProduct:
         total = self._matrices[x.dtype] @ x if len(self._parts[1]) else x.new_zeros(out.shape)
         if self_loops:
             total += x
-        if row is not None:
-            total *= row.unsqueeze(1).to(x.dtype)
-        out.add_(total) if accumulate else out.copy_(total)
+        if row is None:
+            out.add_(total) if accumulate else out.copy_(total)
+        elif accumulate:
+            out.add_(total.mul_(row.unsqueeze(1).to(x.dtype)))
+        else:
+            torch.mul(total, row.unsqueeze(1).to(x.dtype), out=out)
 
 
 class TorchKernel(Kernel):
