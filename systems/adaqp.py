@@ -27,6 +27,8 @@ does.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,6 +37,7 @@ import numpy as np
 import torch
 
 from harness.base.splitmix import GOLDEN, mix, mix_int
+from harness.base.splitmix_tensor import mix_tensor, signed
 from harness.check import InputError, at_least, choice
 from harness.comm.crossing import Crossing
 from harness.core.system import System, check_features
@@ -83,6 +86,7 @@ class Adaqp(System):
         self.epoch = 0
         # state: bits of rows sent and received
         self.chosen: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.divided: dict[str, list[Level]] = {}  # the exchanges that follow from them
         self.weight: torch.Tensor | None = None  # of the rows this worker sends forward
 
     def before_epoch(self, epoch):
@@ -106,13 +110,12 @@ class Adaqp(System):
             flight, theirs = self.comm.start_exchange(mine[:, None], send, receive, layer, direction, "bits")
             flight.wait()
             self.chosen[key] = (mine, theirs[:, 0].clone())
+            self.divided.pop(key, None)
         mine, theirs = self.chosen[key]
-        self.recorder.metric(
-            f"mean_bits_{direction}", float(mine.float().mean()) if len(mine) else 0.0, layer
-        )
-        return [
-            Level(bits, *_select(mine == bits, send), *_select(theirs == bits, receive)) for bits in LEVELS
-        ]
+        if key not in self.divided:
+            self.divided[key] = divide(mine, send, theirs, receive)
+        self.recorder.metric(f"mean_bits_{direction}", mine.float().mean() if len(mine) else 0.0, layer)
+        return self.divided[key]
 
     def variance(self, layer: int, direction: str, rows: torch.Tensor) -> torch.Tensor:
         """beta [k]: the weighted variance of each row at 1 / (2^B - 1)^2."""
@@ -178,15 +181,14 @@ class Adaqp(System):
         """u [k, F] in [0, 1): of this seed, epoch, layer, direction and sender alone, so that a run repeats
         and resumes.
         """
-        return draws(self.seed, self.epoch, layer, direction, self.comm.rank, rows.shape, rows.dtype).to(
-            self.device
-        )
+        rank, shape = self.comm.rank, rows.shape
+        return draws(self.seed, self.epoch, layer, direction, rank, shape, rows.dtype, self.device)
 
     def state_dict(self):
         return {"chosen": self.chosen, "weight": self.weight}
 
     def load_state_dict(self, state):
-        self.chosen, self.weight = state["chosen"], state["weight"]
+        self.chosen, self.weight, self.divided = state["chosen"], state["weight"], {}
 
 
 @dataclass
@@ -200,20 +202,52 @@ class Level:
     receive: list[int]
 
 
-def _select(mask: torch.Tensor, counts: list[int]) -> tuple[torch.Tensor, list[int]]:
-    return mask.nonzero().squeeze(1), [int(part.sum()) for part in mask.split(counts)]
+def divide(mine: torch.Tensor, send: list[int], theirs: torch.Tensor, receive: list[int]) -> list[Level]:
+    """One exchange for each number of bits, of rows sent with `mine` bits [k] and received with `theirs` [m],
+    both grouped by worker.
+    """
+    # All counts are read together: a device would wait for each read.
+    groups = [*mine.split(send), *theirs.split(receive)]
+    counts = torch.stack([(group == bits).sum() for bits in LEVELS for group in groups]).tolist()
+    levels, workers = [], len(send)
+    for at, bits in enumerate(LEVELS):
+        of_level = counts[at * len(groups) : (at + 1) * len(groups)]
+        out, into = ((each == bits).nonzero().squeeze(1) for each in (mine, theirs))
+        levels.append(Level(bits, out, of_level[:workers], into, of_level[workers:]))
+    return levels
 
 
 def draws(
-    seed: int, epoch: int, layer: int, direction: str, sender: int, shape, dtype: torch.dtype
+    seed: int,
+    epoch: int,
+    layer: int,
+    direction: str,
+    sender: int,
+    shape: Sequence[int],
+    dtype: torch.dtype,
+    device: torch.device | None = None,
 ) -> torch.Tensor:
     """Uniform numbers [rows, F], multiples of 2^-24, of one worker's message to all peers, in the order it
-    sends them.
+    sends them. Made on the device, where one is given, to the same bits.
     """
     key = (((seed * 1_000_003 + epoch) * 257 + layer) * 2 + (direction == "backward")) * 65_537 + sender
+    base = mix_int(key & (2**64 - 1))
+    if device is not None and device.type != "cpu":
+        return draw_with_torch(base, shape, dtype, device)
     numbers = torch.empty(shape, dtype=dtype)
-    _draw(np.uint64(mix_int(key & (2**64 - 1))), numbers.view(-1).numpy())
+    _draw(np.uint64(base), numbers.view(-1).numpy())
     return numbers
+
+
+def draw_with_torch(
+    base: int, shape: Sequence[int], dtype: torch.dtype, device: torch.device | str
+) -> torch.Tensor:
+    """What `_draw` gives, by torch operations on any device."""
+    count = math.prod(shape)
+    pairs = torch.arange((count + 1) // 2, device=device)
+    bits = mix_tensor(pairs * signed(GOLDEN) + signed(base))
+    low_high = torch.stack([bits & 0xFFFFFF, bits >> 40 & 0xFFFFFF], 1)
+    return low_high.flatten()[:count].view(tuple(shape)).to(dtype) * 2.0**-24
 
 
 @numba.njit(cache=True, nogil=True)

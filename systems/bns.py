@@ -74,31 +74,38 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
         rank, send, receive = self.comm.rank, self.plan.send_counts, self.plan.receive_counts
         to_send = [self.sample(epoch, p, rank, count) for p, count in enumerate(send)]
         to_receive = [self.sample(epoch, rank, p, count) for p, count in enumerate(receive)]
-        rows = torch.cat([group[drawn] for group, drawn in zip(self.plan.send_rows.split(send), to_send)])
+        sent, where = placed(to_send, send), placed(to_receive, receive)  # halo rows drawn, of either side
+        rows = self.plan.send_rows.index_select(0, sent.to(self.device, non_blocking=True))
         self.drawn = HaloPlan(rows, [len(s) for s in to_send], [len(s) for s in to_receive])
-        first = torch.tensor([0, *receive]).cumsum(0).tolist()
-        where = torch.cat([drawn + start for drawn, start in zip(to_receive, first)])  # halo rows drawn
         scales = [
             torch.full((len(drawn), 1), count / max(len(drawn), 1))
             for drawn, count in zip(to_receive, receive)
         ]
-        self.scale = torch.cat(scales).to(self.device, torch.get_default_dtype())  # m / k of each
+        self.scale = torch.cat(scales).to(self.device, torch.get_default_dtype(), non_blocking=True)  # m / k
         self.recorder.metric("rows_drawn", len(where))
         if self.sampler is not None:
             with self.recorder.inside("rest", "sample"):
                 self.adjacency = self.sampler.propagation(where)
 
     def sample(self, epoch: int, receiver: int, owner: int, count: int) -> torch.Tensor:
-        """Which of the `count` rows `receiver` needs of `owner` are drawn in this epoch, ascending [k]."""
+        """Which of the `count` rows `receiver` needs of `owner` are drawn in this epoch, ascending [k], on
+        the CPU.
+        """
         # Mixed, since torch's generator takes in the low 32 bits only, in which these keys are not all
         # different.
         key = mix_int((((self.seed * 1_000_003 + epoch) * 65_537 + receiver) * 65_537 + owner) % 2**64)
         k = max(1, round(self.rate * count)) if count else 0
         drawn = torch.randperm(count, generator=torch.Generator().manual_seed(key))[:k]
-        return drawn.sort().values.to(self.device)
+        return drawn.sort().values
 
     def halo(self, layer, h):
         return Scaled(self.comm.exchange(self.drawn, h, layer), self.scale)
+
+
+def placed(drawn: list[torch.Tensor], counts: list[int]) -> torch.Tensor:
+    """Places in the whole plan of what was drawn from each worker's `counts` rows."""
+    first = torch.tensor([0, *counts]).cumsum(0).tolist()
+    return torch.cat([each + start for each, start in zip(drawn, first)])
 
 
 class Scaled:

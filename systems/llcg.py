@@ -125,7 +125,7 @@ class Llcg(System):
         ]
         first = sum(self.counts[: self.comm.rank])
         mine = drawn[(drawn >= first) & (drawn < first + self.counts[self.comm.rank])] - first
-        return self.context.train_rows[mine.sort().values.to(self.device)]
+        return self.context.train_rows[mine.sort().values.to(self.device, non_blocking=True)]
 
     def state_dict(self):
         return {"server": self.server.state_dict()}

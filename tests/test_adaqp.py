@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.adaqp import LEVELS, assign_bits, draws
+from harness.base.splitmix import mix_int
+from systems.adaqp import LEVELS, assign_bits, divide, draw_with_torch, draws
 from systems.parts.quantise import row_bytes
 from tests import systems
 from tests.oracles import bytes as count
@@ -53,6 +54,34 @@ def test_every_message_of_every_epoch_has_draws_of_its_own_and_they_are_uniform(
     np.testing.assert_allclose(
         np.histogram(drawn, 10, (0, 1))[0] / drawn.size, 0.1, atol=6 * 0.3 / drawn.size**0.5
     )
+
+
+@given(st.integers(0, 2**40), st.integers(0, 5), st.integers(0, 5), st.sampled_from(["float32", "float64"]))
+def test_a_device_draws_the_same_bits_as_the_cpu(seed, rows, width, precision):
+    dtype = getattr(torch, precision)
+    want = draws(seed, 2, 1, "backward", 3, (rows, width), dtype)
+    key = (((seed * 1_000_003 + 2) * 257 + 1) * 2 + 1) * 65_537 + 3
+    found = draw_with_torch(mix_int(key & (2**64 - 1)), (rows, width), dtype, "cpu")
+    assert found.dtype == dtype and found.equal(want)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(LEVELS), max_size=4), min_size=2, max_size=2),
+    st.lists(st.lists(st.sampled_from(LEVELS), max_size=4), min_size=2, max_size=2),
+)
+def test_rows_are_divided_by_their_bits_and_keep_their_order_and_their_worker(mine, theirs):
+    def flat(groups):
+        return torch.tensor(sum(groups, []), dtype=torch.uint8)
+
+    levels = divide(flat(mine), list(map(len, mine)), flat(theirs), list(map(len, theirs)))
+    assert [level.bits for level in levels] == list(LEVELS)
+    for level in levels:
+        for groups, rows, counts in (
+            (mine, level.out, level.send),
+            (theirs, level.into, level.receive),
+        ):
+            assert rows.tolist() == [k for k, bits in enumerate(sum(groups, [])) if bits == level.bits]
+            assert counts == [group.count(level.bits) for group in groups]
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=6), st.sampled_from(LEVELS))

@@ -134,6 +134,11 @@ def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> t
     with tempfile.TemporaryDirectory(prefix="halobench-") as folder:
         start_processes(_work, (shards, block, model, folder), nprocs=len(shards), start_method="forkserver")
         workers = [torch.load(Path(folder) / f"{rank}.pt") for rank in range(len(shards))]
+    return workers[0]["rate"], measured(workers)
+
+
+def measured(workers: list[dict[str, list]]) -> Measured:
+    """Of what `observe` gave on each worker, after the first epochs."""
     begun: dict[str, float] = {}  # by operation: when its last worker posted it
     for each in workers:
         for id, posted in each["posted"]:
@@ -152,7 +157,7 @@ def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> t
             )
         )
     columns = [[total / len(workers) for total in column] for column in zip(*epochs)]
-    return workers[0]["rate"], Measured(*map(statistics.median, columns), *columns[2:])
+    return Measured(*map(statistics.median, columns), *columns[2:])
 
 
 def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelConfig, folder: str) -> None:
@@ -163,16 +168,20 @@ def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelCon
         def passed(rate: float) -> tuple[dict[str, list], Comm]:
             comm = SlowLink(rank, len(shards), torch.device("cpu"), Recorder(), transport, rate=rate)
             system, optimiser = make_system(block), Adam()
-            return _train(Trainer(shards[rank], comm, system, model, optimiser, seed=1, epochs=EPOCHS)), comm
+            return observe(Trainer(shards[rank], comm, system, model, optimiser, seed=1, epochs=EPOCHS)), comm
 
-        fast, comm = passed(float("inf"))
-        compute, sent = (comm.total(fast[name][WARM_UP:]) for name in ("compute", "bytes"))
-        rate = statistics.median(sent) / (SHARE * statistics.median(compute))
+        rate = slowed(*passed(float("inf")))
         slow, _ = passed(rate)
     torch.save({**slow, "rate": rate}, Path(folder) / f"{rank}.pt")
 
 
-def _train(trainer: Trainer) -> dict[str, list]:
+def slowed(fast: dict[str, list], comm: Comm) -> float:
+    """Bytes per second of a link that is busy for SHARE of the time that workers computed in; collective."""
+    compute, sent = (comm.total(fast[name][WARM_UP:]) for name in ("compute", "bytes"))
+    return statistics.median(sent) / (SHARE * statistics.median(compute))
+
+
+def observe(trainer: Trainer) -> dict[str, list]:
     """Of each epoch: seconds computed, waits, when operations were posted, bytes sent."""
     found: dict[str, list] = {"compute": [], "waits": [], "posted": [], "bytes": []}
     for epoch in range(EPOCHS):

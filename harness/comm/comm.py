@@ -61,6 +61,7 @@ class Comm:
         self.size = size
         self.device = device
         self.recorder = recorder
+        recorder.follow(device)
         self.transport = transport
         self.halves = wire == "bfloat16"
         self.staged = device.type == "cuda" and transport.on_host
@@ -197,12 +198,13 @@ class Comm:
         """Tell every peer a number (8 bytes each) and return what each told this worker: how many rows to
         expect.
         """
-        mine = torch.tensor(list(counts), dtype=torch.int64, device=self.device)[:, None]
+        told = torch.tensor([counts[p] for p in self.peers], dtype=torch.int64)[:, None]
+        mine = told.to(self.device, non_blocking=True)
         ones = [int(p != self.rank) for p in range(self.size)]
-        flight, theirs = self.start_exchange(mine[self.peers], ones, ones, layer, direction, purpose)
+        flight, theirs = self.start_exchange(mine, ones, ones, layer, direction, purpose)
         flight.wait()
-        told = theirs[:, 0].tolist()
-        return [*told[: self.rank], 0, *told[self.rank :]]
+        heard = theirs[:, 0].tolist()
+        return [*heard[: self.rank], 0, *heard[self.rank :]]
 
     def all_gather(self, tensor: torch.Tensor, layer: int, purpose: str) -> list[torch.Tensor]:
         """Every worker's tensor [n_j], in rank order; lengths may differ, the type must not."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import torch
 
-from harness.comm.recorder import Recorder, Span, computed, synchronise
+from harness.comm.recorder import Recorder, Span, synchronise
 from harness.comm.transport import PeerLost, Transfer
 
 
@@ -74,7 +74,6 @@ class InFlight:
     def wait(self) -> None:
         self.comm.waited(self.sequence)
         blocking = self.span is not None and self.span.blocking
-        computed(self.comm.device)
         with self.comm.recorder.inside("wait", self.name, self.layer, id=self.id, blocking=blocking):
             try:
                 self.transfer.wait()
@@ -84,6 +83,8 @@ class InFlight:
                 ) from error
             if self.finish is not None:
                 self.finish()
+            # The host waits too: some callers go on with rows of host memory.
             synchronise(self.comm.device)
+            self.look()
             if self.span is not None and not self.span.end:
-                self.span.end = self.transfer.ended or time.monotonic()
+                self.span.end = time.monotonic()

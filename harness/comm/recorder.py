@@ -4,18 +4,26 @@ The training thread's time is a flat line of segments. At any moment exactly one
 arithmetic), `wait` (blocked on communication) or `rest` (choosing, making and reading messages: sampling,
 quantising, caching, packing; posting, bookkeeping) is running, so that an epoch's segments add up to its
 train clock by construction. Communication in flight is recorded beside that line, from posting to completion.
+
+A CUDA device works behind the training thread. A segment there lasts from the moment at which the device gets
+to its beginning until it gets to its end (`harness.comm.clock`), so that kernels that are still queued when
+the thread begins to wait are not charged to the wait. The moments are read when the epoch is over.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
+
+from harness.comm.clock import DeviceClock, Mark, clock_of
 
 
 @dataclass
@@ -27,7 +35,8 @@ class Span:
              "all_reduce", ...)
     layer    0-based; -1 where no layer is concerned
     start, end   seconds of CLOCK_MONOTONIC: one clock for all workers of a host
-    cpu      CPU seconds of the training thread inside the segment (0 for "comm")
+    cpu      CPU seconds of the training thread inside the segment (0 for "comm"); on a CUDA device, of
+             autograd's thread too, on which the backward pass runs
     bytes    handed to the transport by this worker; flops: floating-point operations counted analytically
     peers    workers this one sent to, ascending
     id       equal on every worker taking part in the same operation, unique inside a run; "" on the training
@@ -76,6 +85,15 @@ class Recorder:
         self.training = False
         self._segment: Span | None = None
         self._segment_cpu = 0.0
+        # Of a device: its clock, whose CPU seconds count, and what ended or began at which of its moments.
+        self._clock: DeviceClock | None = None
+        self._threads = ThreadTimes()
+        self._moments: list[tuple[Span | None, Span | None, Mark]] = []
+        self._unread: dict[tuple[int, str], torch.Tensor] = {}  # metrics that a device may still compute
+
+    def follow(self, device: torch.device) -> None:
+        """Time what is done on this device from the next epoch on."""
+        self._clock = clock_of(device)
 
     # -- clocks --
 
@@ -85,17 +103,46 @@ class Recorder:
     @contextlib.contextmanager
     def train(self) -> Iterator[None]:
         """Run the train clock. Opened once per epoch; segments cover it without gaps."""
+        if self._clock is not None:
+            self._clock.tie()
+        self._moments, self._unread = [], {}
         cpu = time.process_time()
         start = time.monotonic()
         self.training = True
-        self._open("rest", "begin", -1, start, time.thread_time())
+        self._mark(None, self._open("rest", "begin", -1, start, self._cpu()))
         try:
             yield
+            # What the device was given last belongs to the epoch. A wait after an error might not end.
+            if self._clock is not None:
+                self._clock.wait()
         finally:
-            _, end, _ = self._close()
+            closed, end, _ = self._close()
+            self._mark(closed, None)
             self.training = False
             self.epoch.train = end - start
             self.epoch.cpu = time.process_time() - cpu
+        self._settle()
+
+    def _mark(self, ended: Span | None, begun: Span | None) -> None:
+        """Both at the moment at which the device will get here."""
+        mark = self._clock.mark() if self._clock is not None else None
+        if mark is not None:
+            self._moments.append((ended, begun, mark))
+
+    def _settle(self) -> None:
+        """Read what the device has been through since the epoch began, and the values that it computed."""
+        for ended, begun, mark in self._moments:
+            at = mark.seconds
+            if ended is not None:
+                ended.end = at
+            if begun is not None:
+                begun.start, begun.end = at, begun.end and max(begun.end, at)
+        if self._moments:
+            self.epoch.train = self._moments[-1][2].seconds - self._moments[0][2].seconds
+        self._moments = []
+        for key, value in self._unread.items():
+            self.epoch.metrics[key] = float(value)
+        self._unread = {}
 
     @contextlib.contextmanager
     def clock(self, name: str) -> Iterator[None]:
@@ -141,22 +188,28 @@ class Recorder:
     def _follow(self, kind: str, name: str, layer: int) -> tuple[Span, Span]:
         """End the running segment and begin the next one; gives both."""
         before, now, cpu = self._close()
-        return before, self._open(kind, name, layer, now, cpu)
+        after = self._open(kind, name, layer, now, cpu)
+        self._mark(before, after)
+        return before, after
 
     def _open(self, kind: str, name: str, layer: int, start: float, cpu: float) -> Span:
         self._segment, self._segment_cpu = Span(kind, name, layer, start), cpu
         return self._segment
 
     def _close(self) -> tuple[Span, float, float]:
-        """The segment that has ended, and the moment and the thread's CPU seconds at which the next one
-        begins: asked once, for a system call can take 50 us.
+        """The segment that has ended, and the moment and the CPU seconds at which the next one begins: asked
+        once, for a system call can take 50 us.
         """
-        now, cpu = time.monotonic(), time.thread_time()
+        now, cpu = time.monotonic(), self._cpu()
         span, self._segment = self._segment, None
         assert span is not None, "a segment runs wherever the train clock does"
         span.end, span.cpu = now, cpu - self._segment_cpu
         self.epoch.spans.append(span)
         return span, now, cpu
+
+    def _cpu(self) -> float:
+        """CPU seconds of who does the training thread's work."""
+        return time.thread_time() if self._clock is None else self._threads.seconds()
 
     # -- communication --
 
@@ -168,6 +221,8 @@ class Recorder:
             return None
         span = Span("comm", name, layer, time.monotonic(), bytes=bytes, peers=peers, id=id, blocking=blocking)
         self.epoch.spans.append(span)
+        # It cannot begin before the device gets here: what it sends is not there yet.
+        self._mark(None, span)
         return span
 
     def count(self, layer: int, direction: str, purpose: str, peer: int, rows: int, bytes: int) -> None:
@@ -177,22 +232,47 @@ class Recorder:
             entry[0] += int(rows)
             entry[1] += int(bytes)
 
-    def metric(self, name: str, value: float, layer: int = -1) -> None:
-        """Report a value of the system itself for this epoch."""
-        self.epoch.metrics[layer, name] = float(value)
+    def metric(self, name: str, value: float | torch.Tensor, layer: int = -1) -> None:
+        """Report a value of the system itself for this epoch. A tensor of one number is read when the epoch
+        is over, so that nobody waits for it; it must not be written after this.
+        """
+        if self.training and isinstance(value, torch.Tensor):
+            self._unread[layer, name] = value
+            self.epoch.metrics[layer, name] = math.nan  # in its place among the others
+        else:
+            self.epoch.metrics[layer, name] = float(value)
+
+
+class ThreadTimes:
+    """CPU seconds of the threads that have asked for them, added up: of the training thread, and of the one
+    on which autograd runs the backward pass of a device while the training thread waits for it.
+    """
+
+    def __init__(self) -> None:
+        self.ended = 0.0  # of threads that are gone
+        self.threads: dict[int, tuple[int, float, float]] = {}  # its clock, seconds at first and by now
+
+    def seconds(self) -> float:
+        """Grows from call to call. What a thread did before its first call counts nowhere."""
+        caller = threading.get_ident()
+        if caller not in self.threads:
+            clock = time.pthread_getcpuclockid(caller)
+            begun = time.clock_gettime(clock)
+            self.threads[caller] = clock, begun, begun
+        for ident, (clock, begun, now) in list(self.threads.items()):
+            try:
+                self.threads[ident] = clock, begun, time.clock_gettime(clock)
+            except OSError:  # the thread is gone
+                self.ended += now - begun
+                del self.threads[ident]
+        return self.ended + sum(now - begun for _, begun, now in self.threads.values())
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait for the device where its work is asynchronous, so that a clock read means what it says."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def computed(device: torch.device) -> None:
-    """Wait for what the device was given to compute before now, and not for transfers under way: else the
-    wait for a transfer would be charged with it."""
-    if device.type == "cuda":
-        torch.cuda.current_stream(device).synchronize()
+    """Wait until the device has done what its current stream was given; on the CPU that is at once."""
+    clock = clock_of(device)
+    if clock is not None:
+        clock.wait()
 
 
 def cpu_count() -> int:

@@ -65,7 +65,7 @@ class SharedRows:
         with self._operation(
             "get", layer, len(slots) * row, tuple(p for p, count in enumerate(counts) if count)
         ):
-            return self.rows[layer].index_select(0, slots).to(self.comm.device)
+            return self.rows[layer].index_select(0, slots).to(self.comm.device, non_blocking=True)
 
     @contextlib.contextmanager
     def _operation(self, name: str, layer: int, size: int, peers: tuple[int, ...]) -> Iterator[None]:

@@ -5,13 +5,17 @@ the carrier.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 import torch.distributed as dist
+
+from harness.comm.clock import Mark, clock_of
 
 TRANSPORTS = ("auto", "memory", "sockets")
 
@@ -98,11 +102,23 @@ ALONE = NullTransport()
 
 
 class TorchTransport:
-    """torch.distributed's default group: NCCL, or gloo over sockets."""
+    """torch.distributed: NCCL, or gloo over sockets. Making one is collective, in an open group.
+
+    Under NCCL rows travel over a communicator of their own, and so on another stream than sums: else the sum
+    of the weights, for which every worker waits, would stand behind rows that nobody needs before the next
+    epoch. All workers must start operations in the same order, those of both communicators taken together:
+    NCCL may otherwise wait in the one for what the other one holds up.
+    """
 
     def __init__(self) -> None:
         self.on_host = dist.get_backend() == "gloo"
         self.name = "sockets" if self.on_host else "nccl"
+        self.rows, self.sums = Channel(None), Channel(None)
+        if not self.on_host:
+            # The device starts what both communicators were given in the order in which the host gave it.
+            os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")
+            self.rows = Channel(dist.new_group(), torch.cuda.Stream())
+            self.sums = Channel(None, torch.cuda.Stream())
 
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
         return None
@@ -111,23 +127,65 @@ class TorchTransport:
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
     ) -> Transfer:
         return self._start(
-            lambda: [dist.all_to_all_single(incoming, outgoing, list(receive), list(send), async_op=True)]
+            self.rows,
+            (incoming, outgoing),
+            lambda group: [
+                dist.all_to_all_single(
+                    incoming, outgoing, list(receive), list(send), group=group, async_op=True
+                )
+            ],
         )
 
     def broadcast(self, blocks: dict[int, torch.Tensor]) -> Transfer:
         return self._start(
-            lambda: [dist.broadcast(block, src=root, async_op=True) for root, block in blocks.items()]
+            self.rows,
+            blocks.values(),
+            lambda group: [
+                dist.broadcast(block, src=root, group=group, async_op=True) for root, block in blocks.items()
+            ],
         )
 
     def all_reduce(self, tensor: torch.Tensor) -> Transfer:
-        return self._start(lambda: [dist.all_reduce(tensor, async_op=True)])
+        return self._start(
+            self.sums, (tensor,), lambda group: [dist.all_reduce(tensor, group=group, async_op=True)]
+        )
 
     def close(self) -> None:
         pass  # closed with the group
 
-    def _start(self, start: Callable[[], list[dist.Work]]) -> Works:
+    def _start(
+        self,
+        channel: Channel,
+        tensors: Iterable[torch.Tensor],
+        start: Callable[[dist.ProcessGroup | None], list[dist.Work]],
+    ) -> Works:
         with losing_peers():
-            return Works(start(), timed=self.on_host)
+            works = start(channel.group)
+            if channel.watcher is None:
+                return Works(works, timed=True)
+            return Works(works, timed=False, tensors=tuple(tensors), mark=channel.through(works))
+
+
+@dataclass
+class Channel:
+    """A communicator of torch.distributed.
+
+    group     None: the default group
+    watcher   of NCCL: a stream that computes nothing and waits for the communicator's operations, one after
+              the other, so that its marks say when each of them was through
+    """
+
+    group: dist.ProcessGroup | None
+    watcher: torch.cuda.Stream | None = None
+
+    def through(self, works: list[dist.Work]) -> Mark | None:
+        """The moment at which all of `works`, the operations started last, are through."""
+        assert self.watcher is not None
+        clock = clock_of(self.watcher.device)
+        with torch.cuda.stream(self.watcher):
+            for work in works:
+                work.wait()  # of the stream; the host goes on
+            return clock.mark() if clock is not None else None
 
 
 @contextlib.contextmanager
@@ -140,12 +198,23 @@ def losing_peers() -> Iterator[None]:
 
 
 class Works:
-    """torch.distributed's works as one transfer. `timed`: its threads say when each was through, which NCCL's
-    cannot.
+    """torch.distributed's works as one transfer.
+
+    timed     their threads say when each was through, as gloo's do
+    mark      of NCCL, whose threads cannot: when all are through; None outside what is timed
+    tensors   what a stream reads and writes: held here until it is through, since torch's allocator knows
+              nothing of that stream once one has waited for the works
     """
 
-    def __init__(self, works: list[dist.Work], timed: bool):
+    def __init__(
+        self,
+        works: list[dist.Work],
+        timed: bool,
+        tensors: tuple[torch.Tensor, ...] = (),
+        mark: Mark | None = None,
+    ):
         self.works, self.pending, self.lock = works, len(works), threading.Lock()
+        self.tensors, self.mark = tensors, mark
         self.ended: float | None = None if works else time.monotonic()
         if timed:
             for work in works:
@@ -162,6 +231,9 @@ class Works:
         with losing_peers():
             for work in self.works:
                 work.wait()
+        self.tensors = ()
 
     def look(self) -> None:
-        pass  # the threads have told
+        # gloo's threads have told
+        if self.ended is None and self.mark is not None and self.mark.passed:
+            self.ended = self.mark.seconds

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from harness.base.autograd import applied
-from harness.base.splitmix import GOLDEN, MIX_1, MIX_2, mix, mix_int
+from harness.base.splitmix import GOLDEN, mix, mix_int
+from harness.base.splitmix_tensor import mix_tensor, signed
 from harness.check import within
 from harness.core.parallel import use_threads
 from harness.partition.shard import Csr
@@ -74,26 +75,13 @@ def _drop_rows_parallel(
         _drop_rows(rows * part // parts, rows * (part + 1) // parts, x, ids, base, threshold, scale, out)
 
 
-def _signed(value: int) -> int:
-    """The int64 with the same bits: torch has no unsigned arithmetic, and two's complement products agree."""
-    return value - 2**64 if value >= 2**63 else value
-
-
-def _shift(z: torch.Tensor, bits: int) -> torch.Tensor:
-    """Logical shift to the right of int64."""
-    return (z >> bits) & ((1 << (64 - bits)) - 1)
-
-
 def drop_with_torch(
     x: torch.Tensor, ids: torch.Tensor, base: int, threshold: int, scale: float
 ) -> torch.Tensor:
     """The same bits by torch operations, on any device."""
     rows, width = x.shape
     group = torch.arange((width + 3) // 4, device=x.device)
-    z = ((ids.long() << 32).unsqueeze(1) + group) * _signed(GOLDEN) + _signed(base)
-    z = (z ^ _shift(z, 30)) * _signed(MIX_1)
-    z = (z ^ _shift(z, 27)) * _signed(MIX_2)
-    z = z ^ _shift(z, 31)
+    z = mix_tensor(((ids.long() << 32).unsqueeze(1) + group) * signed(GOLDEN) + signed(base))
     lanes = z.unsqueeze(2) >> torch.arange(0, 64, 16, device=x.device) & 0xFFFF
     keep = lanes.reshape(rows, -1)[:, :width] >= threshold
     return torch.where(keep, x * scale, torch.zeros((), dtype=x.dtype, device=x.device))

@@ -187,7 +187,7 @@ class _TorchProduct:
         values = np.ones(block.num_entries, np.float32) if values is None else values
         index = np.int32 if block.num_entries < 2**31 else np.int64  # torch wants pointers and indices alike
         parts = block.indptr.astype(index, copy=False), block.indices.astype(index, copy=False), values
-        self._parts = tuple(torch.from_numpy(part).to(device) for part in parts)
+        self._parts = tuple(torch.from_numpy(part).to(device, non_blocking=True) for part in parts)
         self._shape = (block.num_rows, block.num_columns)
         self._matrices: dict[torch.dtype, torch.Tensor] = {}
 
@@ -212,9 +212,12 @@ class _TorchProduct:
         total = self._matrices[x.dtype] @ x if len(self._parts[1]) else x.new_zeros(out.shape)
         if self_loops:
             total += x
-        if row is not None:
-            total *= row.unsqueeze(1).to(x.dtype)
-        out.add_(total) if accumulate else out.copy_(total)
+        if row is None:
+            out.add_(total) if accumulate else out.copy_(total)
+        elif accumulate:
+            out.add_(total.mul_(row.unsqueeze(1).to(x.dtype)))
+        else:
+            torch.mul(total, row.unsqueeze(1).to(x.dtype), out=out)
 
 
 class TorchKernel(Kernel):
@@ -266,7 +269,7 @@ class SparseOperator:
         self._adjoint: Product | None = self._forward if self._symmetric else None
 
     def _scale(self, scale: Scale) -> torch.Tensor | None:
-        return None if scale is None else torch.as_tensor(scale).to(self.device)
+        return None if scale is None else torch.as_tensor(scale).to(self.device, non_blocking=True)
 
     @property
     def num_rows(self) -> int:

@@ -212,7 +212,7 @@ def score_counts(logits: torch.Tensor, labels: torch.Tensor, cut: float = 0.0) -
     """Numerator and denominator [2] of the accuracy of logits [t, C], which add up over workers."""
     found = predicted(logits, labels, cut)
     if labels.ndim == 1:
-        return torch.stack([(found == labels).sum(), torch.tensor(len(labels), device=logits.device)])
+        return torch.stack([(found == labels).sum(), torch.full((), len(labels), device=logits.device)])
     true = labels > 0
     # Micro-F1 = 2 TP / (2 TP + FP + FN) = 2 TP / (predicted + true).
     return torch.stack([2 * (found & true).sum(), found.sum() + true.sum()])

@@ -10,7 +10,7 @@ import torch
 from harness.check import InputError
 from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
-from harness.comm.recorder import Recorder, synchronise
+from harness.comm.recorder import Recorder
 from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.counted import Score
 from harness.core.cuts import make_cut
@@ -159,7 +159,6 @@ class Trainer:
             self.recorder.segment("compute", "optimiser")
             self.optimiser.step()
             self.system.after_epoch(epoch)
-            synchronise(self.comm.device)
         self.comm.look()
         with self.recorder.clock("evaluate"):
             self.system.observe(epoch)

@@ -52,9 +52,15 @@ class Request:
 
     @staticmethod
     def of(plan: HaloPlan, asked: torch.Tensor, owner: torch.Tensor) -> Request:
-        """asked [s] bool, of the rows that could be sent; owner [q], the workers whose rows are wanted."""
-        send = [int(part.sum()) for part in asked.split(plan.send_counts)]
-        return Request(plan.send_rows[asked], send, torch.bincount(owner, minlength=len(send)).tolist())
+        """asked [s] bool, of the rows that could be sent; owner [q], the workers whose rows are wanted,
+        ascending.
+        """
+        # All counts are read together: a device would wait for each read.
+        sent = [part.sum() for part in asked.split(plan.send_counts)]
+        ends = torch.searchsorted(owner, torch.arange(len(sent), device=owner.device), right=True)
+        counts = torch.cat([torch.stack(sent), ends]).tolist()
+        send, last = counts[: len(sent)], counts[len(sent) :]
+        return Request(plan.send_rows[asked], send, [b - a for a, b in zip([0, *last], last)])
 
 
 class Drawn:
@@ -123,14 +129,14 @@ def _bytes_of(bits: int) -> int:
 def _pack_bits(mask: torch.Tensor, counts: list[int]) -> torch.Tensor:
     """Bytes [sum of ceil(count / 8), 1] of mask [sum of counts], each part begun on a byte."""
     parts = [np.packbits(part) for part in np.split(mask.cpu().numpy(), np.cumsum(counts)[:-1])]
-    return torch.from_numpy(np.concatenate(parts)).to(mask.device)[:, None]
+    return torch.from_numpy(np.concatenate(parts)).to(mask.device, non_blocking=True)[:, None]
 
 
 def _unpack_bits(packed: torch.Tensor, counts: list[int]) -> torch.Tensor:
     sizes = list(map(_bytes_of, counts))
     parts = np.split(packed[:, 0].cpu().numpy(), np.cumsum(sizes)[:-1])
     bits = np.concatenate([np.unpackbits(part, count=count) for part, count in zip(parts, counts)])
-    return torch.from_numpy(bits).bool().to(packed.device)
+    return torch.from_numpy(bits).bool().to(packed.device, non_blocking=True)
 
 
 class FeatureCache:

@@ -179,7 +179,7 @@ class SampledAdjacency(Propagation):
     def __init__(self, full: Adjacency, edges: Edges, mask: np.ndarray, factor: np.ndarray):
         n, m = edges.num_inner, len(edges.ids) - edges.num_inner
         touched, *parts = _compress(edges.indptr, edges.columns, mask, factor, n, m)
-        drawn = torch.from_numpy(touched).to(full.device)
+        drawn = torch.from_numpy(touched).to(full.device, non_blocking=True)
         row, column, halo_column = full.scales()
         inner = SparseOperator(
             Csr(parts[0], parts[1], n),
@@ -217,8 +217,8 @@ class HaloSampler:
         self.row, _, self.column = full.scales()
 
     def propagation(self, drawn: torch.Tensor) -> Propagation:
-        """A_ii, and A_ih over the halo rows drawn [k] int64, ascending."""
-        which, block = drawn.cpu().numpy(), self.block
+        """A_ii, and A_ih over the halo rows drawn [k] int64, ascending, on the CPU."""
+        which, block = drawn.numpy(), self.block
         place = np.full(block.num_columns, -1, np.int32)
         place[which] = np.arange(len(which), dtype=np.int32)
         values = np.empty(0, np.float32) if block.values is None else block.values
@@ -231,7 +231,7 @@ class HaloSampler:
             kernel=self.full.kernel,
             device=self.full.device,
         )
-        made = Propagation(self.full.inner, halo, drawn)
+        made = Propagation(self.full.inner, halo, drawn.to(self.full.device, non_blocking=True))
         made.features = self.full.features
         return made
 

@@ -13,9 +13,12 @@ It can show
   nor read before it has been waited for;
 * where the host waits for the device, how often, and whether the whole device is drained while operations
   are in flight;
+* to which segment of an epoch the time of kernels and transfers is charged that run behind the host, and how
+  much of a transfer is hidden: of a virtual time that follows from what was asked for (`timeline`), with
+  streams and events, and the backward pass on a thread of its own;
 * that a run computes what it computes on the CPU.
 
 It cannot show races between streams, errors of CUDA kernels, deadlocks inside NCCL, pinned memory, or speed:
-everything runs at once, in the order in which the host asks for it. Counts of launches are those of PyTorch's
-operations that write memory, of which a few launch more than one kernel or none.
+every value is computed at once, in the order in which the host asks for it. Counts of launches are those of
+PyTorch's operations that write memory, of which a few launch more than one kernel or none.
 """

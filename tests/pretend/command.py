@@ -13,7 +13,9 @@ import torch
 import torch.distributed as dist
 
 from harness import cli
+from harness.comm import group
 from harness.comm.recorder import Recorder
+from harness.comm.transport import NullTransport, TorchTransport
 from harness.run import launch, worker
 from tests.pretend.install import pretended
 
@@ -30,11 +32,15 @@ def pretend(gpus: int) -> None:
         open_group("gloo", **options)
         dist.get_backend = lambda group=None: backend
 
+    class Later(NullTransport):
+        """In place of NCCL's transport, which takes a device to be made."""
+
     def train_pretended(*arguments: Any) -> None:
         with pretended(Recorder(), nccl=dist.get_backend() == "nccl"):
-            train(*arguments)
+            train(*(TorchTransport() if isinstance(each, Later) else each for each in arguments))
 
     dist.init_process_group = init_process_group
+    group.TorchTransport = Later
     worker.train = train_pretended
 
 

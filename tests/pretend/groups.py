@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -86,3 +87,38 @@ def written_in_flight(comm: Comm, which: int) -> None:
         exchange = TorchTransport().exchange(*tensors, counts, counts)
         tensors[which].fill_(5.0)
         exchange.wait()
+
+
+BEHIND, BEYOND = 100, 300  # kernels
+RATE, ROWS = 1e6, 1000
+LINK_S = ROWS * 4 / RATE
+
+
+def behind(comm: Comm) -> SimpleNamespace:
+    """An epoch of a device that is behind its host: BEHIND kernels, an exchange and a sum posted behind them,
+    the sum waited for, and the exchange only behind BEYOND kernels more, which take longer than it.
+    """
+    recorder = Recorder()
+    recorder.begin_epoch(0)
+    with pretended(recorder, nccl=True, rate=RATE):
+        own = Comm(comm.rank, comm.size, torch.device("cuda", 0), recorder, TorchTransport())
+        x, total = torch.zeros(ROWS, 1, device="cuda"), torch.ones(2, device="cuda")
+        counts = [ROWS * int(p != comm.rank) for p in range(2)]
+        own.barrier()  # from here on the two workers' times are the same
+        with recorder.train():
+            recorder.segment("compute", "forward")
+            for _ in range(BEHIND):
+                x += 1
+            recorder.segment("rest", "post")
+            flight, _ = own.start_exchange(x, counts, counts, 1, "forward", "halo")
+            recorder.segment("rest", "after")
+            recorder.segment("rest", "sum")
+            own.all_reduce(total, "weights")
+            recorder.metric("value", x[0, 0] * total[0], 2)
+            recorder.segment("compute", "backward")
+            for _ in range(BEYOND):
+                total += 1
+            flight.wait()
+        own.drain()
+    epoch = recorder.epoch
+    return SimpleNamespace(train=epoch.train, spans=epoch.spans, metrics=epoch.metrics)

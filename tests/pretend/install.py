@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
@@ -12,35 +13,53 @@ import torch.distributed as dist
 from torch.optim import optimizer
 from torch.utils import _pytree as tree
 
+from harness.comm import clock
 from harness.comm.recorder import Recorder
 from tests.pretend.collectives import Collectives
 from tests.pretend.mode import DeviceMode
 from tests.pretend.tally import DRAIN, SYNCHRONISATION, Tally
-from tests.pretend.tensor import Device, DeviceTensor
+from tests.pretend.tensor import CUDA, Device, DeviceTensor
+from tests.pretend.timeline import Event, Stream, Timeline
 
 
-class Stream:
-    """The current stream: everything asked of it is through."""
+class CurrentStream(Stream):
+    """A stream as torch.cuda has it."""
+
+    device = CUDA
+
+    def __init__(self) -> None:
+        super().__init__(Device.time)
 
     def synchronize(self) -> None:
-        Device.note(SYNCHRONISATION, "stream")
+        with Device.time.on(self):
+            Device.note(SYNCHRONISATION, "stream")
+
+
+class CudaEvent(Event):
+    """An event as torch.cuda has it."""
+
+    def __init__(self, enable_timing: bool = False):
+        assert enable_timing, "an event without timing cannot say when it passed"
+        super().__init__(Device.time)
 
 
 @contextlib.contextmanager
-def pretended(recorder: Recorder, nccl: bool) -> Iterator[Tally]:
+def pretended(recorder: Recorder, nccl: bool, rate: float = float("inf")) -> Iterator[Tally]:
     """While this is open, this thread has device cuda; gives what is counted inside the train clock of
     `recorder`.
 
     nccl   whether torch.distributed's open group stands for one of NCCL: a GPU for each worker. Otherwise
            workers share a GPU and their rows are staged through memory of the host
+    rate   bytes per second between workers, of the device's own time (`tests.pretend.timeline`)
     """
-    tally = Tally(recorder)
-    group = Collectives() if nccl else None
+    tally, timeline = Tally(recorder), Timeline()
+    group = Collectives(rate) if nccl else None
 
     def synchronize(device: Any = None) -> None:
         Device.note(SYNCHRONISATION, "device")
         if group is not None and group.in_flight:
             Device.note(DRAIN, f"{len(group.in_flight)} operations in flight")
+            timeline.wait(group.through())
 
     save, load = torch.save, torch.load
 
@@ -59,9 +78,12 @@ def pretended(recorder: Recorder, nccl: bool) -> Iterator[Tally]:
         "device_count": dist.get_world_size if nccl else lambda: 1,
         "set_device": lambda device: None,
         "synchronize": synchronize,
-        "current_stream": lambda device=None: Stream(),
+        "current_stream": lambda device=None: timeline.current,
+        "stream": timeline.on,
+        "Stream": CurrentStream,
+        "Event": CudaEvent,
     }
-    of_group = ("get_backend", *group.gloo) if group is not None else ()
+    of_group = ("get_backend", "new_group", *group.gloo) if group is not None else ()
     overwriting = torch.__future__.get_overwrite_module_params_on_conversion()
     with contextlib.ExitStack() as stack:
         for name, function in cuda.items():
@@ -74,6 +96,11 @@ def pretended(recorder: Recorder, nccl: bool) -> Iterator[Tally]:
         known = [*optimizer._foreach_supported_types, DeviceTensor]
         stack.enter_context(mock.patch.object(optimizer, "_foreach_supported_types", known))
         stack.enter_context(mock.patch.object(Device, "tally", tally))
+        stack.enter_context(mock.patch.object(Device, "time", timeline, create=True))
+        timeline.main = timeline.current = CurrentStream()
+        stack.enter_context(mock.patch.object(clock, "time", timeline))
+        thread = stack.enter_context(ThreadPoolExecutor(1, initializer=DeviceMode().__enter__))
+        stack.enter_context(mock.patch.object(Device, "autograd", thread, create=True))
         # A module's parameters change their type when it is moved.
         stack.callback(torch.__future__.set_overwrite_module_params_on_conversion, overwriting)
         torch.__future__.set_overwrite_module_params_on_conversion(True)

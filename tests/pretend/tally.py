@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +14,8 @@ from harness.comm.recorder import Recorder
 ROOT = Path(__file__).resolve().parent.parent.parent
 OURS = tuple(f"{ROOT / package}/" for package in ("harness", "systems"))
 # Helpers that act for whoever calls them.
-THROUGH = tuple(str(ROOT / "harness" / path) for path in ("comm/recorder.py", "base/autograd.py"))
+ACTING = ("base/autograd.py", "base/splitmix_tensor.py", "comm/clock.py", "comm/recorder.py")
+THROUGH = tuple(str(ROOT / "harness" / path) for path in ACTING)
 
 SYNCHRONISATION = "synchronisation"  # the host waits for the device
 DRAIN = "drain"  # one of those, of the whole device, while operations between workers are in flight
@@ -42,6 +45,19 @@ class Tally:
         return sum(n for note, n in self.counts.items() if (note.epoch, note.kind) == (epoch, kind))
 
 
+_asked_by = ["elsewhere"]  # the line for which another thread is at work
+
+
+@contextlib.contextmanager
+def behalf(line: str) -> Iterator[None]:
+    """What no line of this thread asks for is asked for by `line`, which waits for this thread."""
+    _asked_by.append(line)
+    try:
+        yield
+    finally:
+        _asked_by.pop()
+
+
 def line_of_code() -> str:
     """The innermost line of harness/ or systems/ that is running."""
     frame = sys._getframe(1)
@@ -50,4 +66,4 @@ def line_of_code() -> str:
         if path.startswith(OURS) and path not in THROUGH:
             return f"{Path(path).relative_to(ROOT)}:{frame.f_lineno}"
         frame = frame.f_back
-    return "elsewhere"
+    return _asked_by[-1]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 from torch.utils import _pytree as tree
 
-from tests.pretend.tally import LAUNCH, SYNCHRONISATION, Tally, line_of_code
+from tests.pretend.tally import LAUNCH, SYNCHRONISATION, Tally, behalf, line_of_code
+from tests.pretend.timeline import Timeline
 
 aten = torch.ops.aten
 CUDA = torch.device("cuda", 0)
@@ -34,20 +36,30 @@ class MixedDevices(RuntimeError):
 
 
 class Device:
-    """Who counts what is asked of the device: set by `install`."""
+    """The device that `install` has put in place: who counts what is asked of it, when it gets there, and the
+    thread on which autograd runs its backward passes.
+    """
 
     tally: Tally | None = None
+    time: Timeline
+    autograd: ThreadPoolExecutor
 
     @classmethod
     def note(cls, kind: str, what: str) -> None:
-        if cls.tally is not None:
-            cls.tally.note(kind, what)
+        if cls.tally is None:
+            return
+        cls.tally.note(kind, what)
+        if kind == LAUNCH:
+            cls.time.launch()
+        elif kind == SYNCHRONISATION:
+            cls.time.wait(cls.time.current.ready)
 
 
 class DeviceTensor(torch.Tensor):
     """A tensor that Python sees on device cuda; `inner` holds its numbers.
 
-    Autograd treats it as a CPU tensor, so that the backward pass runs on the calling thread.
+    Autograd treats it as a CPU tensor, whose backward pass would run on the calling thread: it is handed to
+    another one, as a device's is.
     """
 
     inner: torch.Tensor
@@ -76,9 +88,15 @@ class DeviceTensor(torch.Tensor):
 
     def backward(self, *_: Any, **__: Any) -> None:
         """Straight to the engine: inside `Tensor.backward` factories would not be seen by the mode."""
-        torch.autograd.Variable._execution_engine.run_backward(
-            (self,), (torch.ones_like(self),), False, False, (), allow_unreachable=True, accumulate_grad=True
-        )
+        ones, line = torch.ones_like(self), line_of_code()
+
+        def run() -> None:
+            with behalf(line):
+                torch.autograd.Variable._execution_engine.run_backward(
+                    (self,), (ones,), False, False, (), allow_unreachable=True, accumulate_grad=True
+                )
+
+        Device.autograd.submit(run).result()
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

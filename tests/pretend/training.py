@@ -43,10 +43,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 @dataclass
 class Trained:
-    """Losses and scores, epoch by epoch and equal on all workers; and each worker's tally."""
+    """Losses and scores, epoch by epoch and equal on all workers; what worker 0's segments were and their CPU
+    seconds; and each worker's tally.
+    """
 
     losses: list[float]
     scores: list[tuple[float, ...]]
+    cpu: list[tuple[str, float]]
     carrier: str
     tallies: list[dict[Note, int]]
 
@@ -127,7 +130,7 @@ def train(
             carrier = TorchTransport() if where == "nccl" else carrier
         comm = Comm(comm.rank, comm.size, device, recorder, carrier, wire)
         trainer = make_trainer(comm, system, model, shard)
-        losses, scores = [], []
+        losses, scores, cpu = [], [], []
         for epoch in range(EPOCHS):
             if folder is not None and epoch == STOP_AT:
                 checkpoints = Checkpoints(Path(folder), comm.rank, comm)
@@ -137,6 +140,7 @@ def train(
                 trainer = make_trainer(comm, system, model, shard)
                 assert checkpoints.restore(trainer) == STOP_AT
             local = trainer.train_epoch(epoch)
+            cpu += [(span.name, span.cpu) for span in recorder.epoch.spans]
             losses.append(trainer.global_loss(local))
             scores.append(trainer.evaluate().accuracy)
         trainer.system.close()
@@ -144,6 +148,7 @@ def train(
         return {
             "losses": losses,
             "scores": scores,
+            "cpu": cpu,
             "carrier": carrier.name,
             "tally": dict(tally.counts) if tally is not None else {},
         }
