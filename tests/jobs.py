@@ -26,6 +26,12 @@ def train_over_slow_link(comm, rate, *given) -> dict:
     return train(SlowLink(comm.rank, comm.size, comm.device, Recorder(), comm.transport, rate=rate), *given)
 
 
+def train_halved(comm, *given) -> dict:
+    """`train` with rows that travel as bfloat16."""
+    comm.halves = True
+    return train(comm, *given)
+
+
 def devices(comm, run, run_dir) -> Cluster | None:
     """What a run's workers take their devices to be."""
     from harness.run.devices import cluster_of  # pyarrow: only here
