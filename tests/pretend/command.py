@@ -31,7 +31,7 @@ def pretend(gpus: int) -> None:
         dist.get_backend = lambda group=None: backend
 
     def train_pretended(*arguments: Any) -> None:
-        with pretended(Recorder(), nccl=dist.get_backend() == "nccl"):
+        with pretended(Recorder(), nccl=dist.is_initialized() and dist.get_backend() == "nccl"):
             train(*arguments)
 
     dist.init_process_group = init_process_group
