@@ -7,11 +7,10 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import sys
-import tempfile
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 
+from harness.base.scratch import scratch
 from harness.conformance.compiling import take_turns
 
 SIZE = 4
@@ -38,7 +37,8 @@ class WorkerPool:
             process.start()
             self.pipes.append(ours)
             self.processes.append(process)
-        self.scratch = tempfile.TemporaryDirectory(prefix="halobench-pool-")
+        self.ending = contextlib.ExitStack()
+        self.scratch = self.ending.enter_context(scratch())
         self.meetings = 0
         self.forget()
 
@@ -52,7 +52,7 @@ class WorkerPool:
         meeting = None
         if size > 1 and (size not in self.sharing if transport == "memory" else size != self.connected):
             self.meetings += 1
-            meeting = str(Path(self.scratch.name) / f"store-{self.meetings}")
+            meeting = str(self.scratch / f"store-{self.meetings}")
             if transport == "memory":
                 self.sharing.add(size)
             else:
@@ -73,7 +73,7 @@ class WorkerPool:
             pipe.send(None)
         for process in self.processes:
             process.join(timeout=10)
-        self.scratch.cleanup()
+        self.ending.close()
 
 
 def _serve(pipe) -> None:
