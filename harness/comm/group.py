@@ -13,6 +13,7 @@ import torch.distributed as dist
 from harness.check import InputError
 from harness.comm.meeting import Meeting
 from harness.comm.memory_transport import MemoryTransport
+from harness.comm.neighbours import let_nobody_in, listening
 from harness.comm.transport import ALONE, PeerLost, TorchTransport, Transport, losing_peers
 
 
@@ -58,6 +59,13 @@ def process_group(
 
 def _open_group(backend: str, rank: int, size: int, store: dist.Store | None) -> None:
     """Open torch.distributed's default group. PeerLost where one of the others is not reached."""
+    before = listening()
+    if backend == "gloo" and rank == 0:
+        print(
+            "note: workers meet over sockets; until they have met, whoever can connect to them (any user of"
+            " this host) can disturb the run; transport=memory opens none",
+            file=sys.stderr,
+        )
     try:
         with losing_peers():
             dist.init_process_group(
@@ -68,6 +76,8 @@ def _open_group(backend: str, rank: int, size: int, store: dist.Store | None) ->
         # another name on this worker than on the others, and all would wait for each other.
         dist.distributed_c10d._world.group_count = 0
         raise PeerLost(f"worker {rank} could not reach the others: {error}") from error
+    if backend == "gloo" and os.environ.get("TORCH_GLOO_LAZY_INIT", "0") in ("", "0"):
+        let_nobody_in(kept=before)
 
 
 def wants_memory(size: int, local: int, transport: str) -> bool:
