@@ -28,9 +28,8 @@ def process_group(
                 one Linux host
 
     Workers that share memory open no socket at all. Others of one host talk over the loopback interface only,
-    unless GLOO_SOCKET_IFNAME names another. Raises
-    PeerLost where one of the others went away before all had met, InputError where workers told to share
-    memory cannot.
+    unless GLOO_SOCKET_IFNAME names another. Raises PeerLost where one of the others went away before all had
+    met, InputError where workers told to share memory cannot.
     """
     if size == 1:
         yield ALONE
@@ -46,7 +45,7 @@ def process_group(
     carrier: Transport | None = None
     with contextlib.ExitStack() as stack:
         with losing_peers():
-            if backend == "gloo" and wants_memory(size, local, transport):
+            if wants_memory(size, local, transport) and backend == "gloo":
                 store = store or next(dist.rendezvous("env://", rank, size))[0]  # torchrun's own
                 carrier = memory_of(Meeting(store, rank, size), transport)
         if carrier is None:
