@@ -51,8 +51,9 @@ from typing import ClassVar
 import torch
 
 from harness.check import InputError, at_least, choice
+from harness.comm.backend import check_address
 from harness.core.system import System, check_features
-from systems.parts.representations import Representations, check_store
+from systems.parts.representations import Representations
 from systems.parts.straggler import Straggler
 
 
@@ -94,7 +95,7 @@ class Digest(System):
     def __post_init__(self):
         at_least("interval", self.interval, 1)
         choice("schedule", self.schedule, ("after", "literal"))
-        check_store(self.store)
+        check_address(self.store)
         choice("start", self.start, ("exact", "zeros"))
         choice("loss", self.loss, ("partition", "global"))
         choice("aggregate", self.aggregate, ("gradients", "weights"))

@@ -55,10 +55,11 @@ from typing import Any, ClassVar
 import torch
 
 from harness.check import at_least, choice
+from harness.comm.backend import check_address
 from harness.comm.parameters import Parameters
 from harness.core.optimisers import Adam
 from harness.core.system import System, check_features
-from systems.parts.representations import Representations, check_store
+from systems.parts.representations import Representations
 from systems.parts.straggler import Straggler
 
 
@@ -97,7 +98,7 @@ class DigestA(System):
 
     def __post_init__(self):
         at_least("interval", self.interval, 1)
-        check_store(self.store)
+        check_address(self.store)
         choice("start", self.start, ("exact", "zeros"))
         choice("loss", self.loss, ("partition", "global"))
         choice("update", self.update, ("gradient", "delta"))

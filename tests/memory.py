@@ -1,4 +1,4 @@
-"""Which of our files in memory a process has mapped, as Linux tells it."""
+"""Which of our memory a process has mapped, as Linux tells it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ linux = pytest.mark.skipif(
 
 
 def shared_memory(process: psutil.Process) -> list[str]:
-    """Paths of the named files called halobench-*, of which a store or a cache is made; a file that is
-    deleted keeps its path for as long as it is mapped.
-    """
-    return sorted(
-        {part.path.removesuffix(" (deleted)") for part in process.memory_maps() if "/halobench-" in part.path}
-    )
+    """Labels of the memory that a process has mapped of which a store or a cache is made."""
+    return _labels(process, "rows")
 
 
 def exchanges_through_memory(process: psutil.Process) -> bool:
-    """Whether it has the nameless memory mapped through which workers exchange."""
-    return any("memfd:halobench" in part.path for part in process.memory_maps())
+    """Whether it has the memory mapped through which workers exchange."""
+    return bool(_labels(process, "exchange"))
+
+
+def _labels(process: psutil.Process, kind: str) -> list[str]:
+    """Memory without a name has a label all the same (`harness.comm.nameless`)."""
+    begins = f"/memfd:halobench-{kind}-"
+    return sorted({part.path for part in process.memory_maps() if part.path.startswith(begins)})

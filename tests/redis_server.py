@@ -15,10 +15,12 @@ import redis
 class RedisServer:
     """Started at once; `url` is what `system.store` takes. `kill` ends it as a crash would, `start` brings it
     back, empty.
+
+    password   what its clients have to give; None: nothing
     """
 
-    def __init__(self, folder):
-        self.folder, self.process = folder, None
+    def __init__(self, folder, password: str | None = None):
+        self.folder, self.process, self.password = folder, None, password
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -39,6 +41,7 @@ class RedisServer:
                 "no",
                 "--dir",
                 str(self.folder),
+                *(["--requirepass", self.password] if self.password else []),
             ],
             stdout=subprocess.DEVNULL,
         )
@@ -47,7 +50,7 @@ class RedisServer:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), 1) as answer:
                     answer.sendall(b"PING\r\n")
-                    if answer.recv(7) == b"+PONG\r\n":
+                    if answer.recv(7) in (b"+PONG\r\n", b"-NOAUTH"):
                         return
             except OSError:
                 assert self.process.poll() is None and time.monotonic() < deadline, (

@@ -16,7 +16,7 @@ import torch
 from harness.comm.recorder import cpu_count
 from harness.trace.reader import Trace
 from tests.launching import PATIENCE, ROOT
-from tests.memory import exchanges_through_memory
+from tests.memory import exchanges_through_memory, linux
 
 COMPLETE = """
 import os, sys
@@ -77,6 +77,14 @@ def test_threads_are_those_asked_for_or_a_share_of_the_cores(place, asked, expec
 def test_a_device_that_is_not_there_is_refused(place):
     done = place.run("device=cuda")
     assert (done.code, done.err) == (2, "error: device=cuda but no CUDA device is visible; give device=cpu\n")
+
+
+@linux
+def test_workers_that_share_memory_open_no_socket(place):
+    run = place.start("system=digest", "epochs=1000000", "workers=3")
+    run.until_epoch(2)
+    assert sum(map(exchanges_through_memory, run.family)) == 3
+    assert [c for p in (run.process, *run.family) for c in p.net_connections("inet")] == []
 
 
 def test_workers_of_one_host_are_reached_over_loopback_only_and_their_folder_is_theirs(place):

@@ -220,7 +220,7 @@ def test_missing_files_are_downloaded_by_torch_geometric(tmp_path, monkeypatch):
     ):
         assert load(block(name), tmp_path / "data", seed=1).num_vertices == 40
         assert (tmp_path / "data" / file).is_file()
-    assert not list((tmp_path / "data").glob(".download-*"))
+    assert not list((tmp_path / "data").glob(".download*"))
 
 
 def test_missing_files_are_downloaded_from_ogb(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import json
 import signal
 
 import pytest
+from pandas.testing import assert_frame_equal
 
 from harness.check import InputError
 from harness.report import groups
@@ -14,6 +15,8 @@ from harness.run.worker import held
 from harness.trace import resolved, summary
 from harness.trace.reader import Trace
 from tests import traces
+from tests.launching import ROOT, losses
+from tests.memory import linux
 from tests.test_identity import run_of
 
 
@@ -35,7 +38,7 @@ def test_a_sweep_over_transports_is_a_run_each(place):
     )
 
 
-@pytest.mark.parametrize("began", [{"transport": "sockets", "threads": 2, "kernel": "torch"}], ids=["all"])
+@pytest.mark.parametrize("began", [{"threads": 2, "kernel": "torch"}], ids=["all"])
 def test_a_run_goes_on_with_what_it_began_with(place, began):
     """Where `auto` would become something else by now."""
     command = (*place.trouble, "kernel=auto", "threads=null", "transport=auto", "epochs=1000000")
@@ -57,6 +60,73 @@ def test_a_run_goes_on_with_what_it_began_with(place, began):
     assert {name: second[name] for name in began} == began and second["first_epoch"] == last
     threads = Trace(run_dir).metrics.query("name == 'threads' and epoch > @last + 1").value
     assert set(threads) == {2.0}
+
+
+# Vanilla, held in epoch 30 while a file is there, under which no worker has memory to share.
+WITHOUT_MEMORY = """
+import os
+from held import HeldVanilla
+
+def refuse(*_):
+    raise OSError("no memory today")
+
+if os.path.exists(os.environ["HALOBENCH_HOLD"]):
+    os.memfd_create = refuse
+
+class WithoutMemory(HeldVanilla):
+    pass
+"""
+
+
+@linux
+def test_a_run_that_began_over_sockets_goes_on_over_memory_bit_for_bit(place):
+    (place.folder / "modules" / "without_memory.py").write_text(WITHOUT_MEMORY)
+    (place.folder / "conf" / "system" / "without_memory.yaml").write_text(
+        (ROOT / "conf" / "system" / "vanilla.yaml")
+        .read_text()
+        .replace("systems.vanilla.Vanilla", "without_memory.WithoutMemory")
+    )
+    # Two terms have the same sum in either order, three have not.
+    command = (place.more, "system=without_memory", "workers=3", "epochs=60", "checkpoint_every=10")
+    place.hold.touch()
+    run = place.start(*command)
+    run.until_epoch(20)
+    run.interrupt()
+    done = run.end()
+    assert done.code == 128 + signal.SIGINT and "no memory today): sockets instead" in done.err
+    place.hold.unlink()
+    assert place.run(*command).code == 0
+    (run_dir,) = place.runs()
+    attempts = resolved.read(run_dir)["attempts"]
+    assert [each["transport"] for each in attempts] == ["sockets", "memory"]
+    went_on = losses(run_dir)
+    assert place.run(*command, "fresh=true").code == 0
+    assert [each["transport"] for each in resolved.read(run_dir)["attempts"]] == ["memory"]
+    assert_frame_equal(went_on, losses(run_dir), check_exact=True)
+
+
+@pytest.mark.parametrize(
+    "one, other, alike",
+    [("memory", "sockets", True), ("memory", "nccl", False), ("nccl", "sockets", False),
+     ("nccl", "nccl", True), ("none", "none", True), ("unknown", "nccl", True)],
+)  # fmt: skip
+def test_nccl_adds_in_an_order_of_its_own(one, other, alike):
+    assert resolved.adds_alike(one, other) == resolved.adds_alike(other, one) == alike
+
+
+def test_a_run_that_began_over_nccl_goes_on_over_nothing_else(place):
+    command = (*place.trouble, "system.how=kill", "epochs=1000000")
+    assert place.run(*command).code == 128 + signal.SIGKILL
+    (run_dir,) = place.runs()
+    found = resolved.read(run_dir)
+    found["attempts"][-1]["transport"] = "nccl"
+    (run_dir / "resolved.json").write_text(json.dumps(found))
+    done = place.run(*command)
+    assert (done.code, done.err) == (
+        2,
+        f"error: {run_dir} goes on only with what it began with, for the same bits, but it began over"
+        " transport nccl and would go on over memory; give fresh=true to start anew\n",
+    )
 
 
 def test_what_cannot_be_had_any_more_is_refused_in_one_sentence(tmp_path):

@@ -11,14 +11,17 @@ import torch
 
 from harness.check import InputError
 from harness.comm import host, redis_store
+from harness.comm.backend import PASSWORD, check_address
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.comm.store import Store
 from harness.partition.assign import assign
 from harness.partition.build import build_shards
 from tests import jobs
+from tests.launching import ROOT
 from tests.memory import linux
 from tests.oracles.samples import random_graph
+from tests.redis_server import RedisServer
 
 
 @pytest.fixture(params=["shared", "redis"])
@@ -93,9 +96,9 @@ def test_a_pull_never_mixes_two_pushes(pool):
 
 
 @linux
-def test_shared_memory_has_no_name_once_everybody_has_it(pool):
-    for mapped, left in pool.run(jobs.names_of_store, 3, per_worker=shards_of()):
-        assert len(mapped) == 3 and left == []
+def test_a_store_is_a_piece_of_memory_without_a_name_per_worker(pool):
+    for mapped in pool.run(jobs.memory_of_store, 3, per_worker=shards_of()):
+        assert len(mapped) == 3
 
 
 def test_memory_that_does_not_fit_is_one_sentence(monkeypatch):
@@ -105,7 +108,7 @@ def test_memory_that_does_not_fit_is_one_sentence(monkeypatch):
     monkeypatch.setattr(host.os, "posix_fallocate", full, raising=False)
     with pytest.raises(
         InputError,
-        match=r"gives no 4,096 bytes of shared memory \(No space left on device\); enlarge it or give x=0",
+        match=r"gives no 4,096 bytes of shared memory \(No space left on device\); free some or give x=0",
     ):
         host.map_shared(Comm(0, 1, torch.device("cpu"), Recorder()), [4096], "x=0")
 
@@ -114,6 +117,81 @@ def test_redis_keys_are_taken_back(pool, redis_server):
     pool.run(jobs.through_store, 3, redis_server.url, per_worker=shards_of())
     server = redis_store.redis.Redis.from_url(redis_server.url)
     assert server.keys("halobench:*") == []
+
+
+@pytest.mark.parametrize(
+    "address, shown",
+    [
+        ("redis://:hunter2@127.0.0.1:1", "redis://***@127.0.0.1:1"),
+        ("redis://user:hunter2@127.0.0.1:1/3", "redis://***@127.0.0.1:1/3"),
+        ("rediss://:hunt://er2?@h:1", "rediss://***@h:1"),
+        ("redis://:@hunter2@h:1", "redis://***@h:1"),
+        ("redis://h:1?db=1&password=hunter2", "redis://h:1"),
+        ("redis://h:1?password=hunter2@h", "redis://***@h"),
+        ("unix://:hunter2@/run/redis", "unix://***@/run/redis"),
+        ("user:hunter2@h:1", "redis://***@h:1"),
+    ],
+)
+def test_an_address_with_a_password_is_refused_without_repeating_it(address, shown):
+    with pytest.raises(InputError) as refused:
+        check_address(address)
+    assert str(refused.value) == (
+        f"store={shown} holds a password, which would be kept with the run; leave it out and set the"
+        " environment variable HALOBENCH_REDIS_PASSWORD"
+    )
+
+
+@pytest.mark.parametrize(
+    "address", ["shared", "redis://h:1", "rediss://user@h:1/2", "unix:///run/redis?db=1"]
+)
+def test_an_address_without_one_is_not(address):
+    check_address(address)
+
+
+@pytest.fixture
+def guarded(tmp_path, monkeypatch):
+    """A server that asks for the password hunter2."""
+    monkeypatch.delenv(PASSWORD, raising=False)
+    server = RedisServer(tmp_path, "hunter2")
+    yield server
+    server.kill()
+
+
+def test_a_password_comes_from_the_environment(guarded, monkeypatch):
+    comm = Comm(0, 1, torch.device("cpu"), Recorder())
+    (shard,) = shards_of(parts=1)
+    asks = f"store={guarded.url} asks for a password and {{}}; set the environment variable {PASSWORD}"
+    with pytest.raises(InputError, match=f"^{asks.format('got none')}$"):
+        Store(guarded.url, comm, shard, {1: 3})
+    monkeypatch.setenv(PASSWORD, "another")
+    with pytest.raises(InputError, match=f"^{asks.format(f'refuses the one in {PASSWORD}')}$"):
+        Store(guarded.url, comm, shard, {1: 3})
+    monkeypatch.setenv(PASSWORD, "hunter2")
+    store = Store(guarded.url, comm, shard, {1: 3})
+    store.push(1, torch.ones(40, 3), 7).wait()
+    assert store.contents()[1][7].tolist() == [[1.0] * 3] * 40
+    store.close()
+
+
+def test_a_password_is_stored_nowhere(place, guarded):
+    """A run that uses one, and one that was given one where it does not belong."""
+    (place.folder / "modules" / "guarded.py").write_text(
+        f"import os\nfrom systems.digest import Digest\nos.environ['{PASSWORD}'] = 'hunter2'\n"
+        "class Guarded(Digest):\n    pass\n"
+    )
+    yaml = (ROOT / "conf" / "system" / "digest.yaml").read_text()
+    (place.folder / "conf" / "system" / "guarded.yaml").write_text(
+        yaml.replace("systems.digest.Digest", "guarded.Guarded")
+    )
+    command = (place.more, "system=guarded", "epochs=3", "keep_checkpoint=true")
+    done = place.run(*command, f"system.store={guarded.url}")
+    assert done.code == 0, done.err
+    refused = place.run(*command, f"system.store={guarded.url.replace('//', '//:hunter2@')}")
+    assert refused.code == 2 and "holds a password" in refused.err
+    assert "hunter2" not in done.out + done.err + refused.out + refused.err
+    kept = [path for path in place.results.rglob("*") if path.is_file()]
+    assert len(place.runs()) == 1 and len(kept) > 5
+    assert not [path for path in kept if b"hunter2" in path.read_bytes()]
 
 
 def test_an_address_where_nothing_answers_gets_one_sentence():

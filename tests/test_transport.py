@@ -4,10 +4,12 @@ it tells of who is lost.
 
 from __future__ import annotations
 
+import dataclasses
 import mmap
 import sys
 import threading
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -18,8 +20,11 @@ from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.comm.ring import Ring
+from harness.conformance.pool import MEMORY, WorkerPool
+from harness.conformance.subject import facts_of
+from harness.conformance.train import train
 from harness.run.config import make_system
-from tests import systems
+from tests import jobs, systems
 from tests.oracles.samples import random_graph
 
 SIZE = 3
@@ -108,13 +113,44 @@ def test_whatever_is_posted_arrives_in_whatever_order_it_is_waited_for(pool, pro
     assert pool.run(execute, SIZE, program) == [[]] * SIZE
 
 
-def test_the_same_programs_over_sockets(pool):
-    program = [
-        (("exchange", [[0, 2, 1], [3, 0, 0], [1, 1, 0]], "float32", True), 0.9),
-        (("broadcast", [2, 0], 3), 0.1),
-        (("all_reduce", 9), 0.1),
-    ]
+@given(program=program)
+@settings(max_examples=10, deadline=None)
+def test_the_same_programs_over_sockets(pool, program):
     assert pool.run(execute, SIZE, program, transport="sockets") == [[]] * SIZE
+
+
+floats = st.sampled_from([0.0, -0.0, 1e-30, 1e30]) | st.floats(-1e3, 1e3, width=32)
+
+
+def summed(comm, terms, dtype) -> torch.Tensor:
+    total = torch.tensor(terms[comm.rank], dtype=getattr(torch, dtype))
+    comm.transport.all_reduce(total).wait()
+    return total
+
+
+@pytest.fixture(scope="module")
+def five():
+    workers = WorkerPool(5, preload=["tests.jobs"])
+    yield workers
+    workers.close()
+
+
+@linux
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+@given(data=st.data())
+@settings(max_examples=5)
+def test_a_sum_has_the_same_bits_over_memory_and_sockets(pool, five, size, dtype, data):
+    length = data.draw(st.integers(1, 11))
+    terms = data.draw(
+        st.lists(st.lists(floats, min_size=length, max_size=length), min_size=size, max_size=size)
+    )
+    want, *others = (torch.tensor(each, dtype=getattr(torch, dtype)) for each in terms)
+    for other in others:
+        want = want + other
+    for transport in ("memory", "sockets"):
+        for got in (five if size == 5 else pool).run(summed, size, terms, dtype, transport=transport):
+            assert got.view(torch.uint8).tolist() == want.view(torch.uint8).tolist(), "in the order of ranks"
 
 
 CARRIED_ALIKE = [
@@ -122,12 +158,41 @@ CARRIED_ALIKE = [
 ]
 
 
+def assert_carried_alike(pool, block, size, job=train, **settings) -> None:
+    """Training over memory and over sockets: the same losses, weights and scores to the bit, and bytes."""
+    memory, sockets = (
+        systems.run(
+            pool,
+            random_graph(5, vertices=24),
+            block,
+            size,
+            settings=systems.Settings(**settings),
+            transport=transport,
+            job=job,
+        )
+        for transport in (MEMORY, "sockets")
+    )
+    assert (memory.losses, memory.scores) == (sockets.losses, sockets.scores)
+    for one, other in zip(memory.weights, sockets.weights, strict=True):
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert [w["sent"] for w in memory.workers] == [w["sent"] for w in sockets.workers]
+
+
 @pytest.mark.parametrize("name", CARRIED_ALIKE)
 def test_what_carries_the_bytes_changes_neither_them_nor_the_training(pool, name):
-    given = pool, random_graph(5, vertices=24), systems.block(name), 3
-    memory, sockets = systems.run(*given), systems.run(*given, transport="sockets")
-    assert memory.losses == pytest.approx(sockets.losses, rel=1e-9), "but for the order of a sum"
-    assert [w["sent"] for w in memory.workers] == [w["sent"] for w in sockets.workers]
+    assert_carried_alike(pool, systems.block(name), 3, dtype="float32")
+
+
+@pytest.mark.nightly(60)
+@pytest.mark.parametrize("name", [*CARRIED_ALIKE, "digest_a"])
+def test_what_carries_the_bytes_changes_no_system_whatever_the_workers_and_the_wire(pool, name):
+    block = systems.block(name, **({"order": "rotation"} if name == "digest_a" else {}))
+    facts = dataclasses.replace(facts_of("gcn"), wire="bfloat16")
+    jobs_of = [train] if make_system(block).supports(facts) else [train, jobs.train_halved]
+    for size in (2, 3, 4):
+        for dtype in ("float32", "float64"):
+            for job in jobs_of:
+                assert_carried_alike(pool, block, size, job, dtype=dtype, scored="every epoch")
 
 
 # -- memory --

@@ -6,19 +6,20 @@ from __future__ import annotations
 
 import contextlib
 import io
-import mmap
 import os
 import re
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import pytest
 import torch
 import torch.distributed as dist
 
 from harness.check import InputError
-from harness.comm import group, memory_transport, segments
+from harness.comm import group, memory_transport, nameless, segments
+from harness.comm.meeting import Meeting
 from harness.comm.transport import PeerLost
 from harness.conformance.pool import MEMORY
 
@@ -61,7 +62,7 @@ def test_rows_of_another_operation_are_no_silent_garbage(pool):
 @linux
 def test_who_could_not_join_a_group_joins_the_next_under_the_name_that_the_others_have(monkeypatch, tmp_path):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nowhere0")
-    joining = group.process_group(0, 2, torch.device("cpu"), str(tmp_path / "first"))
+    joining = group.process_group(0, 2, torch.device("cpu"), str(tmp_path / "first"), "sockets")
     with pytest.raises(PeerLost, match="worker 0 could not reach the others"), joining:
         pass
     store = dist.FileStore(str(tmp_path / "second"), 1)
@@ -86,31 +87,33 @@ def test_who_waits_for_a_worker_that_failed_has_lost_a_peer(pool, transport):
 
 
 def cannot_share(comm, where) -> str:
-    """A transport made where worker 1 has no memory to give, or cannot open the others'."""
-    if comm.rank == 1 and where == "own":
-        segments.os.ftruncate, kept = _refuse, segments.os.ftruncate
-    elif comm.rank == 1:
-        segments._map, kept = _refuse if where == "others" else _foreign, segments._map
-    try:
-        memory_transport.MemoryTransport(comm.rank, comm.size)
-        return "made"
-    except InputError as error:
-        return str(error)
-    finally:
-        if comm.rank == 1 and where == "own":
-            segments.os.ftruncate = kept
-        elif comm.rank == 1:
-            segments._map = kept
+    """A transport made where worker 1 has no memory to give, cannot open the others', or finds another
+    process under their numbers."""
+    broken = {
+        "own": ("ftruncate", _refuse),
+        "others": ("readlink", _refuse),
+        "another process": ("readlink", lambda path: "/memfd:foreign (deleted)"),
+    }[where]
+    with mock.patch.object(nameless.os, *broken) if comm.rank == 1 else contextlib.nullcontext():
+        try:
+            memory_transport.MemoryTransport(meeting_of(comm))
+            return "made"
+        except InputError as error:
+            return str(error)
+
+
+def meeting_of(comm) -> Meeting:
+    """One more at the store of the group that is open."""
+    store = dist.distributed_c10d._get_default_store()
+    return Meeting(dist.PrefixStore(f"again {time_of(comm)}", store), comm.rank, comm.size)
+
+
+def time_of(comm) -> int:
+    return int(comm.total([time.monotonic_ns() // 1000 if comm.rank == 0 else 0])[0])
 
 
 def _refuse(*given):
     raise PermissionError(13, "Permission denied")
-
-
-def _foreign(path, length):
-    descriptor = os.memfd_create("foreign")
-    os.ftruncate(descriptor, length)
-    return mmap.mmap(descriptor, length)
 
 
 @linux
@@ -129,35 +132,23 @@ def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker(pool, where)
         )
 
 
-def chosen(comm) -> tuple:
-    """What carries bytes, by (transport asked for, workers on this host)."""
-
-    def of(transport, local):
-        try:
-            return type(group.carrier_of(comm.rank, comm.size, "gloo", local, transport)).__name__
-        except InputError as error:
-            return str(error)
-
-    return of("auto", 2), of("memory", 2), of("sockets", 2), of("auto", 1), of("memory", 1)
-
-
 @linux
-def test_auto_is_memory_on_one_host_and_sockets_between_hosts(pool):
-    refused = "transport=memory but 1 of 2 workers were started elsewhere; give transport=sockets"
-    expected = "MemoryTransport", "MemoryTransport", "TorchTransport", "TorchTransport", refused
-    assert pool.run(chosen, 2, transport="sockets") == [expected] * 2
+def test_auto_is_memory_on_one_host_and_sockets_between_hosts():
+    assert [group.wants_memory(2, local, "auto") for local in (2, 1)] == [True, False]
+    assert group.wants_memory(2, 2, "memory") and not group.wants_memory(2, 2, "sockets")
+    with pytest.raises(
+        InputError,
+        match="^transport=memory but 1 of 2 workers were started elsewhere; give transport=sockets$",
+    ):
+        group.wants_memory(2, 1, "memory")
 
 
 def chosen_without_memory(comm) -> tuple[str, str]:
     """What auto takes where worker 1 has no memory to give, and what is said of it."""
-    kept, said = segments.os.ftruncate, io.StringIO()
-    try:
-        if comm.rank == 1:
-            segments.os.ftruncate = _refuse
-        with contextlib.redirect_stderr(said):
-            carrier = group.carrier_of(comm.rank, comm.size, "gloo", 2, "auto")
-    finally:
-        segments.os.ftruncate = kept
+    said = io.StringIO()
+    without = mock.patch.object(nameless.os, "ftruncate", _refuse)
+    with without if comm.rank == 1 else contextlib.nullcontext(), contextlib.redirect_stderr(said):
+        carrier = group.memory_of(meeting_of(comm), "auto")
     return type(carrier).__name__, said.getvalue()
 
 
@@ -165,10 +156,10 @@ def chosen_without_memory(comm) -> tuple[str, str]:
 def test_auto_is_sockets_where_memory_cannot_be_shared_and_says_so(pool):
     first, second = pool.run(chosen_without_memory, 2, transport="sockets")
     assert first == (
-        "TorchTransport",
+        "NoneType",
         "note: the workers cannot share memory (worker 1 has none to give): sockets instead\n",
     )
-    assert second == ("TorchTransport", "")
+    assert second == ("NoneType", "")
 
 
 def woken(comm) -> float:

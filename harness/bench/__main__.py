@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
 
+from harness.base.scratch import scratch
 from harness.bench import compare, record
 from harness.bench.against import against_lines, checkout, keys_of
 from harness.bench.epoch import epoch_curve, epoch_lines
@@ -118,11 +118,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     path = asked.json or Path("results", "bench", f"{datetime.now():%Y%m%d-%H%M%S}.json")
     before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="halobench-") as scratch:
+    with scratch() as folder:
         if other is not None:
-            code = _beside(Path(scratch), other, keys, asked, path, console)
+            code = _beside(folder, other, keys, asked, path, console)
         else:
-            code = _beside_peers(Folders(Path(scratch), asked.cache), asked, path, console)
+            code = _beside_peers(Folders(folder, asked.cache), asked, path, console)
     console.print(
         f"{cpu_count()} cores; load before {before:.1f}, after {os.getloadavg()[0]:.1f} "
         f"(times of a busy machine say little); every sample: {path}",

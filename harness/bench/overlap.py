@@ -14,7 +14,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ import numpy as np
 import torch
 from torch.multiprocessing import start_processes
 
+from harness.base.scratch import scratch
 from harness.bench.lines import Line
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
@@ -131,9 +131,11 @@ class Measured:
 def measure(shards: list[Shard], block: dict[str, Any], model: ModelConfig) -> tuple[float, Measured]:
     """The rate of the slowed link, in bytes per second, and what was measured over it."""
     multiprocessing.set_forkserver_preload([__name__, "harness.run.preload"])
-    with tempfile.TemporaryDirectory(prefix="halobench-") as folder:
-        start_processes(_work, (shards, block, model, folder), nprocs=len(shards), start_method="forkserver")
-        workers = [torch.load(Path(folder) / f"{rank}.pt") for rank in range(len(shards))]
+    with scratch() as folder:
+        start_processes(
+            _work, (shards, block, model, str(folder)), nprocs=len(shards), start_method="forkserver"
+        )
+        workers = [torch.load(folder / f"{rank}.pt") for rank in range(len(shards))]
     return workers[0]["rate"], measured(workers)
 
 

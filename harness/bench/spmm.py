@@ -10,7 +10,6 @@ import importlib.util
 import multiprocessing
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import torch
 
 from harness.base.machine import cache_bytes
+from harness.base.scratch import scratch
 from harness.bench.epoch import whole
 from harness.bench.lines import Line, exponent, interleaved
 from harness.bench.roofline import copy_bandwidth, random_graph
@@ -105,8 +105,8 @@ def dgl_lines(block: Csr, rounds: int) -> list[Line]:
     lines = []
     for width, target in NO_WORSE.items():
         name = f"width {width}, {block.num_entries:,} entries / DGL copy-sum"
-        with tempfile.TemporaryDirectory(prefix="halobench-") as scratch:
-            path = Path(scratch) / "seconds.pt"
+        with scratch() as folder:
+            path = folder / "seconds.pt"
             child = context.Process(target=_beside_dgl, args=(block, tilings, width, rounds, path))
             child.start()
             child.join()
@@ -137,8 +137,8 @@ def _beside_dgl(block: Csr, tilings: Tilings, width: int, rounds: int, path: Pat
 def uniform_lines(sizes: tuple[float, ...], rounds: int) -> list[Line]:
     """Beside the earlier form where no neighbour is near, the worst case for caches; how the cost grows."""
     lines, rows = [], []
-    with tempfile.TemporaryDirectory(prefix="halobench-") as scratch:
-        before = earlier(Path(scratch))
+    with scratch() as folder:
+        before = earlier(folder)
         for entries in map(int, sizes):
             block = random_graph(entries // DEGREE, entries)
             operator = SparseOperator(block, kernel=NumbaKernel(measured(block)))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from harness.check import InputError
+
+PASSWORD = "HALOBENCH_REDIS_PASSWORD"  # the environment variable: a password is no part of a run
 EMPTY = -(2**62)  # stamp of a slot that holds nothing, or is being written
 
 
@@ -28,6 +32,20 @@ class Layout:
     widths: dict[int, int]
     slots: int
     dtype: np.dtype
+
+
+def check_address(address: str) -> None:
+    """InputError where `address` names no store, or holds a password, which the sentence does not repeat."""
+    before, _, place = address.rpartition("@")
+    scheme, user = before.split("://", 1) if "://" in before else ("redis", before)
+    if user.partition(":")[2] or re.search("[?&]password=", address):
+        shown = (f"{scheme}://***@" if before else "") + place.partition("?")[0]
+        raise InputError(
+            f"store={shown} holds a password, which would be kept with the run; leave it out and set the"
+            f" environment variable {PASSWORD}"
+        )
+    if address != "shared" and not address.startswith(("redis://", "rediss://", "unix://")):
+        raise InputError(f'store="{address}" is not known; give shared, or redis://HOST:PORT')
 
 
 class Backend(Protocol):

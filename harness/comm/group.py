@@ -11,7 +11,9 @@ import torch
 import torch.distributed as dist
 
 from harness.check import InputError
+from harness.comm.meeting import Meeting
 from harness.comm.memory_transport import MemoryTransport
+from harness.comm.neighbours import let_nobody_in, listening
 from harness.comm.transport import ALONE, PeerLost, TorchTransport, Transport, losing_peers
 
 
@@ -25,9 +27,9 @@ def process_group(
     transport   "memory" or "sockets" where no GPU of its own does it; "auto": memory where all workers are on
                 one Linux host
 
-    Workers of one host talk over the loopback interface only, unless GLOO_SOCKET_IFNAME names another. Raises
-    PeerLost where one of the others went away before all had met, InputError where workers told to share
-    memory cannot.
+    Workers that share memory open no socket at all. Others of one host talk over the loopback interface only,
+    unless GLOO_SOCKET_IFNAME names another. Raises PeerLost where one of the others went away before all had
+    met, InputError where workers told to share memory cannot.
     """
     if size == 1:
         yield ALONE
@@ -40,6 +42,29 @@ def process_group(
         if backend == "nccl":
             os.environ.setdefault("NCCL_SOCKET_IFNAME", os.environ["GLOO_SOCKET_IFNAME"])
     store = dist.FileStore(meeting, size) if meeting else None
+    carrier: Transport | None = None
+    with contextlib.ExitStack() as stack:
+        with losing_peers():
+            if wants_memory(size, local, transport) and backend == "gloo":
+                store = store or next(dist.rendezvous("env://", rank, size))[0]  # torchrun's own
+                carrier = memory_of(Meeting(store, rank, size), transport)
+        if carrier is None:
+            _open_group(backend, rank, size, store)
+            stack.callback(dist.destroy_process_group)
+            carrier = TorchTransport()
+        stack.callback(carrier.close)
+        yield carrier
+
+
+def _open_group(backend: str, rank: int, size: int, store: dist.Store | None) -> None:
+    """Open torch.distributed's default group. PeerLost where one of the others is not reached."""
+    before = listening()
+    if backend == "gloo" and rank == 0:
+        print(
+            "note: workers meet over sockets; until they have met, whoever can connect to them (any user of"
+            " this host) can disturb the run; transport=memory opens none",
+            file=sys.stderr,
+        )
     try:
         with losing_peers():
             dist.init_process_group(
@@ -50,36 +75,30 @@ def process_group(
         # another name on this worker than on the others, and all would wait for each other.
         dist.distributed_c10d._world.group_count = 0
         raise PeerLost(f"worker {rank} could not reach the others: {error}") from error
-    carrier: Transport | None = None
-    try:
-        with losing_peers():
-            carrier = carrier_of(rank, size, backend, local, transport)
-        yield carrier
-    finally:
-        if carrier is not None:
-            carrier.close()
-        dist.destroy_process_group()
+    if backend == "gloo" and os.environ.get("TORCH_GLOO_LAZY_INIT", "0") in ("", "0"):
+        let_nobody_in(kept=before)
 
 
-def carrier_of(rank: int, size: int, backend: str, local: int, transport: str) -> Transport:
-    """What carries bytes in an open group of `size` workers, `local` of them on this host."""
+def wants_memory(size: int, local: int, transport: str) -> bool:
+    """Whether `size` workers, `local` of them on this host, are to share memory where it can be."""
     if transport == "memory" and local != size:
         raise InputError(
             f"transport=memory but {size - local} of {size} workers were started elsewhere; give"
             " transport=sockets"
         )
-    if backend == "gloo" and (
-        transport == "memory" or (transport == "auto" and local == size and sys.platform == "linux")
-    ):
-        try:
-            return MemoryTransport(rank, size)
-        except InputError as error:  # on all workers alike
-            if transport == "memory":
-                raise
-            if rank == 0:
-                print(
-                    f"note: {str(error).removeprefix('transport=memory: ').rpartition(';')[0]}: sockets"
-                    " instead",
-                    file=sys.stderr,
-                )
-    return TorchTransport()
+    return transport == "memory" or (transport == "auto" and local == size and sys.platform == "linux")
+
+
+def memory_of(meeting: Meeting, transport: str) -> MemoryTransport | None:
+    """The memory of workers that meet, without any socket; None where they cannot share it and need not."""
+    try:
+        return MemoryTransport(meeting)
+    except InputError as error:  # on all workers alike
+        if transport == "memory":
+            raise
+        if meeting.rank == 0:
+            print(
+                f"note: {str(error).removeprefix('transport=memory: ').rpartition(';')[0]}: sockets instead",
+                file=sys.stderr,
+            )
+        return None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import random
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from harness.check import InputError
+from harness.comm import nameless
 from harness.comm.comm import Comm
 
 
@@ -21,36 +19,38 @@ def draw_token(comm: Comm) -> str:
 def map_shared(comm: Comm, lengths: Sequence[int], instead: str) -> list[memoryview]:
     """The same pieces of memory on all workers: lengths[j] bytes made by worker j, which may be 0.
 
-    Collective, outside the train clock. The memory has no name once everybody has it open, so nothing is left
-    behind however the workers end. InputError where they are not on one host, or it has no room; the sentence
-    ends with `instead`.
+    Collective, outside the train clock. Nothing is left behind however the workers end
+    (`harness.comm.nameless`). InputError where they are not on one host, or it has no room; the sentence ends
+    with `instead`.
     """
-    token = draw_token(comm)
-    folder = Path("/dev/shm") if os.path.isdir("/dev/shm") else Path(tempfile.gettempdir())
-    names = [folder / f"halobench-{token}-{rank}" for rank in range(comm.size)]
-    own, length = names[comm.rank], lengths[comm.rank]
+    token, own = draw_token(comm), lengths[comm.rank]
+    labels = [f"halobench-rows-{token}-{rank}" for rank in range(comm.size)]
+    descriptor: int | None = None
     try:
-        if length:
-            with open(own, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                file.truncate(length)
-                # else what does not fit is found out by a signal, when it is written
-                if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(file.fileno(), 0, length)
-        comm.barrier()
-        maps = [_map(name, size) if size else memoryview(b"") for name, size in zip(names, lengths)]
-        comm.barrier()
-    except FileNotFoundError:
+        if own:
+            descriptor = nameless.make(labels[comm.rank], own)
+            # else what does not fit is found out by a signal, when it is written
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(descriptor, 0, own)
+        # Every worker's process and descriptor: a sum to which each gives its own.
+        told = [0.0] * (2 * comm.size)
+        told[comm.rank], told[comm.size + comm.rank] = os.getpid(), descriptor or 0
+        told = comm.total(told)
+        maps = [
+            memoryview(
+                nameless.open_of(int(told[p]), int(told[comm.size + p]), labels[p], length) if length else b""
+            )
+            for p, length in enumerate(lengths)
+        ]
+        comm.barrier()  # everybody has mapped everything
+    except (FileNotFoundError, PermissionError):
         raise InputError(f"memory is shared by the workers of one host only; give {instead}") from None
     except OSError as error:
         raise InputError(
-            f"{folder} gives no {length:,} bytes of shared memory ({error.strerror}); enlarge it or give"
+            f"this host gives no {own:,} bytes of shared memory ({error.strerror}); free some or give"
             f" {instead}"
         ) from None
     finally:
-        own.unlink(missing_ok=True)
+        if descriptor is not None:
+            nameless.release(descriptor, labels[comm.rank])
     return maps
-
-
-def _map(name: Path, length: int) -> memoryview:
-    with open(name, "r+b") as file:
-        return memoryview(mmap.mmap(file.fileno(), length))

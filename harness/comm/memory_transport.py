@@ -46,6 +46,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from harness.comm.meeting import Meeting
 from harness.comm.ring import Record, Ring
 from harness.comm.segments import ACKNOWLEDGEMENTS, LEFT, LINE, MESSAGES, RECORDS, ring, share
 from harness.comm.transport import PeerLost
@@ -56,15 +57,15 @@ PATIENCE_S = 0.2  # between two looks at whether a silent peer is still there
 class MemoryTransport:
     """The transport of workers that share memory, as the module's docstring describes.
 
-    Making one is collective, in an open gloo group. InputError where these workers cannot share memory.
+    Making one is collective. InputError where these workers cannot share memory.
     """
 
     name, on_host = "memory", True
 
-    def __init__(self, rank: int, size: int):
-        self.rank, self.size = rank, size
+    def __init__(self, meeting: Meeting):
+        self.rank, self.size = rank, size = meeting.rank, meeting.size
         self.peers = [p for p in range(size) if p != rank]
-        self.segments = share(rank, size)
+        self.segments = share(meeting)
         self.bytes = [torch.frombuffer(data, dtype=torch.uint8) for data in self.segments.data]
         inboxes, own = self.segments.inboxes, self.segments.inboxes[rank]
         # By worker: what it puts into this worker's inbox, and what this worker puts into its inbox.

@@ -14,7 +14,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import weakref
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from harness.base.scratch import place, scratch
 from harness.check import InputError
 from harness.comm import server
 from harness.comm.comm import Comm
@@ -50,34 +50,32 @@ class Parameters:
     ):
         self.comm, self.dtype = comm, np.dtype(str(weights.dtype).removeprefix("torch."))
         self.settings = server.Settings(comm.size, order, scale, self.dtype.name, adam, updates)
-        folder = Path(tempfile.gettempdir()) / f"halobench-{draw_token(comm)}"
-        self.process = self._start(folder) if comm.rank == 0 else None
-        self.pid = int(comm.total([self.process.pid if self.process is not None else 0])[0])
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.close = weakref.finalize(self, _close, self.socket, self.process)
-        try:
-            self.socket.connect(str(folder / "socket"))
-            comm.barrier()
-        except FileNotFoundError:
-            raise InputError(
-                "the parameter server reaches the workers of one host only; start all workers on one host"
-            ) from None
-        finally:
-            if comm.rank == 0:  # everybody is connected, or nobody will be: the name has served
-                (folder / "socket").unlink()
-                folder.rmdir()
+        name = draw_token(comm)
+        # Until everybody is connected, or nobody will be: then its name has served.
+        with scratch(name) if comm.rank == 0 else contextlib.nullcontext():
+            address = str(place(name) / "socket")
+            self.process = self._start(address) if comm.rank == 0 else None
+            self.pid = int(comm.total([self.process.pid if self.process is not None else 0])[0])
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.close = weakref.finalize(self, _close, self.socket, self.process)
+            try:
+                self.socket.connect(address)
+                comm.barrier()
+            except FileNotFoundError:
+                raise InputError(
+                    "the parameter server reaches the workers of one host only; start all workers on one host"
+                ) from None
         if comm.rank == 0:
             state = torch.zeros(self.settings.rows, len(weights), dtype=weights.dtype)
             state[0] = weights
             self.load(state, 0)
         comm.barrier()
 
-    def _start(self, folder: Path) -> subprocess.Popen[bytes]:
-        folder.mkdir(mode=0o700)
+    def _start(self, address: str) -> subprocess.Popen[bytes]:
         root = str(Path(server.__file__).resolve().parents[2])
         settings = json.dumps(dataclasses.asdict(self.settings))
         process = subprocess.Popen(
-            [sys.executable, "-m", "harness.comm.server", str(folder / "socket"), settings],
+            [sys.executable, "-m", "harness.comm.server", address, settings],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"})  # fmt: skip
         assert process.stdout is not None

@@ -12,13 +12,14 @@ good.
 
 from __future__ import annotations
 
+import os
 from types import TracebackType
 
 import numpy as np
 import redis
 
 from harness.check import InputError
-from harness.comm.backend import EMPTY, Layout
+from harness.comm.backend import EMPTY, PASSWORD, Layout
 from harness.comm.comm import Comm
 from harness.comm.host import draw_token
 from harness.comm.service import ServiceLost
@@ -56,8 +57,8 @@ return out
 
 
 class Redis:
-    """address: redis://[:PASSWORD@]HOST:PORT[/DB] or unix:///SOCKET. InputError where no server answers
-    there.
+    """address: redis://[USER@]HOST:PORT[/DB] or unix:///SOCKET; the password, where the server asks for one,
+    is in the environment variable HALOBENCH_REDIS_PASSWORD. InputError where no server answers there.
     """
 
     def __init__(self, address: str, layout: Layout, comm: Comm):
@@ -65,11 +66,17 @@ class Redis:
         try:
             self.server = redis.Redis.from_url(
                 address,
+                password=os.environ.get(PASSWORD),
                 socket_timeout=TIMEOUT,
                 socket_connect_timeout=TIMEOUT,
                 retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
             )
             self.server.ping()
+        except redis.AuthenticationError:
+            given = f"refuses the one in {PASSWORD}" if PASSWORD in os.environ else "got none"
+            raise InputError(
+                f"store={address} asks for a password and {given}; set the environment variable {PASSWORD}"
+            ) from None
         except (redis.RedisError, ValueError, OSError) as error:
             raise InputError(
                 f"store={address} does not answer ({_reason(error)}); start redis-server there"

@@ -26,7 +26,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import torch
 
-from harness.comm.backend import EMPTY, Backend, Layout
+from harness.comm.backend import EMPTY, Backend, Layout, check_address
 from harness.comm.comm import Comm
 from harness.comm.host import map_shared
 from harness.comm.recorder import Span
@@ -75,7 +75,7 @@ class Pull(_Operation[Pulled]):
 class Store:
     """One worker's access to the store.
 
-    address  "shared", or redis://HOST:PORT[/DB] or unix:///SOCKET
+    address  "shared", or redis://[USER@]HOST:PORT[/DB] or unix:///SOCKET, without a password
     widths   {layer: F} of the layers that are stored
     slots    pushes of a slice that are kept
 
@@ -84,6 +84,7 @@ class Store:
     """
 
     def __init__(self, address: str, comm: Comm, shard: Shard, widths: dict[int, int], slots: int = 2):
+        check_address(address)
         self.comm, self.widths, self.slots = comm, widths, slots
         self.counts = shard.halo_counts.tolist()
         self.bounds = np.concatenate([[0], np.cumsum(self.counts)]).tolist()

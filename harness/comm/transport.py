@@ -29,8 +29,11 @@ class PeerLost(RuntimeError):
 class Transfer(Protocol):
     """One operation under way. PeerLost from `wait` where a peer is."""
 
-    # seconds of CLOCK_MONOTONIC: when its last part was through; None: not yet, or nobody could tell
-    ended: float | None
+    @property
+    def ended(self) -> float | None:
+        """When its last part was through, in seconds of CLOCK_MONOTONIC; None: not yet, or nobody could
+        tell.
+        """
 
     def wait(self) -> None:
         """Return once the operation's result may be read and what it sent may be written; at once where it
@@ -69,7 +72,9 @@ class Transport(Protocol):
         """{root: block}: read at its root, written everywhere else."""
 
     def all_reduce(self, tensor: torch.Tensor) -> Transfer:
-        """Sum over workers, in place; the same bits everywhere."""
+        """Sum over workers, in place, in the order of ranks: the same bits on every worker and over every
+        transport but NCCL, which adds in an order of its own.
+        """
 
     def close(self) -> None:
         """Leave: who still waits for this worker has lost a peer."""
@@ -108,6 +113,8 @@ class TorchTransport:
     of the weights, for which every worker waits, would stand behind rows that nobody needs before the next
     epoch. All workers must start operations in the same order, those of both communicators taken together:
     NCCL may otherwise wait in the one for what the other one holds up.
+
+    Over sockets a sum has the bits that it has through memory (`OrderedSum`); over NCCL it has others.
     """
 
     def __init__(self) -> None:
@@ -119,6 +126,7 @@ class TorchTransport:
             os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")
             self.rows = Channel(dist.new_group(), torch.cuda.Stream())
             self.sums = Channel(None, torch.cuda.Stream())
+        self.sum: OrderedSum | None = None  # the last one, whose second half may still have to be posted
 
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
         return None
@@ -146,12 +154,25 @@ class TorchTransport:
         )
 
     def all_reduce(self, tensor: torch.Tensor) -> Transfer:
-        return self._start(
-            self.sums, (tensor,), lambda group: [dist.all_reduce(tensor, group=group, async_op=True)]
-        )
+        if not self.on_host or not tensor.numel():
+            return self._start(
+                self.sums, (tensor,), lambda group: [dist.all_reduce(tensor, group=group, async_op=True)]
+            )
+        self._finish_sum()
+        with losing_peers():
+            self.sum = OrderedSum(tensor)
+        return self.sum
 
     def close(self) -> None:
         pass  # closed with the group
+
+    def _finish_sum(self) -> None:
+        """Post the second half of the last sum, before any other operation: gloo matches operations of
+        different workers by the order in which they are posted, which is then the same everywhere. It waits
+        for nothing but the first half, so for workers that have not yet started the same sum."""
+        if self.sum is not None:
+            self.sum.spread()
+            self.sum = None
 
     def _start(
         self,
@@ -159,6 +180,7 @@ class TorchTransport:
         tensors: Iterable[torch.Tensor],
         start: Callable[[dist.ProcessGroup | None], list[dist.Work]],
     ) -> Works:
+        self._finish_sum()
         with losing_peers():
             works = start(channel.group)
             if channel.watcher is None:
@@ -237,3 +259,72 @@ class Works:
         # gloo's threads have told
         if self.ended is None and self.mark is not None and self.mark.passed:
             self.ended = self.mark.seconds
+
+
+class OrderedSum:
+    """A tensor's sum over the workers of the default gloo group under way, in place, in the order of ranks:
+    ((t_0 + t_1) + t_2) + ...  `harness.comm.memory_transport.Sum` adds in this order too, so that both give
+    the same bits.
+
+    Each of P > 2 workers adds up one block of the n elements:
+
+        first half    every worker sends its terms of block j to worker j, which adds the P terms in order
+        second half   worker j sends block j of the sum to all others
+
+    All workers together send (P - 1) n elements in either half: 2 (P - 1) n, the traffic of a ring. Two
+    workers send each other all of their terms, which are as many, and have no second half.
+    """
+
+    def __init__(self, tensor: torch.Tensor):
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.tensor = tensor.detach().view(-1)
+        if self.size == 2:
+            self.terms = [self.tensor, torch.empty_like(self.tensor)]
+            counts = [0 if p == self.rank else tensor.nbytes for p in range(2)]
+            work = _exchange_bytes(self.terms[1], self.tensor, counts, counts)
+            self.terms = self.terms[:: -1 if self.rank else 1]  # in the order of ranks
+        else:
+            # In bytes: every worker's block, and for every worker this one's block.
+            parts = self.tensor.tensor_split(self.size)
+            self.blocks, self.own = [part.nbytes for part in parts], [parts[self.rank].nbytes] * self.size
+            terms = self.tensor.new_empty(self.size, len(parts[self.rank]))
+            work = _exchange_bytes(terms.view(-1), self.tensor, self.own, self.blocks)
+            self.terms = list(terms)
+        self.first = Works([work], timed=False)
+        self.second: Works | None = None
+
+    def spread(self) -> None:
+        """Wait for the first half, add, and post the second half; once."""
+        if self.second is not None:
+            return
+        self.first.wait()
+        if self.size == 2:
+            torch.add(*self.terms, out=self.tensor)
+            self.second = Works([], timed=False)
+            return
+        total = self.terms[0]
+        for term in self.terms[1:]:
+            total += term
+        with losing_peers():
+            work = _exchange_bytes(self.tensor, total.repeat(self.size), self.blocks, self.own)
+            self.second = Works([work], timed=True)
+
+    @property
+    def ended(self) -> float | None:
+        return self.second.ended if self.second is not None else None
+
+    def wait(self) -> None:
+        self.spread()
+        assert self.second is not None
+        self.second.wait()
+
+    def look(self) -> None:
+        pass  # the threads have told
+
+
+def _exchange_bytes(
+    incoming: torch.Tensor, outgoing: torch.Tensor, receive: list[int], send: list[int]
+) -> dist.Work:
+    into, out = incoming.view(torch.uint8), outgoing.view(torch.uint8)
+    work: dist.Work = dist.all_to_all_single(into, out, receive, send, async_op=True)
+    return work

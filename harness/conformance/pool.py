@@ -7,11 +7,10 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import sys
-import tempfile
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 
+from harness.base.scratch import scratch
 from harness.conformance.compiling import take_turns
 
 SIZE = 4
@@ -38,7 +37,8 @@ class WorkerPool:
             process.start()
             self.pipes.append(ours)
             self.processes.append(process)
-        self.scratch = tempfile.TemporaryDirectory(prefix="halobench-pool-")
+        self.ending = contextlib.ExitStack()
+        self.scratch = self.ending.enter_context(scratch())
         self.meetings = 0
         self.forget()
 
@@ -52,10 +52,11 @@ class WorkerPool:
         meeting = None
         if size > 1 and (size not in self.sharing if transport == "memory" else size != self.connected):
             self.meetings += 1
-            meeting = str(Path(self.scratch.name) / f"store-{self.meetings}")
-            self.connected = size
+            meeting = str(self.scratch / f"store-{self.meetings}")
             if transport == "memory":
                 self.sharing.add(size)
+            else:
+                self.connected = size
         for rank, pipe in enumerate(self.pipes[:size]):
             own = (per_worker[rank],) if per_worker is not None else ()
             pipe.send((job, rank, size, meeting, transport, (*args, *own)))
@@ -72,7 +73,7 @@ class WorkerPool:
             pipe.send(None)
         for process in self.processes:
             process.join(timeout=10)
-        self.scratch.cleanup()
+        self.ending.close()
 
 
 def _serve(pipe) -> None:
@@ -80,30 +81,28 @@ def _serve(pipe) -> None:
 
     from harness.comm.comm import Comm
     from harness.comm.group import process_group
-    from harness.comm.memory_transport import MemoryTransport
     from harness.comm.recorder import Recorder
     from harness.comm.transport import ALONE, Transport
 
     torch.set_num_threads(1)
     take_turns()
     cpu = torch.device("cpu")
-    sharing: dict[int, MemoryTransport] = {}
+    sharing: dict[int, Transport] = {}
     sockets: Transport = ALONE
-    with contextlib.ExitStack() as group:
+    with contextlib.ExitStack() as memory, contextlib.ExitStack() as group:
         while (message := pipe.recv()) is not None:
             job, rank, size, meeting, transport, args = message
             try:
-                if meeting:
+                if meeting and transport == "memory":
+                    sharing[size] = memory.enter_context(process_group(rank, size, cpu, meeting, transport))
+                elif meeting:
                     group.close()
-                    sockets = group.enter_context(process_group(rank, size, cpu, meeting, "sockets"))
-                    if transport == "memory":
-                        sharing[size] = MemoryTransport(rank, size)
+                    sockets = group.enter_context(process_group(rank, size, cpu, meeting, transport))
                 carrier = ALONE if size == 1 else sharing[size] if transport == "memory" else sockets
                 answer = (True, job(Comm(rank, size, cpu, Recorder(), carrier), *args))
             except BaseException:
                 answer = (False, traceback.format_exc())
                 group.close()  # whoever waits for this worker is told
-                for shared in sharing.values():
-                    shared.close()
+                memory.close()
                 sharing.clear()
             pipe.send(answer)

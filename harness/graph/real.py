@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.base.scratch import scratch
 from harness.check import InputError
 from harness.graph import download
 from harness.graph.attributed import read_attributed, read_heterophilous
@@ -203,23 +202,22 @@ def _download(source: Source, data_dir: Path) -> None:
     folder = source.folders[0]
     created = not data_dir.exists()
     data_dir.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".download-", dir=data_dir))
     try:
-        if source.url:
-            fetched = scratch
-            known = download.expected(data_dir, folder, source.files)
-            download.fetch(source.url, source.files, known, fetched)
-        elif source.library == "ogb":
-            fetched = _fetch_ogb(source, scratch)
-        else:
-            fetched = _fetch_torch_geometric(source, scratch)
-        download.hold(data_dir, folder, fetched, source.files)
-        for file in sorted(path for path in fetched.rglob("*") if path.is_file()):
-            target = data_dir / folder / file.relative_to(fetched)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(file, target)
+        with scratch(parent=data_dir, prefix=".download.") as beside:
+            if source.url:
+                fetched = beside
+                known = download.expected(data_dir, folder, source.files)
+                download.fetch(source.url, source.files, known, fetched)
+            elif source.library == "ogb":
+                fetched = _fetch_ogb(source, beside)
+            else:
+                fetched = _fetch_torch_geometric(source, beside)
+            download.hold(data_dir, folder, fetched, source.files)
+            for file in sorted(path for path in fetched.rglob("*") if path.is_file()):
+                target = data_dir / folder / file.relative_to(fetched)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(file, target)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
         if created:
             (data_dir / f".{download.KEPT}.lock").unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # no longer empty: the download came through

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.base.scratch import scratch
 from harness.check import InputError
 from harness.graph import weighted
 from harness.graph.config import DatasetConfig
@@ -90,11 +90,11 @@ def write(found: Found, out: Path, directed: bool | None = UNDECIDED) -> list[st
         # A class may be named and have no vertex.
         arrays["num_classes"] = np.array(len(found.class_names))
     try:
-        with tempfile.TemporaryDirectory(prefix=".import-", dir=out.parent) as folder:
-            path = Path(folder) / out.name
+        with scratch(parent=out.parent, prefix=".import.") as folder:
+            path = folder / out.name
             np.savez(path, **arrays)
             try:
-                graph = load(DatasetConfig(name="imported", source="npz", path=str(path)), Path(folder), 0)
+                graph = load(DatasetConfig(name="imported", source="npz", path=str(path)), folder, 0)
             except InputError as error:
                 said = str(error).removeprefix(f'file "{path}": ').removeprefix("imported: ")
                 raise InputError(f'file "{found.source}": {said}') from None

@@ -91,7 +91,7 @@ class Run:
         return (
             {
                 name: "+".join(dict.fromkeys(str(each[name]) for each in self.attempts))
-                for name in resolved.HELD
+                for name in resolved.AUTO
             }
             if self.attempts
             else {}

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from omegaconf import OmegaConf
 
+from harness.base.scratch import scratch
 from harness.check import InputError
 from harness.run import config as configs
 from harness.run import prepare
@@ -72,8 +72,8 @@ def _lay_out(made: Run, run_dir: Path, first: int, finished: bool) -> None:
     or not at all."""
     folder = made.directory
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".extending-") as scratch:
-        part = Path(scratch) / folder.name
+    with scratch(parent=folder.parent, prefix=".extending.") as beside:
+        part = beside / folder.name
         shutil.copytree(run_dir / "checkpoints", part / "checkpoints")
         for name in ("shards.json", "environment.json", "devices.json", resolved.FILE):
             if (run_dir / name).exists():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from rich.console import Console
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
 
 from harness.base.loading import load
+from harness.base.scratch import scratch
 from harness.check import InputError
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost
@@ -41,8 +41,8 @@ def launch(run: Run, run_dir: Path) -> None:
     """
     worker.check_device(run.settings.device)
     size = run.settings.workers
-    with tempfile.TemporaryDirectory(prefix="halobench-") as scratch:
-        meeting = os.path.join(scratch, "meeting")
+    with scratch() as folder:
+        meeting = str(folder / "meeting")
         environment = {
             rank: {
                 "RANK": str(rank),
@@ -61,7 +61,7 @@ def launch(run: Run, run_dir: Path) -> None:
                     name="worker",
                     entrypoint=_worker,
                     envs=environment,
-                    logs_specs=DefaultLogsSpecs(log_dir=scratch),
+                    logs_specs=DefaultLogsSpecs(log_dir=str(folder)),
                     args={rank: (str(run_dir), meeting, os.getpid()) for rank in range(size)},
                     start_method=start_method(run.settings.device),
                 )

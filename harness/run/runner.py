@@ -9,7 +9,6 @@ import itertools
 import multiprocessing
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from harness.base.scratch import scratch
 from harness.check import InputError
 from harness.graph import real
 from harness.run import config as configs
@@ -136,8 +136,8 @@ def start(sweep: str, places: Places) -> None:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["harness.run.command", "harness.report.single", "harness.run.preload"])
-    with tempfile.TemporaryDirectory() as scratch:
-        said = Path(scratch) / "said"
+    with scratch() as folder:
+        said = folder / "said"
         process = context.Process(target=_command, args=(["-m", *sweep.split(), *places.overrides], said))
         process.start()
         process.join()

@@ -23,7 +23,7 @@ from harness.check import InputError
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
 from harness.comm.recorder import Epoch, Recorder, cpu_count
-from harness.comm.transport import TRANSPORTS, Transport
+from harness.comm.transport import Transport
 from harness.core.checkpoint import Checkpoints
 from harness.core.kernels import make_kernel
 from harness.core.order import FIXED, Costs, Order
@@ -68,7 +68,7 @@ def main(run_dir: str, meeting: str | None = None) -> None:
 
 def held(run: configs.Run, run_dir: Path) -> configs.Run:
     """The run with the values that it began with where it goes on from a checkpoint and was asked for `auto`:
-    another transport, device, kernel or number of threads would go on with other bits.
+    another device, kernel or number of threads would go on with other bits.
 
     Raises InputError where such a value is not to be had on this host.
     """
@@ -76,7 +76,6 @@ def held(run: configs.Run, run_dir: Path) -> configs.Run:
     if found is None:
         return run
     began = {name: found["attempts"][-1][name] for name in resolved.HELD}
-    began["transport"] = began["transport"] if began["transport"] in TRANSPORTS else "auto"
     try:
         check_device(began["device"])
         make_kernel(began["kernel"], began["device"])
@@ -106,6 +105,14 @@ def train(
 
     prepared_now   whether what started this worker has just read every shard
     """
+    began = _began(run_dir)
+    if began is not None:
+        before = began["attempts"][-1]["transport"]
+        if not resolved.adds_alike(before, transport.name):
+            raise InputError(
+                f"{run_dir} goes on only with what it began with, for the same bits, but it began over"
+                f" transport {before} and would go on over {transport.name}; give fresh=true to start anew"
+            )
     local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     threads = run.settings.threads or max(1, cpu_count() // local)
     torch.set_num_threads(threads)
@@ -133,7 +140,7 @@ def train(
         order=Order(run.settings.order, Costs.of_json(measured) if measured else FIXED),
     )
     # By what its checkpoints know it: its fingerprint when it began, whatever that has become since.
-    name = (_began(run_dir) or {}).get("run") or run.fingerprint
+    name = (began or {}).get("run") or run.fingerprint
     earlier = writer.attempts(run_dir) if rank == 0 else 0
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, earlier)
     met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last

@@ -19,8 +19,9 @@ from harness.trace.files import read_json, write_json_atomic
 from harness.trace.schema import SCHEMA_VERSION
 
 FILE = "resolved.json"
-HELD = ("device", "threads", "transport", "kernel")  # another value of these gives other bits
-UNKNOWN: dict[str, Any] = {"first_epoch": 0, **dict.fromkeys(HELD, "unknown"), "code": "unknown"}
+AUTO = ("device", "threads", "transport", "kernel")  # the keys that may be `auto`
+HELD = ("device", "threads", "kernel")  # another value of these gives other bits
+UNKNOWN: dict[str, Any] = {"first_epoch": 0, **dict.fromkeys(AUTO, "unknown"), "code": "unknown"}
 
 
 def read(run_dir: Path) -> dict[str, Any] | None:
@@ -38,10 +39,16 @@ def read(run_dir: Path) -> dict[str, Any] | None:
     if (
         not isinstance(attempts, list)
         or not attempts
-        or not all(isinstance(each, dict) and {"first_epoch", *HELD} <= each.keys() for each in attempts)
+        or not all(isinstance(each, dict) and {"first_epoch", *AUTO} <= each.keys() for each in attempts)
     ):
         raise InputError(f"{path} is damaged: it lists no attempts; give fresh=true to start the run anew")
     return found
+
+
+def adds_alike(one: str, other: str) -> bool:
+    """Whether a sum over workers has the same bits over two transports: NCCL's order of terms is its own, all
+    others add in the order of ranks. A transport that is not known is given the benefit of the doubt."""
+    return "unknown" in (one, other) or (one == "nccl") == (other == "nccl")
 
 
 def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dict[str, Any]) -> None:

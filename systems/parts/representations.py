@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from harness.check import InputError
 from harness.comm.store import Pull, Push, Store
 from harness.core.system import Context
 
@@ -113,8 +112,3 @@ class _Pending:
 
     def wait(self) -> torch.Tensor:
         return self.representations.wait(self.layer)
-
-
-def check_store(store: str) -> None:
-    if store != "shared" and not store.startswith(("redis://", "rediss://", "unix://")):
-        raise InputError(f'store="{store}" is not known; give shared, or redis://HOST:PORT')

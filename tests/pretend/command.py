@@ -36,7 +36,7 @@ def pretend(gpus: int) -> None:
         """In place of NCCL's transport, which takes a device to be made."""
 
     def train_pretended(*arguments: Any) -> None:
-        with pretended(Recorder(), nccl=dist.get_backend() == "nccl"):
+        with pretended(Recorder(), nccl=dist.is_initialized() and dist.get_backend() == "nccl"):
             train(*(TorchTransport() if isinstance(each, Later) else each for each in arguments))
 
     dist.init_process_group = init_process_group

@@ -1,0 +1,119 @@
+"""What a run leaves that is killed at any moment, all of its processes at once: nothing in shared memory, and
+no scratch folder that the next run does not remove.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.base.scratch import PREFIX
+from tests.launching import PATIENCE, ROOT
+from tests.memory import exchanges_through_memory, linux
+
+# A system that has a store in shared memory and a parameter server. While there is a file that holds a
+# number, each worker stands still in that sum of its start.
+STANDING = """
+import os, time
+from pathlib import Path
+from harness.comm.comm import Comm
+from systems.digest_a import DigestA
+
+at, total, sums = Path(os.environ["HALOBENCH_HOLD"]), Comm.total, 0
+
+def standing(comm, values):
+    global sums
+    sums += 1
+    if at.exists() and int(at.read_text()) == sums:
+        Path(f"{at}-{comm.rank}").touch()
+        while at.exists():
+            time.sleep(0.01)
+    return total(comm, values)
+
+Comm.total = standing
+
+class Standing(DigestA):
+    pass
+"""
+
+
+@pytest.fixture
+def standing(place):
+    """The command of such a run, and a place without litter."""
+    (place.folder / "modules" / "standing.py").write_text(STANDING)
+    yaml = (ROOT / "conf" / "system" / "digest_a.yaml").read_text()
+    (place.folder / "conf" / "system" / "standing.yaml").write_text(
+        yaml.replace("systems.digest_a.DigestA", "standing.Standing")
+    )
+    yield (place.more, "system=standing", "epochs=1000000", "model.layers=3")
+    for path in place.folder.glob("hold-*"):
+        path.unlink()
+
+
+def named_memory() -> set[str]:
+    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+
+
+def kill(run) -> None:
+    """All processes of a run at once."""
+    family = [run.process, *run.process.children(recursive=True)]
+    for process in family:
+        process.suspend()  # or one sees another die, and tidies up
+    for process in family:
+        process.kill()
+    run.end()
+    assert psutil.wait_procs(family, timeout=PATIENCE)[1] == []
+
+
+def assert_nothing_is_left(place, before: set[str]) -> None:
+    deadline = time.monotonic() + PATIENCE / 3
+    while left := named_memory() - before:  # of other runs on this machine, for a moment
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+    assert place.run("epochs=1").code == 0
+    assert not list(place.folder.glob("halobench*")) and not list(place.folder.glob("tmp*"))
+
+
+def some(wanted: set[int], last: int) -> list:
+    """Every sum of the start up to the last, those not `wanted` at night."""
+    return [n if n in wanted else pytest.param(n, marks=pytest.mark.nightly(15)) for n in range(1, last + 1)]
+
+
+@linux
+@pytest.mark.parametrize("moment", some({2, 6}, 9))
+def test_a_run_killed_while_it_starts_leaves_nothing(place, standing, moment):
+    """In sum 2 memory has been made and not yet mapped, in sum 6 the parameter server is there."""
+    before = named_memory()
+    place.hold.write_text(str(moment))
+    run = place.start(*standing)
+    run.until(lambda: all(Path(f"{place.hold}-{rank}").exists() for rank in (0, 1)))
+    assert list(place.folder.glob(f"{PREFIX}*")), "where the workers meet"
+    kill(run)
+    place.hold.unlink()
+    assert_nothing_is_left(place, before)
+
+
+@linux
+@pytest.mark.nightly(20)
+def test_a_run_killed_while_it_trains_leaves_nothing(place, standing):
+    before = named_memory()
+    run = place.start(*standing)
+    run.until_epoch(2)
+    assert any(map(exchanges_through_memory, run.family))
+    kill(run)
+    assert_nothing_is_left(place, before)
+
+
+@linux
+@pytest.mark.nightly(20)
+@pytest.mark.parametrize("children", [1, 2])
+def test_a_run_killed_as_its_workers_begin_leaves_nothing(place, standing, children):
+    before = named_memory()
+    run = place.start(*standing)
+    run.until(lambda: list(place.folder.glob(f"{PREFIX}*")) and len(run.process.children()) >= children)
+    kill(run)
+    assert_nothing_is_left(place, before)

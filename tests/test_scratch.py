@@ -1,0 +1,106 @@
+"""Folders that a process needs until it ends: nobody takes one whose owner lives, and the next process
+removes what a killed one left.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from harness.base.scratch import PREFIX, place, scratch
+
+OWNER = """
+import sys
+from pathlib import Path
+from harness.base.scratch import scratch
+
+with scratch(parent=Path(sys.argv[1])) as folder:
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+def owner(parent) -> tuple[subprocess.Popen, str]:
+    """A process that has a folder in `parent` until it is told to end, and the folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(parent)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    return process, process.stdout.readline().strip()
+
+
+def test_the_folder_of_a_killed_process_is_removed_by_the_next_and_that_of_a_living_one_is_not(tmp_path):
+    (killed, left), (living, kept) = owner(tmp_path), owner(tmp_path)
+    with open(f"{left}/content", "w") as file:
+        file.write("something")
+    (tmp_path / "halobench-another").mkdir()
+    killed.kill()
+    killed.wait()
+    assert sorted(map(str, tmp_path.glob(f"{PREFIX}*"))) == sorted([left, kept])
+    with scratch(parent=tmp_path) as folder:
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert sorted(map(str, tmp_path.glob(f"{PREFIX}*"))) == sorted([kept, str(folder)])
+    living.communicate("", timeout=60)
+    assert [path.name for path in tmp_path.iterdir()] == ["halobench-another"]
+
+
+def test_a_folder_that_a_forked_process_still_uses_is_not_removed(tmp_path):
+    """As workers may outlive their launcher by a moment."""
+    ours, theirs = os.pipe()
+    with scratch(parent=tmp_path) as folder:
+        if (child := os.fork()) == 0:
+            os.close(theirs)
+            os.read(ours, 1)  # until the parent lets go
+            os._exit(0)
+    folder.mkdir()  # removed with its context: the child holds the lock of another folder
+    with scratch(parent=tmp_path):
+        assert not folder.exists(), "nobody's"
+    os.close(theirs)
+    os.waitpid(child, 0)
+
+
+def test_many_at_once_never_take_each_others(tmp_path):
+    def work(number: int) -> bool:
+        with scratch(parent=tmp_path) as folder:
+            (folder / "number").write_text(str(number))
+            return (folder / "number").read_text() == str(number)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(work, range(300)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_taken_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    """By a process that looks between the two."""
+    opened = os.open
+
+    def open_late(path, *given, **named):
+        monkeypatch.setattr(os, "open", opened)
+        os.rmdir(path)
+        os.mkdir(path)
+        os.rmdir(path)
+        return opened(path, *given, **named)
+
+    monkeypatch.setattr(os, "open", open_late)
+    with scratch(parent=tmp_path) as folder:
+        assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_name_is_where_others_look_and_cannot_be_had_twice(tmp_path):
+    with scratch("abc", tmp_path) as folder:
+        assert folder == place("abc", tmp_path)
+        with pytest.raises(FileExistsError), scratch("abc", tmp_path):
+            pass
+    assert not folder.exists()
+
+
+def test_without_locks_nothing_is_ever_taken_for_left(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("no locks here")
+
+    monkeypatch.setattr("harness.base.scratch.fcntl.flock", refuse)
+    with scratch(parent=tmp_path) as one, scratch(parent=tmp_path) as other:
+        assert one.exists() and other.exists()
