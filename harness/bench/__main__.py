@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--quick",
         action="store_true",
-        help="every part on small graphs in a minute or two, to see that it runs: held to no target",
+        help="every part on small graphs, to see that it runs: held to no target",
     )
     made.add_argument(
         "--json",
