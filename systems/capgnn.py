@@ -322,17 +322,14 @@ class Capgnn(System):
             return request.rows
         assert request.shared is not None, "read_global has taken them"
         with self.recorder.inside("rest", "unpack", layer):
-            dtype = torch.get_default_dtype()
-            rows = torch.empty(self.plan.num_halo, request.width, dtype=dtype, device=self.device)
-            request.oldest = self.rows.assemble(
-                layer, request.fetch, request.epoch, rows, request.arrived, request.shared
+            request.rows, request.oldest = self.rows.assemble(
+                layer, request.fetch, request.epoch, self.plan.num_halo, request.arrived, request.shared
             )
-        request.rows = rows
         request.arrived = None
         request.flight = None
         request.sent = None
         request.shared = None
-        return rows
+        return request.rows
 
     def after_epoch(self, epoch):
         if self.cache is not None:

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.base.machine import cache_bytes, cpu_flags
 from harness.bench import __main__ as bench
-from harness.bench import against, compare, lines, record, runs
+from harness.bench import against, compare, lines, parts, record, runs
+from harness.bench.load import Load
 from tests.launching import ROOT, Started
 
 
@@ -23,7 +25,7 @@ def line(samples, name="x", unit="s", **more) -> lines.Line:
 
 
 def written(path: Path, *found: lines.Line) -> str:
-    record.write(found, path)
+    record.write(found, path, {})
     return str(path)
 
 
@@ -93,22 +95,95 @@ def test_a_file_that_no_bench_wrote_is_refused(tmp_path, capsys, text):
 def test_the_file_has_every_sample_of_both_sides_the_machine_and_the_revision(tmp_path):
     path = tmp_path / "new" / "a.json"
     found = [line(FAST, peer=2.0, peer_samples=[1.9, 2.0, 2.1]), lines.Line("epoch", "DGL", math.nan, "s")]
-    record.write(found, path)
+    record.write(found, path, {"epoch": Load(before=1.0, after=2.0, others=0.25)})
     content = json.loads(path.read_text())
     assert content["lines"][0]["samples"] == FAST and content["lines"][0]["peer_samples"] == [1.9, 2.0, 2.1]
     assert {*record.MACHINE, "revision"} <= set(content["environment"])
+    assert content["loads"] == {"epoch": {"before": 1.0, "after": 2.0, "others": 0.25, "busy": True}}
+    assert content["cpu"]["flags"] == cpu_flags() and content["cpu"]["flags"]
+    assert content["cpu"]["cache_bytes"]["1"] == cache_bytes(1)
     first, absent = record.read(path).lines
     assert first.samples == FAST and absent.samples == []
 
 
-@pytest.mark.parametrize("took, code", [(0.5, 0), (5.0, 1)])
-def test_a_missed_target_is_named_and_the_exit_code_says_so(tmp_path, capsys, monkeypatch, took, code):
-    found = [lines.Line("partition", "cut", took, "s", target=1.0)]
-    monkeypatch.setattr(bench, "partition_lines", lambda rounds: found)
+QUIET, BUSY = Load(before=2.0, after=2.0, others=0.01), Load(before=0.0, after=0.0, others=0.2)
+
+
+@pytest.fixture
+def measuring(monkeypatch):
+    """One part alone, which gives these lines on a machine with this load."""
+
+    def say(found, load):
+        monkeypatch.setattr(bench, "PARTS", {"partition": parts.Part("cuts", lambda setting: found)})
+        monkeypatch.setattr(bench, "Watch", lambda: SimpleNamespace(load=lambda: load))
+
+    return say
+
+
+@pytest.mark.parametrize("took, load, code", [
+    (0.5, QUIET, 0), (5.0, QUIET, 1), (0.5, BUSY, 3), (5.0, BUSY, 3),
+])  # fmt: skip
+def test_a_missed_target_is_named_and_a_busy_machine_is_not_judged(
+    tmp_path, capsys, measuring, took, load, code
+):
+    measuring([lines.Line("partition", "cut", took, "s", target=1.0)], load)
     path = tmp_path / "a.json"
     assert bench.main(["--only", "partition", "--json", str(path)]) == code
-    assert f"targets missed: {'partition: cut' if code else 'none'}\n" in capsys.readouterr().out
-    assert record.read(path).lines[0].ours == took
+    said = capsys.readouterr().out
+    assert f"targets missed: {'partition: cut' if code == 1 else 'none'}\n" in said
+    assert ("not judged, the machine was busy: partition: cut\n" in said) == (code == 3)
+    assert (" met " in said, " MISSED " in said) == (code == 0, code == 1)
+    share = f"other processes took {load.others:.1%} of the CPUs' time"
+    assert f"partition: load before {load.before:.1f}, after {load.after:.1f}; {share}" in said
+    assert record.read(path).lines[0].ours == took and record.read(path).lines[0].busy == (code == 3)
+
+
+def test_a_line_without_a_target_is_no_reason_to_refuse(tmp_path, measuring):
+    measuring([lines.Line("partition", "cut", 1.0, "s")], BUSY)
+    assert bench.main(["--only", "partition", "--json", str(tmp_path / "a.json")]) == 0
+
+
+def test_a_small_bench_is_held_to_no_target(tmp_path, capsys, measuring):
+    measuring([lines.Line("partition", "cut", 5.0, "s", target=1.0)], QUIET)
+    assert bench.main(["--quick", "--only", "partition", "--json", str(tmp_path / "a.json")]) == 0
+    assert "MISSED" not in capsys.readouterr().out
+
+
+def test_a_run_that_fails_ends_the_bench_in_its_words(tmp_path, capsys, monkeypatch):
+    def fail(setting):
+        raise runs.RunFailed("it said so")
+
+    monkeypatch.setattr(bench, "PARTS", {"start": parts.Part("starts", fail)})
+    assert bench.main(["--json", str(tmp_path / "a.json"), "--only", "start"]) == 2
+    assert "error: it said so\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_times_of_a_busy_machine_are_not_compared_and_bytes_are(tmp_path, capsys, who):
+    old, new = [line(FAST)], [line(SLOW)]
+    (old, new)[who][0].busy = True
+    code, said = compared(tmp_path, capsys, old, new)
+    assert code == 3 and "busy: not judged" in said and "or other bytes: none" in said
+    for side, size in ((old, 8.0), (new, 9.0)):
+        side.append(line([size, size], "sent", unit="bytes", busy=side[0].busy))
+    code, said = compared(tmp_path, capsys, old, new[::-1])
+    assert code == 1 and "or other bytes: sent" in said
+
+
+def test_a_file_of_before_is_read(tmp_path):
+    path = tmp_path / "a.json"
+    record.write([line(FAST)], path, {})
+    content = json.loads(path.read_text())
+    del content["loads"], content["cpu"], content["lines"][0]["busy"]
+    path.write_text(json.dumps(content))
+    assert record.read(path).lines[0].busy is False
+
+
+def test_help_lists_every_part(capsys):
+    with pytest.raises(SystemExit):
+        bench.main(["--help"])
+    said = capsys.readouterr().out
+    assert all(f"{name} " in said and part.says in said for name, part in parts.PARTS.items())
 
 
 @pytest.mark.parametrize("words, said", [

@@ -123,3 +123,27 @@ def test_systems_at_their_exact_knob_train_on_sparse_features(pool, name, model)
     forward = sum(span.flops for span in own if (span.name, span.layer) == ("forward", 0))
     root = 2 * 8 * 300 * 4 if model == "sage" else 0
     assert 0 < forward - root < 2 * 8 * 300 * 4
+
+
+def test_halo_rows_in_memory_that_was_not_written_are_made_sparse_once():
+    x, halo = bag_of_words(20, 60, 0.05), bag_of_words(9, 60, 0.05, seed=1)
+    features = Features(x, 0, KERNEL)
+    first = features.halo(halo.detach())
+    assert isinstance(first, SparseRows) and features.halo(halo.detach()) is first
+    weight = torch.randn(60, 3)
+    halo[4] = x[4]
+    again = features.halo(halo.detach())
+    assert again is not first
+    torch.testing.assert_close(rows_times(again, weight), halo @ weight)
+    other = halo * 2
+    torch.testing.assert_close(rows_times(features.halo(other), weight), other @ weight)
+    del other  # its memory may be the next one's
+    for factor in range(3, 9):
+        another = halo * factor
+        torch.testing.assert_close(rows_times(features.halo(another), weight), another @ weight)
+        del another
+    part = halo[:4]
+    torch.testing.assert_close(rows_times(features.halo(part), weight), part @ weight)
+    assert features.halo(halo[:3]).num_rows == 3
+    full = torch.ones(9, 60)
+    assert features.halo(full) is full and features.halo(full) is full

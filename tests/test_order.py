@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.check import InputError
-from harness.core import order_measured
+from harness.core import order_measured, tiling_measured
 from harness.core.kernels import NumbaKernel
 from harness.core.order import FEATURES, FIXED, GATHERED, HIDDEN, Costs, Order, Shape, SparseCost
+from harness.core.tiling import Tiling, Tilings, Timed
 from harness.partition.cache import Cache
 from harness.run import prepare, products
 from harness.trace import files, resolved
@@ -95,7 +96,10 @@ def test_costs_are_measured_once_per_machine_and_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(order_measured, "measure", lambda kernel: asked.append(kernel) or measure(kernel))
     cache, kernel = Cache(tmp_path), NumbaKernel()
     found = order_measured.costs_for(cache, "this machine", kernel).as_json()
-    assert [row[:2] for row in found["sparse"]] == [[16, 8], [16, 32], [64, 8], [64, 32]]
+    sizes = [[16, 8], [16, 32], [64, 8], [64, 32]]
+    assert [[row[4], *row[:2]] for row in found["sparse"]] == [
+        [degree, *size] for degree in (32, 512) for size in sizes
+    ]
     assert all(cost > 0 for row in found["sparse"] for cost in row[2:])
     assert all(ns > 0 for _, ns in found["dense"])
     assert order_measured.costs_for(cache, "this machine", kernel).as_json() == found and len(asked) == 1
@@ -116,6 +120,62 @@ def test_a_run_is_prepared_with_costs_where_a_choice_pays(tmp_path, monkeypatch)
     found = costs()
     assert found is not None and costs("seed=1", "epochs=3") == found
     assert costs("order=transform") is None and costs("model=gat") is None
+
+
+def test_costs_are_of_the_tilings_that_products_have(monkeypatch):
+    """Of a shape class that was measured its tiling, in the smaller product that is timed too."""
+    for name, small in {"SOURCES": (64, 2048), "WIDTHS": (8, 64), "ENTRIES": 1200, "SECONDS": 0.0}.items():
+        monkeypatch.setattr(order_measured, name, small)
+    monkeypatch.setattr(order_measured, "_dense", lambda width: 1.0)
+    used, operator = [], order_measured.SparseOperator
+
+    def watched(block, *scales, kernel):
+        made = operator(block, *scales, kernel=kernel)
+        used.append(
+            (block.num_columns, block.num_entries // block.num_rows, *map(made._forward.tiling, (32, 256)))
+        )
+        return made
+
+    monkeypatch.setattr(order_measured, "SparseOperator", watched)
+    given = {
+        name: [Timed(Tiling(lines, ahead=ahead), 1.0) for lines in (1, 4)]
+        for name, ahead in (("2048x32", 3), ("2048x512", 5))
+    }
+    assert set(order_measured.classes()) == set(given)
+    order_measured.measure(NumbaKernel(Tilings(given)))
+    seen = {}
+    for sources, degree, narrow, wide in used:
+        seen.setdefault((sources, degree), set()).update({narrow, wide})
+    for degrees, ahead in (((4, 36), 3), ((64, 576), 5)):
+        for degree in degrees:
+            assert seen[2048, degree] == {Tiling(1, ahead=ahead), Tiling(4, ahead=ahead)}
+            assert seen[64, degree] == {Tiling(1), Tiling(4)}, "too small for a choice: the table's"
+
+
+def test_a_run_has_costs_of_the_tilings_of_its_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(products, "LEAST_ENTRIES", 1)
+    monkeypatch.setattr(order_measured, "SOURCES", (2048,))
+    monkeypatch.setattr(tiling_measured, "ENTRIES", 512)
+    asked = []
+    monkeypatch.setattr(order_measured, "measure", lambda kernel: asked.append(kernel) or FIXED)
+    run = run_in(tmp_path / "a", f"cache={tmp_path}/cache", "dataset.scale=0.005", "workers=2")
+    assert prepare._shards(run, "here")[2]["costs"] == FIXED.as_json()
+    assert set(asked[0].tilings.as_json()) == {"2048x32", "2048x512"}
+
+
+def test_the_degree_that_is_nearest_decides_what_an_entry_costs():
+    costs = Costs([SparseCost(1, 1, 1.0, 0.0, degree=32), SparseCost(1, 1, 3.0, 0.0, degree=512)], {1: 1.0})
+    assert [costs.sparse(Shape(10, 1, 10 * degree), 1) for degree in (0, 1, 100, 200)] == [0, 10, 1000, 6000]
+    again = Costs.of_json(json.loads(json.dumps(costs.as_json())))
+    assert again.as_json() == costs.as_json() and again.sparse(Shape(1, 1, 400), 1) == 1200
+
+
+def test_costs_of_before_are_read():
+    """Runs of before kept them without degrees."""
+    old = {"sparse": [[1024, 16, 0.5, 0.25]], "dense": [[16, 0.02]]}
+    costs = Costs.of_json(old)
+    for degree in (1, 1000):
+        assert costs.sparse(Shape(2, 1024, 2 * degree), 4) == 4 * (2 * degree * 0.5 + 1026 * 0.25)
 
 
 def test_a_run_keeps_and_traces_the_costs_that_it_began_with(place):

@@ -22,9 +22,9 @@ def test_the_exponent_of_a_power_law_is_found():
 
 
 def test_an_epochs_cost_is_measured_over_twins_of_the_sizes_asked_for():
-    rows = epoch_curve(points=2, least=1e5, most=2e5, width=4)
+    rows = epoch_curve(points=2, least=1e5, most=2e5, width=4, rounds=2)
     assert [round(row["edges"] / 1e5, 1) for row in rows] == [1.0, 2.0]
     assert np.isclose(
         rows[0]["edges"] / rows[0]["vertices"], rows[1]["edges"] / rows[1]["vertices"], rtol=0.02
     ), "at one mean degree"
-    assert all(np.isclose(row["ns_per_edge"] * row["edges"], 1e9 * row["seconds"]) for row in rows)
+    assert all(len(row["samples"]) == 2 and row["seconds"] == np.median(row["samples"]) for row in rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+CPUS = Path("/proc/cpuinfo")
 
 
 def cache_bytes(level: int, caches: Path = CACHES) -> int:
@@ -17,3 +18,14 @@ def cache_bytes(level: int, caches: Path = CACHES) -> int:
         if kind != "Instruction" and at == str(level) and size.endswith("K"):
             return int(size[:-1]) << 10
     return 0
+
+
+def cpu_flags(cpus: Path = CPUS) -> list[str]:
+    """What the first core's processor can do ("avx512f", ...), by name; empty where Linux does not tell."""
+    try:
+        lines = cpus.read_text().splitlines()
+    except OSError:
+        return []
+    # "flags" on x86, "Features" on Arm
+    found = (line.partition(":")[2] for line in lines if line.startswith(("flags", "Features")))
+    return sorted(next(found, "").split())

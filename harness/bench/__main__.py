@@ -2,13 +2,12 @@
 
 `halobench bench --against CHECKOUT [KEY=VALUE ...]` runs this code beside another revision's, and `halobench
 bench compare OLD.json NEW.json` compares two files of one machine. The exit code is 1 where a target was
-missed, or something became slower.
+missed, or something became slower; 3 where none was, but other processes kept the machine too busy to judge.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -19,58 +18,31 @@ from rich.console import Console
 from harness.base.scratch import scratch
 from harness.bench import compare, record
 from harness.bench.against import against_lines, checkout, keys_of
-from harness.bench.epoch import epoch_curve, epoch_lines
-from harness.bench.lines import Line, exponent, table
-from harness.bench.overlap import overlap_lines
-from harness.bench.partition import partition_lines
-from harness.bench.runs import Folders, RunFailed, cpu_lines, start_lines
-from harness.bench.spmm import spmm_lines
-from harness.bench.systems import system_lines
+from harness.bench.lines import Line, table
+from harness.bench.load import Load, Watch
+from harness.bench.parts import FULL, PARTS, QUICK, Setting
+from harness.bench.runs import Folders, RunFailed
 from harness.check import InputError, at_least
 from harness.comm.recorder import cpu_count
-from harness.core.architectures import Gcn
-from harness.graph import sources
-from harness.graph.config import DatasetConfig
 from harness.trace.environment import revision
 
-PARTS = ("epoch", "cpu", "systems", "overlap", "partition", "spmm", "curve", "start")
-GRAPH = DatasetConfig(name="reddit", source="twin", scale=0.05)
-MODEL = Gcn(layers=2, hidden=128, dropout=0.0)
-LINEAR = 1.15  # largest exponent of cost ~ edges^k that still counts as linear
-
-
-def curve_lines() -> list[Line]:
-    """Nanoseconds per edge of one worker's epoch from 10^5 to 10^7 edges, and the exponent k of seconds ~
-    edges^k.
-    """
-    epochs = epoch_curve()
-    lines = [
-        Line(
-            "curve",
-            f"{row['edges']:>10,} edges, epoch of {row['graph']}",
-            row["ns_per_edge"],
-            "ns/edge",
-            note=f"{row['vertices']:,} vertices",
-            samples=_per_edge(row),
-        )
-        for row in epochs
-    ]
-    return [
-        *lines,
-        Line("curve", "exponent of an epoch's cost over edges", exponent(epochs), "", target=LINEAR),
-    ]
-
-
-def _per_edge(row: dict) -> list[float]:
-    return [1e9 * seconds / row["edges"] for seconds in row["samples"]]
+MISSED, UNJUDGED = 1, 3  # exit codes; 2 is that of bad input
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="halobench bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="halobench bench",
+        description=__doc__,
+        epilog="parts:\n" + "\n".join(f"  {name:10} {part.says}" for name, part in PARTS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument(
-        "--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}"
+        "--only", nargs="+", choices=PARTS, default=tuple(PARTS), metavar="PART", help="of those below"
+    )
+    made.add_argument(
+        "--quick",
+        action="store_true",
+        help="every part on small graphs, to see that it runs: held to no target",
     )
     made.add_argument(
         "--json",
@@ -84,8 +56,15 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=4,
         metavar="N",
-        help="of every run of parts cpu, systems, start and partition, and of --against (default 4: the"
-        " fewest that tell a difference at p < 0.05)",
+        help="of what is whole runs, of part partition, and of --against (default 4: the fewest that tell a"
+        " difference at p < 0.05)",
+    )
+    made.add_argument(
+        "--data-dir",
+        type=Path,
+        default=Path("data"),
+        metavar="FOLDER",
+        help="where part bags finds its graph; nothing is downloaded (default data)",
     )
     made.add_argument(
         "--cache", type=Path, default=Path("results/cache"), help="graphs and shards (default results/cache)"
@@ -117,17 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     path = asked.json or Path("results", "bench", f"{datetime.now():%Y%m%d-%H%M%S}.json")
-    before = os.getloadavg()[0]
     with scratch() as folder:
         if other is not None:
             code = _beside(folder, other, keys, asked, path, console)
         else:
-            code = _beside_peers(Folders(folder, asked.cache), asked, path, console)
-    console.print(
-        f"{cpu_count()} cores; load before {before:.1f}, after {os.getloadavg()[0]:.1f} "
-        f"(times of a busy machine say little); every sample: {path}",
-        highlight=False,
-    )
+            code = _beside_peers(Folders(folder, asked.cache.resolve()), asked, path, console)
+    console.print(f"{cpu_count()} cores; every sample: {path}", highlight=False)
     return code
 
 
@@ -135,12 +109,17 @@ def _beside(
     scratch: Path, other: Path, keys: dict[str, str], asked: argparse.Namespace, path: Path, console: Console
 ) -> int:
     """Run this code beside the checkout `other`; returns the exit code."""
+    watch = Watch()
     try:
         lines = against_lines(scratch, other, keys, asked.rounds)
     except RunFailed as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    record.write(lines, path, against={"revision": revision(other), "keys": keys})
+    load = watch.load()
+    for line in lines:
+        line.busy = load.busy
+    record.write(lines, path, {"against": load}, against={"revision": revision(other), "keys": keys})
+    console.print(str(load), highlight=False)
     verdicts = [
         compare.judge(line, line.peer_samples, line.samples, asked.margin, asked.alpha) for line in lines
     ]
@@ -150,28 +129,39 @@ def _beside(
 
 def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, console: Console) -> int:
     """Measure the parts that were asked for; returns the exit code."""
-    # Whole runs first: they are timed by their own processes, and this one has not yet started any threads.
-    parts = {
-        "start": lambda: start_lines(folders, asked.rounds),
-        "cpu": lambda: cpu_lines(folders, asked.rounds),
-        "systems": lambda: system_lines(folders, asked.rounds),
-        "overlap": lambda: overlap_lines(sources.load(GRAPH, Path("data"), seed=1), MODEL),
-        "partition": lambda: partition_lines(rounds=asked.rounds),
-        "epoch": lambda: epoch_lines(sources.load(GRAPH, Path("data"), seed=1), MODEL),
-        "spmm": lambda: spmm_lines(GRAPH),
-        "curve": curve_lines,
-    }
+    extent = QUICK if asked.quick else FULL
+    setting = Setting(folders, asked.data_dir, asked.rounds, extent)
     lines: list[Line] = []
-    for part, measure in parts.items():
-        if part in asked.only:
-            print(f"measuring {part} ...", file=sys.stderr, flush=True)
-            found = measure()
-            lines += found
-            console.print(table(found))  # at once: a bench that is stopped keeps what it has measured
-            record.write(lines, path)
-    missed = [f"{line.part}: {line.name.strip()}" for line in lines if line.met is False]
+    loads: dict[str, Load] = {}
+    for name, part in PARTS.items():
+        if name not in asked.only:
+            continue
+        print(f"measuring {name} ...", file=sys.stderr, flush=True)
+        watch = Watch()
+        try:
+            found = part.measure(setting)
+        except RunFailed as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        loads[name] = watch.load()
+        for line in found:
+            line.busy = loads[name].busy
+            if not extent.targets:
+                line.target = None
+        lines += found
+        console.print(table(found))  # at once: a bench that is stopped keeps what it has measured
+        console.print(f"{name}: {loads[name]}", highlight=False)
+        record.write(lines, path, loads)
+    unjudged, missed = (
+        [f"{line.part}: {line.name.strip()}" for line in lines if of(line)]
+        for of in (lambda line: line.target is not None and line.busy, lambda line: line.met is False)
+    )
+    if unjudged:
+        console.print(f"not judged, the machine was busy: {'; '.join(unjudged)}", highlight=False)
     console.print(f"targets missed: {'; '.join(missed) or 'none'}", highlight=False)
-    return 1 if missed else 0
+    if missed:
+        return MISSED
+    return UNJUDGED if unjudged else 0
 
 
 if __name__ == "__main__":

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import harness
 from harness.bench.compare import EXACT
-from harness.bench.lines import Line, medians
+from harness.bench.lines import Line
 from harness.bench.runs import (
     Finished,
     Folders,
     cpu_per_epoch,
     seconds_per_epoch,
-    start_seconds,
     train,
 )
+from harness.bench.start import start_seconds
 from harness.check import InputError
 
 HERE, THERE = "here", "there"
@@ -105,19 +105,8 @@ def against_lines(scratch: Path, other: Path, keys: Mapping[str, str], rounds: i
 def _lines(name: str, here: list[Measured], there: list[Measured]) -> list[Line]:
     lines = []
     for what, (unit, _) in TIMES.items():
-        both = {side: [run.times[what] for run in runs] for side, runs in ((HERE, here), (THERE, there))}
-        middle = medians(both)
-        lines.append(
-            Line(
-                "against",
-                f"{name}: {what}",
-                middle[HERE],
-                unit,
-                middle[THERE],
-                samples=both[HERE],
-                peer_samples=both[THERE],
-            )
-        )
+        seconds, others = ([run.times[what] for run in runs] for runs in (here, there))
+        lines.append(Line.of("against", f"{name}: {what}", unit, seconds, others))
     a, b = ([run.sent for run in runs] for runs in (here, there))
     # A line per layer, direction and purpose, so that bytes cannot move from one to another unseen.
     for kind in sorted({kind for each in a + b for kind in each}):

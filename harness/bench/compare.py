@@ -2,7 +2,8 @@
 
 Samples of a line are compared by the Mann-Whitney U test, two-sided, which asks nothing of their
 distribution; bytes must be equal. The exit code is 1 where a line is slower by more than the margin, or where
-bytes differ.
+bytes differ, and 3 where nothing is, but a part of either file was measured on a busy machine: its times are
+not judged.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rich.table import Table
 from scipy.stats import mannwhitneyu
 
 from harness.bench import record
-from harness.bench.lines import Line
+from harness.bench.lines import NOT_JUDGED, Line
 from harness.bench.record import Record
 from harness.check import InputError, more_than, within
 
@@ -28,6 +29,7 @@ ALPHA = 0.05  # p-value below which a difference is taken for one
 MARGIN = 0.1  # how much slower a line may become, relative, before the exit code says so
 LARGER_IS_BETTER = ("GB/s",)
 EXACT = "bytes"  # the unit whose values are equal or not
+SLOWER, UNJUDGED = 1, 3  # exit codes; 2 is that of bad input
 
 
 @dataclass
@@ -36,7 +38,8 @@ class Verdict:
 
     old, new   medians of the samples
     p          of the Mann-Whitney test; NaN: not asked
-    word       "faster", "slower", "no difference", "too few samples", "not measured", "equal" or "differ"
+    word       "faster", "slower", "no difference", "too few samples", "not measured", "equal", "differ" or
+               "busy: not judged"
     failed     whether it is worse by more than the margin, or bytes differ
     """
 
@@ -87,7 +90,14 @@ def compared(old: Record, new: Record, margin: float = MARGIN, alpha: float = AL
                 f'{there.path} lacks the line "{key[0]}: {key[1].strip()}" of {here.path}: measure both with'
                 " the same parts and sizes"
             )
-    return [judge(nows[key], befores[key].samples, nows[key].samples, margin, alpha) for key in befores]
+    found = []
+    for key, before in befores.items():
+        now = nows[key]
+        verdict = judge(now, before.samples, now.samples, margin, alpha)
+        if (before.busy or now.busy) and now.unit != EXACT:
+            verdict.word, verdict.failed = NOT_JUDGED, False
+        found.append(verdict)
+    return found
 
 
 def table(verdicts: Sequence[Verdict]) -> Table:
@@ -116,7 +126,9 @@ def show(verdicts: Sequence[Verdict], console: Console, margin: float, alpha: fl
         f"slower by more than {margin:.0%} (p < {alpha:g}), or other bytes: {'; '.join(failed) or 'none'}",
         highlight=False,
     )
-    return 1 if failed else 0
+    if failed:
+        return SLOWER
+    return UNJUDGED if any(each.word == NOT_JUDGED for each in verdicts) else 0
 
 
 def add_bounds(parser: argparse.ArgumentParser) -> None:

@@ -10,17 +10,20 @@ from dataclasses import dataclass
 import numpy as np
 from rich.table import Table
 
+NOT_JUDGED = "busy: not judged"
+
 
 @dataclass
 class Line:
     """`ratio` is ours / peer and `target` its largest good value; None where there is no peer or nothing is
     promised.
 
-    part           "epoch", "cpu", "systems", "overlap", "partition", "spmm", "curve", "start" or "against"
+    part           one of `harness.bench.parts.PARTS`, or "against"
     unit           of both values
     note           what a reader needs to judge the line
     samples        every measurement that `ours` summarises, in the order taken; empty: `ours` is the only one
     peer_samples   likewise of `peer`
+    busy           whether the machine was too busy to hold the line to its target
     """
 
     part: str
@@ -32,6 +35,24 @@ class Line:
     note: str = ""
     samples: Sequence[float] = ()
     peer_samples: Sequence[float] = ()
+    busy: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        part: str,
+        name: str,
+        unit: str,
+        samples: Sequence[float],
+        peer_samples: Sequence[float] = (),
+        target: float | None = None,
+        note: str = "",
+    ) -> Line:
+        """The medians of what was measured on either side."""
+        peer = statistics.median(peer_samples) if peer_samples else None
+        return cls(
+            part, name, statistics.median(samples), unit, peer, target, note, samples, tuple(peer_samples)
+        )
 
     @property
     def ratio(self) -> float | None:
@@ -39,8 +60,10 @@ class Line:
 
     @property
     def met(self) -> bool | None:
-        """Whether the ratio (where there is no peer: the value itself) is within the target."""
-        if self.target is None:
+        """Whether the ratio (where there is no peer: the value itself) is within the target; None where none
+        is promised, or the machine was busy.
+        """
+        if self.target is None or self.busy:
             return None
         return (self.ours if self.ratio is None else self.ratio) <= self.target
 
@@ -54,6 +77,7 @@ class Line:
             "ratio": self.ratio,
             "target": self.target,
             "met": self.met,
+            "busy": self.busy,
             "note": self.note,
             "samples": list(self.samples or [self.ours]),
             "peer_samples": list(self.peer_samples or ([] if self.peer is None else [self.peer])),
@@ -61,7 +85,7 @@ class Line:
 
 
 def table(lines: list[Line]) -> Table:
-    """What was measured, as a table to print."""
+    """What was measured, as a table to print: each value with the range of its samples."""
     shown = Table()
     for heading in ("part", "what", "ours", "peer", "unit", "ratio", "target", "", "note"):
         numeric = heading in ("ours", "peer", "ratio", "target")
@@ -74,12 +98,14 @@ def table(lines: list[Line]) -> Table:
             shown.add_section()
         part = line.part
         verdict = {None: "", True: "met", False: "MISSED"}[line.met]
+        if line.target is not None and line.busy:
+            verdict = NOT_JUDGED
         target = "" if line.target is None else f"<= {line.target:g}"
         shown.add_row(
             part,
             line.name,
-            _short(line.ours),
-            _short(line.peer),
+            _short(line.ours) + _range(line.samples),
+            _short(line.peer) + _range(line.peer_samples),
             line.unit,
             _short(line.ratio),
             target,
@@ -91,6 +117,10 @@ def table(lines: list[Line]) -> Table:
 
 def _short(value: float | None) -> str:
     return "" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def _range(samples: Sequence[float]) -> str:
+    return f" ({_short(min(samples))}-{_short(max(samples))})" if len(samples) > 1 else ""
 
 
 def interleaved(
@@ -111,20 +141,6 @@ def interleaved(
 
 def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in seconds.items()}
-
-
-def timed(run: Callable[[], object], repeats: int = 5, budget_s: float = 2.0) -> list[float]:
-    """Seconds of up to `repeats` calls, after one that warms up; two at least, then while in budget.
-
-    Their least is what `run` takes, because everything else that runs on a machine can only add to it.
-    """
-    run()
-    seconds: list[float] = []
-    while len(seconds) < repeats and (len(seconds) < 2 or sum(seconds) < budget_s):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return seconds
 
 
 def exponent(rows: list[dict]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from harness.bench.lines import Line, interleaved, medians
+from harness.bench.lines import Line, interleaved
 from harness.graph import sources
 from harness.graph.config import DatasetConfig
 from harness.graph.graph import Graph
@@ -24,13 +24,6 @@ def partition_lines(graph: Graph | None = None, rounds: int = 1) -> list[Line]:
         {method: partial(assign_edges, graph, method, PARTS, 1) for method in EDGE_METHODS}, rounds, warm_up=0
     )
     return [
-        Line(
-            "partition",
-            f"{method}: {edges:,} edges into {PARTS}",
-            took,
-            "s",
-            target=TARGET_S,
-            samples=seconds[method],
-        )
-        for method, took in medians(seconds).items()
+        Line.of("partition", f"{method}: {edges:,} edges into {PARTS}", "s", seconds[method], target=TARGET_S)
+        for method in EDGE_METHODS
     ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.base.machine import cache_bytes, cpu_flags
 from harness.bench.lines import Line
+from harness.bench.load import Load
 from harness.check import InputError
 from harness.trace.environment import environment
 
@@ -17,6 +19,7 @@ SCHEMA = 1
 # Of environment.json: where one of these differs, seconds cannot be compared.
 MACHINE = ("system", "processor", "cores", "gpus", "threads")
 READ = ("part", "name", "ours", "unit", "samples")
+CACHES = (1, 2, 3)  # levels
 
 
 @dataclass
@@ -29,10 +32,18 @@ class Record:
     lines: list[Line]
 
 
-def write(lines: Sequence[Line], path: Path, **more: Any) -> None:
-    """JSON: `environment` as in a run folder (with the revision of this checkout), `lines`, and `more`."""
+def write(lines: Sequence[Line], path: Path, loads: Mapping[str, Load], **more: Any) -> None:
+    """JSON: `environment` as in a run folder (with the revision of this checkout), `cpu` (its flags, and the
+    bytes of its caches by level), `loads` (what else the machine did, by part), `more` and `lines`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"bench": SCHEMA, "environment": environment(), **more, "lines": [line.row() for line in lines]}
+    content = {
+        "bench": SCHEMA,
+        "environment": environment(),
+        "cpu": {"flags": cpu_flags(), "cache_bytes": {level: cache_bytes(level) for level in CACHES}},
+        "loads": {part: load.row() for part, load in loads.items()},
+        **more,
+        "lines": [line.row() for line in lines],
+    }
     path.write_text(json.dumps(_finite(content), indent=1))
 
 
@@ -50,7 +61,10 @@ def read(path: Path) -> Record:
     try:
         content = json.loads(path.read_text())
         known = content["environment"]
-        rows = [{key: row[key] for key in READ} for row in content["lines"]]
+        # Files of before had no `busy`.
+        rows = [
+            {key: row[key] for key in READ} | {"busy": row.get("busy", False)} for row in content["lines"]
+        ]
         lines = [Line(**{**row, "samples": [x for x in row["samples"] if x is not None]}) for row in rows]
         return Record(path, known["revision"], {key: known[key] for key in MACHINE}, lines)
     except OSError as error:

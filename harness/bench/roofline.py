@@ -6,15 +6,16 @@ import numba
 import numpy as np
 import torch
 
-from harness.bench.lines import timed
+from harness.bench.lines import interleaved
 from harness.partition.shard import Csr
 
 
-def copy_bandwidth(megabytes: int = 256) -> float:
-    """Bytes per second read plus written by a copy of an array that no cache holds, with torch's threads."""
+def copy_bandwidths(megabytes: int = 256, rounds: int = 5) -> list[float]:
+    """Bytes per second read plus written by copies of an array that no cache holds, with torch's threads."""
     source = torch.ones(megabytes << 18)
     target = torch.empty_like(source)
-    return 2 * source.nbytes / min(timed(lambda: target.copy_(source)))
+    seconds = interleaved({"copy": lambda: target.copy_(source)}, rounds, warm_up=1)["copy"]
+    return [2 * source.nbytes / each for each in seconds]
 
 
 @numba.njit(cache=True, nogil=True)

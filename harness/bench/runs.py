@@ -1,5 +1,4 @@
-"""What only whole runs show: CPU seconds of several workers beside one, and the time from command to first
-epoch.
+"""Whole runs that the bench starts, in turn, and what is read from each.
 
 Every run is `python -m harness ...` in a process of its own, which besides says when it had imported
 everything; the other values come from its trace.
@@ -12,15 +11,16 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 
-from harness.bench.lines import Line
 from harness.trace.reader import Trace
 
-CPU_TARGET, START_TARGET_S = 1.3, 12.0
+T = TypeVar("T")
 # `python -m harness`, with one line on stderr between its imports and its main: when, and from which file.
 COMMAND = (
     "import sys, time, harness.__main__ as entry;"
@@ -76,7 +76,7 @@ def train(folders: Folders, **keys) -> Finished:
         "cache": folders.cache,
         **{key.replace("__", "."): value for key, value in keys.items()},
     }
-    if "dataset" in keys and "dataset.scale" not in keys:
+    if "dataset" in keys and "dataset.scale" not in keys and "dataset__scale" not in keys:
         del given["dataset.scale"]  # only twins have one
     run_dir = folders.results / "-".join(
         f"{key.rpartition('.')[2]}{value}" for key, value in keys.items()
@@ -120,99 +120,14 @@ def _settled(trace: Trace) -> pd.DataFrame:
     return epochs[epochs.epoch >= min(WARM_UP, int(epochs.epoch.max()))]
 
 
-CPU_CASES = {
-    "one worker, once": dict(gpus=1, system__features="once"),
-    "one worker of one thread, once": dict(gpus=1, system__features="once", threads=1),
-    "one worker, refetch": dict(gpus=1, system__features="refetch"),
-    "4 workers, once, metis": dict(gpus=4, system__features="once", partition="metis"),
-    "4 workers, once, random": dict(gpus=4, system__features="once", partition="random"),
-    "4 workers, refetch, metis": dict(gpus=4, system__features="refetch", partition="metis"),
-    "4 workers, refetch, random": dict(gpus=4, system__features="refetch", partition="random"),
-}
-
-
-def cpu_lines(folders: Folders, rounds: int = 3, cases: dict[str, dict] = CPU_CASES, **keys) -> list[Line]:
-    """CPU seconds per epoch: 4 workers summed / one worker. The least of each case's rounds, interleaved.
-
-    The least, because a core shared with somebody else slows what runs on it and can only add to CPU time.
+def in_turn(
+    runs: Mapping[str, Callable[[], Finished]], rounds: int, of: Callable[[Finished], T]
+) -> dict[str, list[T]]:
+    """What `of` reads from each run, round by round, and who is first changes every round: what else the
+    machine does falls on all alike. Each is read at once: the same run of the next round takes its folder.
     """
-    found: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(rounds):
-        for name, case in cases.items():
-            found[name].append(cpu_per_epoch(train(folders, **case, **keys).trace))
-
-    def line(what: str, ours: str, peer: str, target: float | None = None, note: str = "") -> Line:
-        a, b = found[ours], found[peer]
-        return Line("cpu", what, min(a), "CPU s", min(b), target, note, a, b)
-
-    lines = []
-    for name in cases:
-        if not name.startswith("one"):
-            features = name.split(", ")[1]
-            held = name == "4 workers, once, metis"
-            against = f"one worker, {features}"
-            lines.append(line(f"{name} / one worker", name, against, CPU_TARGET if held else None))
-    one, single = "one worker, once", "one worker of one thread, once"
-    if single in found:
-        lines.append(
-            line(
-                "4 workers, once, metis / one worker of one thread",
-                "4 workers, once, metis",
-                single,
-                note="no waiting between threads in the divisor",
-            )
-        )
-        lines.append(
-            line(
-                "one worker of all cores / of one thread",
-                one,
-                single,
-                note="what a second thread adds to one worker",
-            )
-        )
-    return lines
-
-
-def start_lines(folders: Folders, rounds: int = 3, workers: int = 4, **keys) -> list[Line]:
-    """Seconds from the command to the end of the first epoch of all workers, warm caches; the median round,
-    in stages.
-    """
-    case = dict(gpus=workers, epochs=2, system__features="once", **keys)
-    train(folders, **case)
-    stages = sorted((_stages(train(folders, **case)) for _ in range(rounds)), key=lambda s: sum(s.values()))
-    middle = stages[(rounds - 1) // 2]
-    return [
-        Line(
-            "start",
-            f"command to first epoch, {workers} workers",
-            sum(middle.values()),
-            "s",
-            target=START_TARGET_S,
-            samples=[sum(each.values()) for each in stages],
-        ),
-        *(
-            Line("start", f"  of it {name}", seconds, "s", samples=[each[name] for each in stages])
-            for name, seconds in middle.items()
-        ),
-    ]
-
-
-def start_seconds(run: Finished) -> float:
-    """From the command to the end of the first epoch of all workers."""
-    return sum(_stages(run).values())
-
-
-def _stages(run: Finished) -> dict[str, float]:
-    """Seconds of each stage: they follow one another without a gap."""
-    # Files say when they were written by the wall clock; spans and `started` by the monotonic one.
-    offset = time.time() - time.monotonic()
-    written = (run.trace.run_dir / "config.yaml").stat().st_mtime - offset
-    spans = run.trace.spans
-    first = spans[spans.epoch == spans.epoch.min()]
-    begun, ended = float(first.start_s.min()), float(first.end_s.max())
-    return {
-        "interpreter and imports": run.imported - run.started,
-        "compose, check, prepare": written - run.imported,
-        "fork, join, set up workers": begun - written,
-        "first epoch": ended - begun,
-    }
+    found: dict[str, list[T]] = {name: [] for name in runs}
+    for turn in range(rounds):
+        for name in list(runs)[:: -1 if turn % 2 else 1]:
+            found[name].append(of(runs[name]()))
+    return found

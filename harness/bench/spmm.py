@@ -1,16 +1,15 @@
 """The sparse product by itself: beside DGL's copy-sum, beside its own earlier form, and beside the machine.
 
-Timed is `SparseOperator.forward`, packing included, without scales and self-loops. The sides take turns; a
-value is the median of the rounds, with the range in the note.
+Timed is `SparseOperator.forward`, packing included, without scales and self-loops. The sides take turns.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import multiprocessing
 import statistics
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,9 +17,11 @@ import torch
 
 from harness.base.machine import cache_bytes
 from harness.base.scratch import scratch
+from harness.bench import before
+from harness.bench.before import BEFORE
 from harness.bench.epoch import whole
 from harness.bench.lines import Line, exponent, interleaved
-from harness.bench.roofline import copy_bandwidth, random_graph
+from harness.bench.roofline import copy_bandwidths, random_graph
 from harness.comm.recorder import cpu_count
 from harness.core.dgl_kernel import CopySum, load_dgl
 from harness.core.kernels import NumbaKernel, SparseOperator
@@ -31,7 +32,6 @@ from harness.graph.config import DatasetConfig
 from harness.partition.shard import Csr
 from harness.run.worker import keep_freed_memory
 
-BEFORE = "5b04fba"  # the last revision of the product without tilings
 NO_WORSE = {41: 1.05, 64: 1.05, 128: 0.95}  # largest ratio to DGL's, by width
 HALF = 0.5  # largest ratio to the earlier form, at the most entries
 GROWTH = 1.25  # largest exponent of the cost over entries
@@ -39,12 +39,13 @@ CURVE = (1e5, 1e6, 1e7)  # entries
 DEGREE, WIDTH = 50, 128  # of the graphs with uniform neighbours
 
 
-def spmm_lines(dataset: DatasetConfig, rounds: int = 15) -> list[Line]:
-    """Every line of the part; `dataset` is the graph of the comparison with DGL."""
+def spmm_lines(dataset: DatasetConfig, rounds: int = 15, sizes: Sequence[float] = CURVE) -> list[Line]:
+    """Every line of the part; `dataset` is the graph of the comparison with DGL, `sizes` are the entries of
+    the graphs with uniform neighbours."""
     torch.set_num_threads(cpu_count())
     keep_freed_memory()
     block = whole(sources.load(dataset, Path("data"), seed=1)).inner_edges
-    return [*machine_lines(), *dgl_lines(block, rounds), *uniform_lines(CURVE, rounds)]
+    return [*machine_lines(), *dgl_lines(block, rounds), *uniform_lines(sizes, rounds)]
 
 
 def measured(block: Csr) -> Tilings:
@@ -62,8 +63,9 @@ def machine_lines() -> list[Line]:
             times = max(1, (16 << 20) // a.nbytes)
             seconds = interleaved({"read": partial(_read, a, times)}, rounds=20)["read"]
             name = f"level {level} cache read, {a.nbytes / 1e6:.1f} MB"
-            lines.append(Line("spmm", name, times * a.nbytes / min(seconds) / 1e9, "GB/s"))
-    return [*lines, Line("spmm", "memory copied, read plus written", copy_bandwidth() / 1e9, "GB/s")]
+            lines.append(Line.of("spmm", name, "GB/s", [times * a.nbytes / each / 1e9 for each in seconds]))
+    copied = [each / 1e9 for each in copy_bandwidths()]
+    return [*lines, Line.of("spmm", "memory copied, read plus written", "GB/s", copied)]
 
 
 def _read(a: torch.Tensor, times: int) -> None:
@@ -76,30 +78,18 @@ def _line(name: str, seconds: dict[str, list[float]], block: Csr, width: int, ta
     sides = {side: [1e3 * each for each in samples] for side, samples in seconds.items()}
     ours = sides.pop("ours")
     (peer,) = sides.values() if sides else ([],)
-    rate = 4 * width * block.num_entries / statistics.median(ours) / 1e6
-    spread = " / ".join(f"{min(each):.3g}-{max(each):.3g}" for each in (ours, peer) if each)
-    return Line(
-        "spmm",
-        name,
-        statistics.median(ours),
-        "ms",
-        statistics.median(peer) if peer else None,
-        target if peer else None,
-        note=f"range {spread}; {1e6 * statistics.median(ours) / block.num_entries:.3g} ns per entry; gathers"
-        f" {rate:.0f} GB/s",
-        samples=ours,
-        peer_samples=peer,
+    median = statistics.median(ours)
+    note = (
+        f"{1e6 * median / block.num_entries:.3g} ns per entry; gathers"
+        f" {4 * width * block.num_entries / median / 1e6:.0f} GB/s"
     )
+    return Line.of("spmm", name, "ms", ours, peer, target if peer else None, note)
 
 
 def dgl_lines(block: Csr, rounds: int) -> list[Line]:
     """Beside DGL's copy-sum on the same x. It may end its process, so each width has one of its own."""
     if load_dgl() is None:
-        return [
-            Line(
-                "spmm", "DGL", float("nan"), "ms", target=1.0, note="dgl cannot be loaded here: not measured"
-            )
-        ]
+        return [Line("spmm", "DGL", math.nan, "ms", note="dgl cannot be loaded here: not measured")]
     tilings = measured(block)
     context = multiprocessing.get_context("forkserver")
     lines = []
@@ -114,7 +104,7 @@ def dgl_lines(block: Csr, rounds: int) -> list[Line]:
                 lines.append(_line(name, torch.load(path), block, width, target))
             else:
                 said = f"DGL's side ended with exit code {child.exitcode}: not measured"
-                lines.append(Line("spmm", name, float("nan"), "ms", target=target, note=said))
+                lines.append(Line("spmm", name, math.nan, "ms", note=said))
     return lines
 
 
@@ -134,41 +124,44 @@ def _beside_dgl(block: Csr, tilings: Tilings, width: int, rounds: int, path: Pat
     torch.save(seconds, path)
 
 
-def uniform_lines(sizes: tuple[float, ...], rounds: int) -> list[Line]:
-    """Beside the earlier form where no neighbour is near, the worst case for caches; how the cost grows."""
-    lines, rows = [], []
+def uniform_lines(sizes: Sequence[float], rounds: int) -> list[Line]:
+    """Beside the earlier form where no neighbour is near, the worst case for caches; how the cost grows. All
+    sizes take turns."""
+    blocks: dict[int, Csr] = {}
+    sides: dict[str, Callable[[], object]] = {}
     with scratch() as folder:
-        before = earlier(folder)
+        earlier = earlier_product(folder)
         for entries in map(int, sizes):
-            block = random_graph(entries // DEGREE, entries)
+            blocks[entries] = block = random_graph(entries // DEGREE, entries)
             operator = SparseOperator(block, kernel=NumbaKernel(measured(block)))
             x, out = torch.rand(block.num_columns, WIDTH), torch.empty(block.num_rows, WIDTH)
-            sides: dict[str, Callable[[], object]] = {"ours": partial(operator.forward, x, out=out)}
-            if before is not None:
-                old, kept = before(block), torch.empty_like(out)
-                sides["before"] = partial(old.apply, x, None, None, False, kept, False)
-            seconds = interleaved(sides, rounds)
-            assert before is None or torch.equal(out, kept), "the same bits as before"
-            name = f"uniform neighbours, width {WIDTH}, {entries:>10,} entries / revision {BEFORE}"
-            lines.append(_line(name, seconds, block, WIDTH, HALF if entries == int(sizes[-1]) else None))
-            rows.append({"edges": block.num_entries, "seconds": statistics.median(seconds["ours"])})
-    grown = f"exponent of its cost over entries, {sizes[0]:.0e} to {sizes[-1]:.0e}"
+            sides[f"ours {entries}"] = partial(operator.forward, x, out=out)
+            if earlier is not None:
+                old, kept = earlier(block), torch.empty_like(out)
+                sides[f"before {entries}"] = partial(old.apply, x, None, None, False, kept, False)
+                sides[f"before {entries}"]()
+                assert torch.equal(kept, operator.forward(x)), "the same bits as before"
+        seconds = interleaved(sides, rounds)
+    lines, rows = [], []
+    for entries, block in blocks.items():
+        name = f"uniform neighbours, width {WIDTH}, {entries:>10,} entries / revision {BEFORE}"
+        both = {
+            side: seconds[f"{side} {entries}"] for side in ("ours", "before") if f"{side} {entries}" in sides
+        }
+        lines.append(_line(name, both, block, WIDTH, HALF if entries == max(blocks) else None))
+        rows.append({"edges": block.num_entries, "seconds": statistics.median(both["ours"])})
+    grown = f"exponent of its cost over entries, {min(sizes):.0e} to {max(sizes):.0e}"
     return [*lines, Line("spmm", grown, exponent(rows), "", target=GROWTH)]
 
 
-def earlier(folder: Path) -> type | None:
-    """NumbaProduct of revision BEFORE, its file written to `folder`; None where git does not have it."""
-    here = Path(__file__).resolve().parents[2]
+def earlier_product(folder: Path) -> type | None:
+    """NumbaProduct of revision BEFORE, its files in `folder`; None where git does not have it."""
+    tree = before.written(folder)
+    if tree is None:
+        return None
     path = folder / "numba_kernel_before.py"
-    try:
-        found = subprocess.run(
-            ["git", "-C", str(here), "show", f"{BEFORE}:harness/core/numba_kernel.py"], capture_output=True
-        )
-    except OSError:
-        return None
-    if found.returncode:
-        return None
-    path.write_bytes(found.stdout.replace(b"cache=True, ", b""))  # nothing compiled is left behind
+    text = (tree / "harness" / "core" / "numba_kernel.py").read_text()
+    path.write_text(text.replace("cache=True, ", ""))  # nothing compiled is left behind
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from harness.core.dropout import drop_entries, dropout
 from harness.core.kernels import Kernel, SparseOperator, spmm
@@ -111,6 +112,7 @@ class Features:
 
     def __init__(self, x: torch.Tensor, entries: int, kernel: Kernel):
         self.x, self._entries, self._kernel = x, entries, kernel
+        self._halo: tuple[tuple[StorageWeakRef, int, torch.Size], Rows] | None = None
 
     @cached_property
     def own(self) -> Rows:
@@ -124,10 +126,19 @@ class Features:
         return isinstance(self.own, SparseRows)
 
     def halo(self, x_halo: torch.Tensor) -> Rows:
-        """The halo's rows x_halo [m, f0], sparse where X is and where that saves."""
+        """The halo's rows x_halo [m, f0], sparse where X is and where that saves. A system that gives the
+        memory of the time before, unwritten since, has their sparse form of the time before.
+        """
         if not self.sparse or x_halo.requires_grad:
             return x_halo
-        return compact(x_halo, self._kernel, x_halo.numel() // 2)
+        # A weak reference keeps the storage's identity from being another's, and not its memory.
+        same = StorageWeakRef(x_halo.untyped_storage()), x_halo._version, x_halo.shape
+        if self._halo is None or self._halo[0] != same:
+            self._halo = same, compact(x_halo, self._kernel, x_halo.numel() // 2)
+        rows = self._halo[1]
+        if not isinstance(rows, SparseRows):
+            self._halo = None  # dense rows are the system's to keep
+        return rows
 
     def flops(self, num_halo: int, f_out: int) -> int:
         """Of X W and X_halo W, halo rows taken to be as full as own ones."""

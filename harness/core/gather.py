@@ -16,12 +16,12 @@ LINE = 64  # bytes of a cache line and of the widest vector register
 LINES = (1, 2, 3, 4, 8)  # cache lines of a packed row that there is a loop for
 
 
-def _fetch(builder, where) -> None:
-    """Ask for the cache line at pointer `where`: for reading, into every cache."""
+def _fetch(builder, where, write: int = 0) -> None:
+    """Ask for the cache line at pointer `where`: for reading or for writing, into every cache."""
     byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
     fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    options = [ir.Constant(flag, value) for value in (0, 3, 1)]  # a read, to be kept in all caches, of data
+    options = [ir.Constant(flag, value) for value in (write, 3, 1)]  # to be kept in all caches, data
     builder.call(fetch, [builder.bitcast(where, byte), *options])
 
 
@@ -38,6 +38,24 @@ def fetch_row(typing, packed, row):
         step = ir.Constant(word, LINE // (packed.dtype.bitwidth // 8))
         with cgutils.for_range_slice(builder, ir.Constant(word, 0), columns, step, inc=True) as (k, _):
             _fetch(builder, builder.gep(first, [k]))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def fetch_to_write(typing, out, row, first, last):
+    """Make columns [first, last) of a row of out [rows, columns] ready to be written."""
+    signature = types.void(out, types.int64, types.int64, types.int64)
+
+    def generate(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        word = ir.IntType(64)
+        columns = cgutils.unpack_tuple(builder, array.shape)[1]
+        begin = builder.gep(array.data, [builder.mul(args[1], columns)])
+        step = ir.Constant(word, LINE // (out.dtype.bitwidth // 8))
+        with cgutils.for_range_slice(builder, args[2], args[3], step, inc=True) as (k, _):
+            _fetch(builder, builder.gep(begin, [k]), write=1)
         return context.get_dummy_value()
 
     return signature, generate

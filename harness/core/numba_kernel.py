@@ -15,7 +15,7 @@ import math
 import numba
 import numpy as np
 
-from harness.core.gather import LINE, LINES, add_entries, fetch_row
+from harness.core.gather import LINE, LINES, add_entries, fetch_row, fetch_to_write
 from harness.core.parallel import use_threads
 from harness.core.tiling import Tiling, Tilings
 from harness.partition.shard import Csr
@@ -37,19 +37,24 @@ def _pack(first, last, x, k0, column, packed):
     for v in range(first, last):
         scale = x.dtype.type(column[v]) if len(column) else x.dtype.type(1)
         for p in range(len(packed)):
-            begin = k0 + p * block
-            width = max(0, min(block, x.shape[1] - begin))
-            for k in range(width):
-                packed[p, v, k] = scale * x[v, begin + k]
-            for k in range(width, block):
-                packed[p, v, k] = 0
+            begin = min(k0 + p * block, x.shape[1])
+            # Indices into slices start at 0: others might be negative, and a loop is then not vectorised.
+            source, target = x[v, begin : begin + block], packed[p, v]
+            for k in range(len(source)):
+                target[k] = scale * source[k]
+            for k in range(len(source), block):
+                target[k] = 0
 
 
 @numba.njit(cache=True, nogil=True)
 def _begin(v, packed, self_loops, total):
     """total = packed[v] with self-loops, else 0."""
-    for k in range(len(total)):
-        total[k] = packed[v, k] if self_loops else 0
+    if self_loops:
+        for k in range(len(total)):
+            total[k] = packed[v, np.uintp(k)]
+    else:
+        for k in range(len(total)):
+            total[k] = 0
 
 
 @numba.njit(cache=True, nogil=True)
@@ -57,12 +62,13 @@ def _write(v, total, k0, row, out, accumulate):
     """out[v, k0 : k0 + block] (+)= row[v] * total."""
     scale = out.dtype.type(row[v]) if len(row) else out.dtype.type(1)
     width = min(len(total), out.shape[1] - k0)
+    # An index that might be negative would be looked at for each value; a slice costs more than a short row.
     if accumulate:
         for k in range(width):
-            out[v, k0 + k] += scale * total[k]
+            out[v, np.uintp(k0 + k)] += scale * total[k]
     else:
         for k in range(width):
-            out[v, k0 + k] = scale * total[k]
+            out[v, np.uintp(k0 + k)] = scale * total[k]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -80,6 +86,7 @@ def sum_rows(
         total = np.empty(packed.shape[1], packed.dtype)
         final = np.int64(indptr[last]) - 1
         for v in range(first, last):
+            fetch_to_write(out, v, k0, min(k0 + len(total), out.shape[1]))  # type: ignore[call-arg]
             _begin(v, packed, self_loops, total)
             start, end = np.int64(indptr[v]), np.int64(indptr[v + 1])
             add_entries(total, packed, indices, values, start, end, columns, ahead, final)

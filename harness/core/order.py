@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harness.check import choice
+from harness.core.tiling import nearest
 
 ORDERS = ("auto", "transform", "aggregate")
 
@@ -48,24 +49,28 @@ class Shape(NamedTuple):
 class SparseCost:
     """Nanoseconds per column of a product of rows `width` wide that gathers from `sources` rows: for every
     entry, and for every row that is read or written once.
+
+    degree   entries per row of the products that it stands for; 0: any number
     """
 
     sources: int
     width: int
     entry: float
     row: float
+    degree: int = 0
 
 
 class Costs:
     """What products cost on one thread; between what is given, interpolated over the logarithms of widths and
-    source rows.
+    source rows, at the degree that is nearest.
 
-    sparse   the same widths for every number of source rows
+    sparse   the same widths for every number of source rows, and both for every degree
     dense    {width: nanoseconds per multiply-add} by the narrower side of the weight
     """
 
     def __init__(self, sparse: Iterable[SparseCost], dense: Mapping[int, float]):
-        self._given = sorted(sparse, key=lambda each: (each.sources, each.width))
+        self._given = sorted(sparse, key=lambda each: (each.degree, each.sources, each.width))
+        self._degrees = sorted({each.degree for each in self._given})
         self._dense = dict(sorted(dense.items()))
         self._sources = sorted({each.sources for each in self._given})
 
@@ -75,14 +80,17 @@ class Costs:
 
     def sparse(self, block: Shape, width: int) -> float:
         """Nanoseconds of A X for X [columns, width]."""
+        degree = nearest(max(1, block.entries) / max(1, block.rows), self._degrees)
         entry, row = (
-            _between(block.columns, self._sources, [self._at(name, size, width) for size in self._sources])
+            _between(
+                block.columns, self._sources, [self._at(name, size, width, degree) for size in self._sources]
+            )
             for name in ("entry", "row")
         )
         return width * (block.entries * entry + (block.rows + block.columns) * row)
 
-    def _at(self, name: str, sources: int, width: int) -> float:
-        given = [each for each in self._given if each.sources == sources]
+    def _at(self, name: str, sources: int, width: int, degree: int) -> float:
+        given = [each for each in self._given if (each.sources, each.degree) == (sources, degree)]
         return _between(width, [each.width for each in given], [getattr(each, name) for each in given])
 
     @classmethod
@@ -91,9 +99,11 @@ class Costs:
         return cls([SparseCost(*each) for each in found["sparse"]], dict(found["dense"]))
 
     def as_json(self) -> dict[str, list[list[float]]]:
-        """{"sparse": [[sources, width, entry, row], ...], "dense": [[width, ns], ...]}"""
+        """{"sparse": [[sources, width, entry, row, degree], ...], "dense": [[width, ns], ...]}; earlier
+        versions' rows have no degree.
+        """
         return {
-            "sparse": [[each.sources, each.width, each.entry, each.row] for each in self._given],
+            "sparse": [[each.sources, each.width, each.entry, each.row, each.degree] for each in self._given],
             "dense": [[width, ns] for width, ns in self._dense.items()],
         }
 

@@ -2,7 +2,8 @@
 machine and kernel.
 
 Products of random neighbours are timed on one thread and by its processor time, so that what else the machine
-does matters little.
+does matters little. They have the tilings that a run's products of their number of source rows and degree
+have.
 """
 
 from __future__ import annotations
@@ -11,23 +12,41 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from harness.core.kernels import Kernel, SparseOperator
-from harness.core.order import Costs, SparseCost
+from harness.core.gather import LINE
+from harness.core.kernels import Kernel, NumbaKernel, SparseOperator
+from harness.core.order import Costs, Shape, SparseCost
+from harness.core.tiling import LEAST_ENTRIES as LEAST_TILED
+from harness.core.tiling import Tilings, shape_class
 from harness.partition.cache import Cache
 from harness.partition.shard import Csr
 
 SOURCES, WIDTHS = (1 << 10, 1 << 13, 1 << 16), (16, 64, 256)
-DEGREES = 4, 36  # their difference is the cost of an entry, what is left of the smaller that of a row
-ROWS, FEATURES = 1 << 14, 128  # of the dense product; of sparse ones no more rows than that
+# Of each degree that tilings are chosen by, two products with so many entries per row: their difference is
+# the cost of an entry, what is left of the smaller that of a row.
+DEGREES = {32: (4, 36), 512: (64, 576)}
+ENTRIES = 1 << 19  # of the larger sparse product, about
+ROWS, FEATURES = 1 << 14, 128  # of the dense product
 ROUNDS, SECONDS = 5, 0.1  # at least; the fastest counts: what else the machine does can only add
 LEAST = 0.001  # nanoseconds: noise must not make a cost 0 or less
 LEAST_ENTRIES = 1 << 16  # of a shard: below, either order is done before a choice pays
-REVISION = 1  # of what is measured: another one leaves old measurements unused
+REVISION = 2  # of what is measured: another one leaves old measurements unused
+
+
+def classes() -> list[str]:
+    """The shape classes whose tilings the products that are measured have."""
+    found = (shape_class(*_stands_for(sources, degree)) for sources in SOURCES for degree in DEGREES)
+    return [name for name in found if name is not None]
+
+
+def _stands_for(sources: int, degree: int) -> Shape:
+    """The least product of this many source rows and this degree for which a choice of tiling pays."""
+    return Shape(LEAST_TILED // degree, sources, LEAST_TILED)
 
 
 def costs_for(cache: Cache, machine: str, kernel: Kernel) -> Costs:
@@ -46,23 +65,27 @@ def measure(kernel: Kernel) -> Costs:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        sparse = [_sparse(kernel, sources, width) for sources in SOURCES for width in WIDTHS]
+        cases = product(DEGREES, SOURCES, WIDTHS)
+        sparse = [_sparse(kernel, sources, width, degree) for degree, sources, width in cases]
         return Costs(sparse, {width: _dense(width) for width in WIDTHS})
     finally:
         torch.set_num_threads(threads)
 
 
-def _sparse(kernel: Kernel, sources: int, width: int) -> SparseCost:
-    rows, x = min(sources, ROWS), torch.ones(sources, width)
+def _sparse(kernel: Kernel, sources: int, width: int, degree: int) -> SparseCost:
+    least, most = DEGREES[degree]
+    rows, x = min(sources, ENTRIES // most), torch.ones(sources, width)
     column, row, out = np.ones(sources, np.float32), np.ones(rows, np.float32), torch.empty(rows, width)
+    if isinstance(kernel, NumbaKernel):
+        lines = -(-4 * width // LINE)
+        kernel = NumbaKernel(Tilings(only=kernel.tilings.choose(*_stands_for(sources, degree), lines)))
     products = [
-        SparseOperator(_block(rows, sources, degree), row, column, kernel=kernel) for degree in DEGREES
+        SparseOperator(_block(rows, sources, each), row, column, kernel=kernel) for each in (least, most)
     ]
-    few, many = _nanoseconds([partial(product.forward, x, out) for product in products])
-    least, most = DEGREES
+    few, many = _nanoseconds([partial(each.forward, x, out) for each in products])
     entry = max((many - few) / (rows * (most - least)), LEAST * width)
     each_row = max((few - least * rows * entry) / (rows + sources), LEAST * width)
-    return SparseCost(sources, width, round(entry / width, 5), round(each_row / width, 5))
+    return SparseCost(sources, width, round(entry / width, 5), round(each_row / width, 5), degree)
 
 
 def _block(rows: int, columns: int, degree: int) -> Csr:

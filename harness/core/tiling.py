@@ -66,11 +66,12 @@ def shape_class(rows: int, columns: int, entries: int) -> str | None:
     """The measured shape nearest to a block's, "COLUMNSxDEGREE"; None where no choice pays."""
     if entries < LEAST_ENTRIES or columns < LEAST_COLUMNS:
         return None
-    return f"{_nearest(columns, COLUMNS)}x{_nearest(entries / rows, DEGREES)}"
+    return f"{nearest(columns, COLUMNS)}x{nearest(entries / rows, DEGREES)}"
 
 
-def _nearest(value: float, among: Sequence[int]) -> int:
-    return min(among, key=lambda each: max(each / value, value / each))
+def nearest(value: float, among: Sequence[int]) -> int:
+    """The one with the smallest ratio to `value`, either way; of a single one that."""
+    return min(among, key=lambda each: max(each / value, value / max(each, 1)))
 
 
 class Tilings:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from harness.core.kernels import make_kernel
-from harness.core.order_measured import LEAST_ENTRIES, costs_for
+from harness.core.order_measured import LEAST_ENTRIES, classes, costs_for
 from harness.core.tiling import shape_class
 from harness.core.tiling_measured import tilings_for
 from harness.partition import io
@@ -20,6 +20,8 @@ from harness.run import config as configs
 from harness.run.config import Run
 from harness.run.process import keep_freed_memory
 from harness.trace import files
+
+TILED = ("auto", "numba")  # kernels whose products have tilings
 
 
 def measured(run: Run, cache: Cache, shards: Path, machine: str, begun: bool) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def _tilings(run: Run, cache: Cache, shards: Path, machine: str, on_gpu: bool) -
     """Those of its shards' shapes; none where no product is tiled."""
     if began := configs.tilings(run.directory):
         return began
-    if on_gpu or run.settings.kernel not in ("auto", "numba"):
+    if on_gpu or run.settings.kernel not in TILED:
         return {}
     loaded = (io.load(shards, rank, ranges=False) for rank in range(run.settings.workers))
     blocks = [value for shard in loaded for value in vars(shard).values() if isinstance(value, Csr)]
@@ -61,4 +63,5 @@ def _costs(run: Run, cache: Cache, shards: Path, machine: str, on_gpu: bool, beg
     if stats["edges"] < LEAST_ENTRIES * settings.workers:
         return None
     keep_freed_memory()  # as workers do: pages that are faulted in again would be part of every product
-    return costs_for(cache, machine, make_kernel(settings.kernel, "cpu")).as_json()
+    tilings = tilings_for(cache, machine, classes()) if settings.kernel in TILED else None
+    return costs_for(cache, machine, make_kernel(settings.kernel, "cpu", tilings)).as_json()

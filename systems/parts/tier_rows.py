@@ -27,6 +27,7 @@ class TierRows:
         self.local_born = {l: torch.zeros(own, dtype=torch.int64) for l in widths}
         self.shared = SharedRows(comm, common, widths)
         self.shared_born = {l: torch.zeros(common, dtype=torch.int64) for l in widths}
+        self.features: torch.Tensor | None = None  # layer 0's halo [m, f0], once assembled
         self.staged: dict[int, torch.Tensor] = {}  # by layer: own rows for the global tier, put there later
 
     def renew_shared(self, layer: int, fetch: Fetch, h: torch.Tensor, epoch: int) -> None:
@@ -63,29 +64,39 @@ class TierRows:
         layer: int,
         fetch: Fetch,
         epoch: int,
-        halo: torch.Tensor,
+        num_halo: int,
         arrived: torch.Tensor | None,
         shared: tuple[torch.Tensor, torch.Tensor],
-    ) -> int | None:
-        """Fill halo [m, F], asked for in `epoch`, and keep in the own tier what it is to hold from now on.
+    ) -> tuple[torch.Tensor, int | None]:
+        """The halo [m, F] that was asked for in `epoch`; in the own tier, what it is to hold from now on.
 
         arrived  [k, F] rows that came from their owners, None where no worker asked for any
         shared   what `from_shared` gave
-        Returns the epoch in which the oldest row was computed; None where the halo is empty.
+        Returns also the epoch in which the oldest row was computed; None where the halo is empty.
+
+        Raw features never change: layer 0's halo is one tensor, to which only what comes in is written. Where
+        the own tier holds all of it nothing is, and what was made of it stays good.
         """
         rows, ages = self.local[layer], self.local_born[layer]
-        born = torch.full((len(halo),), epoch)
+        halo, filled = self.features, layer == 0 and self.features is not None
+        if halo is None or not filled:
+            halo = rows.new_empty(num_halo, rows.shape[1])
+        if layer == 0:
+            self.features = halo
+        born = torch.full((num_halo,), epoch)
         # Every place of the halo is in exactly one of three sets: own tier, owners, global tier.
-        halo.index_copy_(0, fetch.local_places, rows.index_select(0, fetch.local_slots))
+        if not filled:
+            halo.index_copy_(0, fetch.local_places, rows.index_select(0, fetch.local_slots))
         born[fetch.local_places.cpu()] = ages[fetch.local_slots.cpu()]
-        if arrived is not None:
+        if arrived is not None and len(arrived):
             halo.index_copy_(0, fetch.direct.places, arrived)
-        halo.index_copy_(0, fetch.shared_places, shared[0])
+        if len(shared[0]):
+            halo.index_copy_(0, fetch.shared_places, shared[0])
         born[fetch.shared_places.cpu()] = shared[1]
         # The own tier keeps the rows as they were used; one that came from the global tier keeps its age.
         rows.index_copy_(0, fetch.keep_slots, halo.index_select(0, fetch.keep_places))
         ages[fetch.keep_slots.cpu()] = born[fetch.keep_places.cpu()]
-        return int(born.min()) if len(born) else None
+        return halo, int(born.min()) if len(born) else None
 
     def state_dict(self) -> dict:
         own = self.tiers.own_slots()

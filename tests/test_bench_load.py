@@ -1,0 +1,80 @@
+"""What else the machine does while the bench measures: others' time, and not the bench's own."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from harness.base.machine import cpu_flags
+from harness.bench import load
+from harness.bench.load import BUSY, Load, Watch
+
+
+def clock(monkeypatch, times, own):
+    """CPU times and own seconds as a test says, one after the other."""
+    answers = iter(times)
+    monkeypatch.setattr(load.psutil, "cpu_times", lambda percpu: next(answers))
+    seconds = iter(own)
+    monkeypatch.setattr(load, "own_seconds", lambda: next(seconds))
+    monkeypatch.setattr(load.os, "sched_getaffinity", lambda pid: {0, 2}, raising=False)
+
+
+def cpu(user=0.0, idle=0.0, **more):
+    fields = {"user": user, "system": 0.0, "idle": idle, "iowait": 0.0, "steal": 0.0, "guest": 0.0, **more}
+    return SimpleNamespace(_asdict=lambda: dict(fields))
+
+
+@pytest.mark.parametrize("own, after, others", [
+    (10.0, (cpu(10, 0), cpu(99, 0), cpu(0, 10)), 0.0),  # all of it ours; the CPU between is not for us
+    (4.0, (cpu(10, 0), cpu(0, 0), cpu(0, 10)), 0.3),
+    (0.0, (cpu(10, 0), cpu(0, 0), cpu(0, 0, steal=10.0)), 1.0),  # another machine's
+    (5.0, (cpu(5, 0, guest=5.0), cpu(), cpu(0, 5, iowait=10.0)), 0.0),  # waiting is idle
+    (10.02, (cpu(10, 0), cpu(), cpu(0, 10)), 0.0),  # ticks
+])  # fmt: skip
+def test_others_took_what_was_taken_and_is_not_ours(monkeypatch, own, after, others):
+    clock(monkeypatch, [(cpu(), cpu(), cpu()), after], [100.0, 100.0 + own])
+    found = Watch().load()
+    assert found.others == pytest.approx(others) and found.busy == (others > BUSY)
+    assert ("busy, not judged" in str(found)) == found.busy
+
+
+def test_no_time_at_all_is_not_busy(monkeypatch):
+    clock(monkeypatch, [(cpu(), cpu(), cpu())] * 2, [1.0, 1.0])
+    assert Watch().load().others == 0.0
+
+
+def test_own_seconds_are_those_of_running_and_of_ended_children_too():
+    began = load.own_seconds()
+    spin = "import time\nwhile time.process_time() < 0.3: pass\n"
+    subprocess.run([sys.executable, "-c", spin], check=True)
+    ended = load.own_seconds()
+    assert ended - began >= 0.3
+    code = spin + "print('spun', flush=True)\ninput()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout.readline() == b"spun\n"
+        assert load.own_seconds() - ended >= 0.25, "it waits for its input: not ended"
+    finally:
+        child.communicate(b"\n")
+
+
+def test_cpu_seconds_are_of_the_cpus_that_may_be_used():
+    taken, everything = load.cpu_seconds()
+    assert 0 < taken < everything
+    share = len(os.sched_getaffinity(0)) / psutil.cpu_count()
+    assert everything <= 1.5 * share * sum(sum(each[:8]) for each in psutil.cpu_times(percpu=True))
+
+
+def test_a_row_says_whether_it_was_busy():
+    row = Load(before=0.1, after=0.2, others=2 * BUSY).row()
+    assert row == {"before": 0.1, "after": 0.2, "others": 2 * BUSY, "busy": True}
+
+
+def test_flags_are_read_of_either_kind_of_processor(tmp_path):
+    (tmp_path / "x86").write_text("processor : 0\nflags\t\t: sse avx512f fma\nflags : other\n")
+    (tmp_path / "arm").write_text("processor : 0\nFeatures : fp asimd\n")
+    assert cpu_flags(tmp_path / "x86") == ["avx512f", "fma", "sse"]
+    assert cpu_flags(tmp_path / "arm") == ["asimd", "fp"] and cpu_flags(tmp_path / "none") == []
