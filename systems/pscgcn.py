@@ -48,7 +48,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from harness.check import at_least, choice, more_than, within
+from harness.check import at_least, choice, more_than, within, within_above
 from harness.comm.crossing import Crossing
 from harness.core.adjacency import Propagation
 from harness.core.features import rows_times
@@ -92,8 +92,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
 
     def __post_init__(self):
         at_least("tau", self.tau, 0)
-        more_than("rate", self.rate, 0)
-        within("rate", self.rate, 0, 1)
+        within_above("rate", self.rate, 0, 1)
         choice("sampling", self.sampling, ("variance", "uniform"))
         choice("norms", self.norms, ("layers", "code"))
         choice("rescale", self.rescale, ("inverse", "selfnorm"))

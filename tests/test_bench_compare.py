@@ -113,7 +113,8 @@ def test_a_missed_target_is_named_and_the_exit_code_says_so(tmp_path, capsys, mo
 
 @pytest.mark.parametrize("words, said", [
     (["--rounds", "0"], "--rounds=0 is too small"), (["--margin", "-1"], "--margin=-1.0 is out of range"),
-    (["--alpha", "0"], "--alpha=0.0 is too small"), (["--against", "{tmp}"], "holds no harness/__main__.py"),
+    (["--alpha", "0"], "--alpha=0.0 is out of range"),
+    (["--against", "{tmp}"], "holds no harness/__main__.py"),
     (["--against", str(ROOT), "epochs"], '"epochs" is no KEY=VALUE word'),
     (["epochs=3"], "give --against CHECKOUT too"),
 ])  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from harness.check import InputError, at_least, choice, more_than
+from harness.check import InputError, at_least, choice, more_than, within_above
 
 SOURCES = ("real", "npz", "twin")
 SPLITS = ("own", "random", "low_label")
@@ -74,7 +74,10 @@ class DatasetConfig:
         choice("source", self.source, SOURCES)
         choice("split", self.split, SPLITS)
         at_least("mask", self.mask, 0)
-        more_than("scale", self.scale, 0)
+        if self.source == "twin":
+            within_above("scale", self.scale, 0, 1)
+        else:
+            more_than("scale", self.scale, 0)
         at_least("generator_seed", self.generator_seed, 0)
         if not self.name:
             raise InputError('name="" names no graph: give the data set\'s name')

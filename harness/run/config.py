@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.base import checksum
 from harness.base.code import code_of
 from harness.check import InputError, did_you_mean, typed
+from harness.check.mistyped import as_given
 from harness.check.target import made, target_class, target_of
 from harness.cluster.config import Cluster
 from harness.core.architectures import model_class
@@ -30,6 +31,7 @@ from harness.core.system import System
 from harness.graph.dataset import Dataset
 from harness.partition import config as partitions
 from harness.partition.config import Partitioner
+from harness.run.refused import unresolved
 from harness.run.settings import RunConfig
 from harness.trace import files, objective
 from harness.trace.identity import WORKERS, canonical, fingerprint, identity
@@ -193,7 +195,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
             missing = sorted(OmegaConf.missing_keys(config))
             config = _plain(config, resolve=True)
         except OmegaConfBaseException as error:
-            raise InputError(f"{error.full_key} cannot be resolved: {str(error).splitlines()[0]}") from None
+            raise InputError(unresolved(str(error.full_key or "a value"))) from None
         if missing:
             raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
     # A config that is checked always says how many workers.
@@ -210,10 +212,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     for key in top:
         if key not in known:
             raise InputError(f"{key} is not a key of the config{did_you_mean(key, known)}")
-    try:
-        settings = typed(RunConfig, {**top, "progress": str(top.get("progress", "auto"))}, "config")
-    except InputError as error:
-        raise InputError(str(error).removeprefix("config.")) from None
+    settings = typed(RunConfig, {**top, "progress": as_given(top.get("progress", "auto"))}, "")
     blocks["cluster"].check_workers(settings.workers)
     objective.direction(settings.objective, blocks["scores"])
     return Run(settings=settings, composed=config, **blocks)
@@ -314,5 +313,6 @@ def _named(block: dict[str, Any], name: str) -> dict[str, Any]:
 def _block(config: dict[str, Any], name: str) -> dict[str, Any]:
     block = config.get(name)
     if not isinstance(block, dict):
-        raise InputError(f"{name}={block!r} is not a block of keys; choose one with {name}=NAME")
+        given = f"{name}.KEY=VALUE" if name in BLOCKS and name != "cluster" else f"{name}=NAME"
+        raise InputError(f"{name}={as_given(block)} is not a block of keys: give {given}")
     return block
