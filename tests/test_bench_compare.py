@@ -115,7 +115,7 @@ def test_a_missed_target_is_named_and_the_exit_code_says_so(tmp_path, capsys, mo
     (["--rounds", "0"], "--rounds=0 is too small"), (["--margin", "-1"], "--margin=-1.0 is out of range"),
     (["--alpha", "0"], "--alpha=0.0 is out of range"),
     (["--against", "{tmp}"], "holds no harness/__main__.py"),
-    (["--against", str(ROOT), "epochs"], '"epochs" is no KEY=VALUE word'),
+    (["--against", str(ROOT), "epochs"], '"epochs" is not a KEY=VALUE word'),
     (["epochs=3"], "give --against CHECKOUT too"),
 ])  # fmt: skip
 def test_what_cannot_be_asked_for_is_one_sentence(tmp_path, capsys, words, said):

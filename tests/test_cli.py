@@ -32,7 +32,7 @@ def test_every_command_explains_itself(name, capsys):
 
 def test_a_word_that_is_no_command_is_one_sentence(capsys):
     assert cli.main(["reprot"]) == 2
-    assert capsys.readouterr().err == 'error: "reprot" is no command; did you mean "report"?\n'
+    assert capsys.readouterr().err == 'error: "reprot" is not a command; did you mean "report"?\n'
 
 
 def test_the_version_is_the_projects_own(capsys):

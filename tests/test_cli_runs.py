@@ -62,7 +62,7 @@ def test_remove_asks_for_yes_and_leaves_what_is_in_use(tmp_path, capsys):
     assert "would remove" in said(capsys, "remove", tmp_path) and one.exists() and two.exists()
     assert not (one / prepare.LOCK).exists()
     with FileLock(two / prepare.LOCK):
-        assert f"in use, left: {two}" in said(capsys, "remove", tmp_path, "--yes")
+        assert f"in use, kept: {two}" in said(capsys, "remove", tmp_path, "--yes")
     assert not one.exists() and two.exists()
     assert "does not exist" in refused(capsys, "remove", one)
 
@@ -108,7 +108,7 @@ def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
             {
                 "epochs=9": "kept no checkpoint of its last epoch; runs to be extended are started with",
                 "epochs=2": "epochs=2 is not more than",
-                "epochs=x": "epochs=x is no number of epochs",
+                "epochs=x": "epochs=x is not a number of epochs",
                 "epoch=9": 'did you mean "epochs"?',
             },
         ),

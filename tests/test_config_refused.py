@@ -58,7 +58,7 @@ def accept(*arguments: str) -> config.Run:
         (["~foo"], ["~foo deletes a key that is not there: leave it out"]),
         (["+model=sage"], ["+model=sage adds a group that is there already: give model=sage"]),
         (["model@foo=gcn"], ["model@foo=gcn names a package after its @", "leave the @ out"]),
-        (["hydra.foo=1"], ["hydra.foo=1 is no setting of Hydra's", "--hydra-help"]),
+        (["hydra.foo=1"], ["hydra.foo=1 is not a setting of Hydra's", "--hydra-help"]),
         (["label=${oc.env:NOPE}"], ["label=${oc.env:NOPE} refers to what is not there: give a value"]),
         (["epochs==3"], ["epochs==3 cannot be read", "as 'epochs=\"=3\"'"]),
         (["=3"], ['"=3" is not KEY=VALUE']),

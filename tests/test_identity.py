@@ -262,7 +262,7 @@ def test_a_damaged_config_beside_is_no_hindrance(tmp_path, block):
     other.mkdir(parents=True)
     (other / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create({**run.composed, block: None})))
     assert run_of(f"results={tmp_path}").directory == run.directory
-    with pytest.raises(InputError, match=f"is damaged \\({block} is no block of keys\\)"):
+    with pytest.raises(InputError, match=f"is damaged \\({block} is not a block of keys\\)"):
         config.stored(other)
 
 

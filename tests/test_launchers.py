@@ -218,7 +218,7 @@ def test_a_value_that_a_run_has_not_is_refused(summarised):
     blind = {**summarised, "best": {**summarised["best"], "val": None}}
     with pytest.raises(InputError, match="objective=best.val has no value in this run"):
         objective.value(blind, None)
-    with pytest.raises(InputError, match='objective="best.val_macro" is no value of a run'):
+    with pytest.raises(InputError, match='objective="best.val_macro" is not a value of a run'):
         objective.direction("best.val_macro", {"macro_f1": None})
     assert objective.direction("best.val_macro_f1", {"macro_f1": None}) == "maximize"
 

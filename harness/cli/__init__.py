@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif name is None and words and words[0].isalpha():
         from harness.check import did_you_mean
 
-        print(f'error: "{words[0]}" is no command{did_you_mean(words[0], COMMANDS)}', file=sys.stderr)
+        print(f'error: "{words[0]}" is not a command{did_you_mean(words[0], COMMANDS)}', file=sys.stderr)
         return 2
     command = COMMANDS[name or "run"]
     entry = getattr(load(command.module), command.function)

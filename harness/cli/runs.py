@@ -115,7 +115,7 @@ def _line(run: Run) -> list[str]:
     else:
         summary = run.summary
         if summary["diverged"] is not None:
-            state = f"diverged in epoch {summary['diverged']}"
+            state = f"diverged in epoch {summary['diverged'] + 1}"
         elif not run.finished:
             state = f"stopped after epoch {summary['epochs']}"
         score = f"{value:.2f}" if (value := LEADING[summary["score"]][0].value(summary)) is not None else "-"
@@ -193,7 +193,7 @@ def _extend(given: argparse.Namespace) -> None:
         keys[key] = yaml.safe_load(value)
     epochs = keys.pop("epochs", None)
     if not isinstance(epochs, int) or isinstance(epochs, bool):
-        raise InputError(f"epochs={epochs} is no number of epochs: give epochs=N, in all")
+        raise InputError(f"epochs={epochs} is not a number of epochs: give epochs=N, in all")
     # A run is named by the folder that was given, whatever folder that command stood in.
     jobs.run_job(OmegaConf.create(extend.longer(given.run.resolve(), epochs, **keys).composed))
 
@@ -221,7 +221,7 @@ def _discard(found: list[tuple[Path, Path]], yes: bool) -> None:
         # Where nothing is removed, no lock is left where none was.
         with _held(lock) if yes or lock.exists() else contextlib.nullcontext(True) as ours:
             if not ours:
-                print(f"in use, left: {folder}")
+                print(f"in use, kept: {folder}")
                 continue
             if yes:
                 shutil.rmtree(folder)

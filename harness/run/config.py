@@ -270,7 +270,7 @@ def stored(run_dir: Path) -> dict[str, Any]:
     for name in ALL:
         if not isinstance(config.get(name, {}), dict):
             raise InputError(
-                f"{path} is damaged ({name} is no block of keys); give fresh=true to start the run anew"
+                f"{path} is damaged ({name} is not a block of keys); give fresh=true to start the run anew"
             )
     return canonical(config)
 

@@ -36,5 +36,5 @@ def unusable(override: Override, is_group: bool, reason: str) -> str:
     if is_group and (override.is_add() or override.is_force_add()):
         return f"{line} adds a group that is there already: give {line.lstrip('+')}"
     if override.key_or_group.startswith("hydra"):
-        return f"{line} is no setting of Hydra's: halobench run --hydra-help lists them"
+        return f"{line} is not a setting of Hydra's: halobench run --hydra-help lists them"
     return f"{line} cannot be used: {reason}"

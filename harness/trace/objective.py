@@ -44,7 +44,7 @@ def direction(name: str | None, own: Iterable[str] | None = None) -> str:
     if at in SCORED and (score in known or (own is None and score.startswith(("val_", "test_")))):
         return "maximize"
     values = [*COSTS, *(f"{at}.{score}" for at in SCORED for score in known)]
-    raise InputError(f'objective="{name}" is no value of a run{did_you_mean(str(name), values)}')
+    raise InputError(f'objective="{name}" is not a value of a run{did_you_mean(str(name), values)}')
 
 
 def value(summary: Mapping[str, Any], name: str | None) -> float:
