@@ -68,7 +68,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     norms     "layers": of H W in every layer; "code": of the hidden layers' H
     rescale   "inverse" 1 / p or "selfnorm"
     gradients "tg" or "sampled"
-    inner_factor, boundary_factor   a_j
+    inner_factor      a_j of Theorem 2 where j is a vertex of the worker itself
+    boundary_factor   a_j where j is a boundary vertex, owned by another worker
     refresh   R, iterations between renewals of p and of the cache; None: a tenth of the run's, 1 to 100
     cache     share of the boundary vertices whose features are kept
     policy    "inclusion", "degree" or "random": which

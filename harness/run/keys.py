@@ -40,29 +40,20 @@ def described(cls: type) -> dict[str, str]:
 def _told(cls: type) -> dict[str, str]:
     """What a class's docstring says of each key, in one line; empty where it says nothing.
 
-    An entry begins at the margin with its key, or several with commas between, and ends before the next one
-    or an empty line. A key without an entry is described by the first entry in which a part begins with it.
+    An entry begins at the margin with its key, and ends before the next one or an empty line.
     """
-    keys = [field.name for field in fields(cls)]
-    entries: list[tuple[list[str], list[str]]] = []
-    open_entry = False
+    told: dict[str, list[str]] = {field.name: [] for field in fields(cls)}
+    entry = None
     for line in inspect.cleandoc(cls.__doc__ or "").splitlines():
-        found = re.match(r"(\w+(?:, \w+)*)(?:: *| +)(.*)", line)
-        names = found[1].split(", ") if found else []
-        if found and set(names) <= set(keys):
-            entries.append((names, [found[2]]))
-            open_entry = True
+        found = re.match(r"(\w+)(?:: *| +)(.*)", line)
+        if found and found[1] in told:
+            entry = told[found[1]]
+            entry.append(found[2])
         elif not line.strip():
-            open_entry = False
-        elif open_entry:
-            entries[-1][1].append(line.strip())
-    told = [(names, " ".join(lines)) for names, lines in entries]
-    made = {}
-    for key in keys:
-        own = [text for names, text in told if key in names]
-        beside = [text for _, text in told if re.search(rf"[;,.] {key}\b", text)]
-        made[key] = next(iter(own or beside), "")
-    return made
+            entry = None
+        elif entry is not None:
+            entry.append(line.strip())
+    return {key: " ".join(lines) for key, lines in told.items()}
 
 
 def text(words: list[str], conf: str) -> str:
