@@ -32,6 +32,10 @@ def commands() -> list[tuple[str, str, str]]:
     return found
 
 
+def test_lines_of_the_readme_fit_beside_another_window():
+    assert [line for line in (ROOT / "README.md").read_text().splitlines() if len(line) > 110] == []
+
+
 def test_the_pages_have_commands():
     assert len({page for page, _, _ in commands()}) >= 5 and len(commands()) >= 20
 

@@ -65,9 +65,9 @@ def _per_edge(row: dict) -> list[float]:
     return [1e9 * seconds / row["edges"] for seconds in row["samples"]]
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(program: str) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="halobench bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=program, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument(
         "--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}"
@@ -100,11 +100,11 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.bench") -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["compare"]:
-        return compare.main(words[1:])
-    asked = parser().parse_intermixed_args(words)
+        return compare.main(words[1:], f"{program} compare")
+    asked = parser(program).parse_intermixed_args(words)
     console = Console(width=max(150, Console().width))
     try:
         at_least("--rounds", asked.rounds, 1)

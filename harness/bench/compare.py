@@ -142,8 +142,8 @@ def check_bounds(asked: argparse.Namespace) -> None:
     within_above("--alpha", asked.alpha, 0, 1)
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="halobench bench compare", description=__doc__)
+def main(arguments: Sequence[str], program: str) -> int:
+    parser = argparse.ArgumentParser(prog=program, description=__doc__)
     parser.add_argument("old", type=Path, metavar="OLD.json", help="what bench --json wrote before")
     parser.add_argument("new", type=Path, metavar="NEW.json", help="what it wrote now, on the same machine")
     add_bounds(parser)

@@ -1,7 +1,8 @@
 """The command `halobench`, which is `python -m harness` too: its subcommands, and the one it is without any.
 
 A subcommand is a line of COMMANDS; its module is imported when it is called, so that none waits for
-another's imports. Words without a subcommand (`system=vanilla workers=2`) are those of `run`.
+another's imports. Words without a subcommand (`system=vanilla workers=2`) are those of `run`. No words at all
+are help for `halobench`, and the run of the config's own values for `python -m harness`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import harness
 from harness.base.loading import load
@@ -19,15 +21,14 @@ from harness.base.loading import load
 class Command:
     """A subcommand.
 
-    module, function   what takes its words and returns the exit code
+    module, function   what takes its words and what was typed for it, and returns the exit code
     says               what it does, as `halobench --help` lists it
-    before, after      words that stand around those that are given
+    after              words that stand after those that are given
     """
 
     module: str
     says: str
     function: str = "main"
-    before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
 
@@ -40,7 +41,7 @@ COMMANDS = {
         after=("launch=prepare",),
     ),
     "report": Command("harness.report.__main__", "tables of finished runs"),
-    "plot": Command("harness.report.__main__", "pictures of finished runs", before=("plot",)),
+    "plot": Command("harness.report.__main__", "pictures of finished runs"),
     "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
     "figures": Command("harness.figures.__main__", "the figures of the papers; starts the runs they lack"),
     "study": Command("harness.study.__main__", "every system on real graphs, as one page of tables"),
@@ -63,6 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if words and words[0] in COMPLETION:
         return _complete(words)
+    typed = "python -m harness" if Path(sys.argv[0]).parts[-2:] == ("harness", "__main__.py") else "halobench"
+    if not words and typed == "halobench":
+        print(_listed())
+        return 0
     name = words.pop(0) if words and words[0] in COMMANDS else None
     if name is None and words and words[0] in ("-h", "--help"):
         print(_listed())
@@ -73,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     command = COMMANDS[name or "run"]
     entry = getattr(load(command.module), command.function)
-    return entry([*command.before, *words, *command.after])
+    return entry([*words, *command.after], f"{typed} {name}" if name else typed)
 
 
 def _listed() -> str:
@@ -82,7 +87,7 @@ def _listed() -> str:
         [
             "usage: halobench [COMMAND] ...        (or python -m harness [COMMAND] ...)",
             "",
-            "commands (halobench COMMAND --help says more; without a command it is run):",
+            "commands (halobench COMMAND --help says more; KEY=VALUE words alone are those of run):",
             *rows,
             "",
             "options: --version, --help",

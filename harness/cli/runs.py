@@ -31,10 +31,10 @@ from harness.trace.reader import find_runs
 KINDS = ("graphs", "shards", "costs", "tilings")  # of entries in the cache
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "halobench runs") -> int:
     """Exit code 0; 1 where a run that was extended failed; 2 with one sentence where what was given cannot be
     used; 128 + signal where it was stopped."""
-    given = _parser().parse_args(arguments)
+    given = _parser(program).parse_args(arguments)
     try:
         with stoppable():
             given.act(given)
@@ -47,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="halobench runs", description="Look at run folders, and tidy up.")
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=program, description="Look at run folders, and tidy up.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, act, said: str) -> argparse.ArgumentParser:

@@ -57,11 +57,11 @@ def _loaded(path: Path) -> ModuleType:
     return module
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.figures") -> int:
     """Exit code 0; 1 where a run failed, its figure left out; 2 with one sentence where what was given cannot
     be used.
     """
-    parser = argparse.ArgumentParser(prog="halobench figures", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all; see --list)")
     parser.add_argument("--list", action="store_true", help="name every figure and what it shows")
     parser.add_argument(

@@ -18,12 +18,12 @@ from harness.run import config as configs
 from harness.run import overrides
 
 WIDTH, INDENT = 110, 26
-USAGE = """usage: halobench run [-m] [KEY=VALUE ...]
+USAGE = """usage: {program} [-m] [KEY=VALUE ...]
 
 Trains one run; with -m every combination of the values in KEY=VALUE,VALUE,... Below is each key with the
-value that it has in this command: `halobench run system=NAME --help` shows those of another system.
+value that it has in this command: `{program} system=NAME --help` shows those of another system.
 
-example: halobench run -m system={systems} dataset={dataset} workers=4 seed=1,2
+example: {program} -m system={systems} dataset={dataset} workers=4 seed=1,2
 """
 
 
@@ -56,8 +56,9 @@ def _told(cls: type) -> dict[str, str]:
     return {key: " ".join(lines) for key, lines in told.items()}
 
 
-def text(words: list[str], conf: str) -> str:
-    """The help of `run` with these words. InputError where they name what does not exist."""
+def text(words: list[str], conf: str, program: str) -> str:
+    """The help of the command typed as `program` with these words. InputError where they name what does not
+    exist."""
     composed, options = overrides.composed(words, conf)
     for key in OmegaConf.missing_keys(composed):
         OmegaConf.update(composed, key, "VALUE")
@@ -65,7 +66,8 @@ def text(words: list[str], conf: str) -> str:
     blocks = {name: value for name, value in run.composed.items() if isinstance(value, dict)}
     plain = {name: value for name, value in run.composed.items() if name not in blocks}
     dataset = run.graph_name
-    parts = [USAGE.rstrip().format(systems=",".join(options.get("system", [])[-2:]), dataset=dataset)]
+    systems = ",".join(options.get("system", [])[-2:])
+    parts = [USAGE.rstrip().format(program=program, systems=systems, dataset=dataset)]
     parts.append("\n".join(_lines("", type(run.settings), plain)))
     for name, block in blocks.items():
         choices = f"{name}=NAME, of {', '.join(sorted(options[name]))}" if name in options else name

@@ -1,4 +1,4 @@
-"""`python -m harness.study`: every system on real graphs, beside exact training and the control, as one page.
+"""`python -m harness.study`: Every system on real graphs, beside exact training and the control, as one page.
 
 Two kinds of rows: all systems at one setting, and each system at its paper's own setting beside exact
 training and the control at the same. Runs that are lacking are started, one sweep per graph and row; those
@@ -145,11 +145,11 @@ of its own (EBV).
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.study") -> int:
     """Exit code 0; 1 where a sweep failed, its runs left out; 2 with one sentence where what was given cannot
     be used.
     """
-    parser = argparse.ArgumentParser(prog="halobench study", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.partition(": ")[2].partition("\n")[0])
     parser.add_argument(
         "--graphs", nargs="+", default=list(GRAPHS), metavar="GRAPH", help=f"of {', '.join(GRAPHS)}"
     )
