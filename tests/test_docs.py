@@ -33,7 +33,8 @@ def commands() -> list[tuple[str, str, str]]:
 
 
 def test_lines_of_the_readme_fit_beside_another_window():
-    assert [line for line in (ROOT / "README.md").read_text().splitlines() if len(line) > 110] == []
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert [line for line in lines if len(line) > 110 and not line.startswith("|")] == []  # rows cannot wrap
 
 
 def test_the_pages_have_commands():
