@@ -27,6 +27,7 @@ from harness.run import extend, jobs, prepare
 from harness.run.process import RunFailed, Stopped, stoppable
 from harness.trace.identity import PLACE_KEYS
 from harness.trace.reader import find_runs
+from harness.trace.summary import graph_name
 
 KINDS = ("graphs", "shards", "costs", "tilings")  # of entries in the cache
 
@@ -122,9 +123,8 @@ def _line(run: Run) -> list[str]:
         size = f"{sum(summary['bytes_epoch'].values()) / 1e6:.3f}"
     if not run.finished and _in_use(run.path):
         state = "going on"
-    dataset = f"{'twin/' if keys.get('dataset.source') == 'twin' else ''}{keys['dataset.name']}"
     told = [keys.get("workers", 1), keys.get("seed", ""), keys.get("epochs", "")]
-    return [run.name, dataset, *map(str, told), state, score, size]
+    return [run.name, graph_name(run.trace), *map(str, told), state, score, size]
 
 
 def _in_use(path: Path) -> bool:

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from harness import figures
 from harness.check import InputError, choice
+from harness.graph.config import name_of
 from harness.run import overrides, runner
 from harness.run.runner import Places
 
@@ -150,7 +151,9 @@ def name_on(name: str, graph: str) -> str:
     option, *more = graph.split()
     if "," in option:
         return name
-    called = dict(word.split("=", 1) for word in more).get("dataset.name", option)
+    given = dict(word.split("=", 1) for word in more)
+    block = {"name": given.get("dataset.name", option), "source": option, "path": given.get("dataset.path")}
+    called = name_of(block)
     return "-".join([name, re.sub(r"[^\w]+", "-", called)])
 
 

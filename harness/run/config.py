@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import re
 from dataclasses import MISSING, dataclass, field
 from functools import cached_property, lru_cache
@@ -85,12 +86,12 @@ class Run:
         """
         if self.settings.run_dir:
             return Path(self.settings.run_dir)
-        folder = Path(self.settings.results) / file_name(self.graph_name)
+        folders = [Path(self.settings.results) / file_name(label) for label in self.dataset.labels]
         begin = file_name(f"{self.system_name}-{self.settings.workers}w-seed{self.settings.seed}-")
-        named = folder / f"{begin}{self.fingerprint[:8]}"
-        if named.exists():
-            return named
-        return next((path for path in sorted(folder.glob(f"{begin}????????")) if self.is_in(path)), named)
+        named = [folder / f"{begin}{self.fingerprint[:8]}" for folder in folders]
+        alike = (path for folder in folders for path in sorted(folder.glob(f"{begin}????????")))
+        found = itertools.chain(filter(Path.exists, named), filter(self.is_in, alike))
+        return next(found, named[0])
 
     def is_in(self, run_dir: Path) -> bool:
         """Whether a folder was made for this run, by whatever version."""

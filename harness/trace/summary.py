@@ -12,6 +12,7 @@ import pandas as pd
 
 from harness.check import InputError
 from harness.core.scores import SPLITS
+from harness.graph.config import name_of
 from harness.trace.reader import Trace
 from harness.trace.rounds import Rounds, epochs_of_run
 from harness.trace.schema import NOT_FINITE, SCHEMA_VERSION
@@ -156,9 +157,11 @@ def _gpus(trace: Trace) -> int:
 
 def graph_name(trace: Trace) -> str:
     """The graph's own name; a twin's begins with "twin/"."""
+    dataset = trace.config["dataset"]
+    if (called := name_of(dataset)) != dataset["name"]:
+        return called  # earlier versions wrote "npz" beside the shards
     if name := _shards(trace).get("graph"):
         return str(name)
-    dataset = trace.config["dataset"]
     prefix = "twin/" if dataset.get("source") == "twin" else ""
     return prefix + str(dataset["name"]).removeprefix(prefix)
 
