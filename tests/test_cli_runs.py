@@ -45,7 +45,29 @@ def test_list_has_a_line_per_run_with_its_state(tmp_path, capsys):
 def test_show_has_the_table_and_the_config(tmp_path, capsys):
     traces.finished(tmp_path / "run", traces.config(system__bound=3))
     shown = said(capsys, "show", tmp_path / "run")
+    assert "run: finished plain on cora, 2 workers" in shown and "system.bound=3" in shown
+    shown = said(capsys, "show", "--all", tmp_path / "run")
     assert "plain on cora, 2 workers" in shown and "bound: 3" in shown and "workers: 2" in shown
+
+
+@pytest.mark.parametrize("more", [0, 200])
+def test_show_is_short_whatever_a_run_has(tmp_path, capsys, more):
+    composed = traces.config(**{f"system__knob{number}": number for number in range(more)})
+    traces.stream(traces.prepare(tmp_path / "run", composed), range(3))
+    assert cli.main(["runs", "show", str(tmp_path / "run")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("run: stopped after epoch 3") and len(lines) <= runs.LINES
+    assert (lines[-1] == "... (--all shows the rest)") == bool(more)
+    assert any("test accuracy" in line for line in lines[:5])
+    traces.prepare(tmp_path / "new")
+    assert "new: not begun" in said(capsys, "show", tmp_path / "new")
+
+
+def test_compare_tells_runs_of_one_name_apart_and_says_which_is_unfinished(tmp_path, capsys):
+    traces.finished(tmp_path / "a" / "run")
+    traces.stream(traces.prepare(tmp_path / "b" / "run"), range(3))
+    shown = said(capsys, "compare", tmp_path / "a" / "run", tmp_path / "b" / "run")
+    assert "a/run b/run" in shown and "state finished stopped after epoch 3" in shown
 
 
 def test_compare_has_the_keys_that_differ_and_how_far_losses_agree(tmp_path, capsys):
