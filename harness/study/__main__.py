@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.check import InputError, choice
-from harness.run import overrides, runner
+from harness.run import runner
 from harness.run.runner import Places
 
 ONE, PAPERS = "one setting", "papers' settings"
@@ -259,10 +259,8 @@ def gather(
         if row not in asked.systems:
             continue
         for partition in extent.partitions.split(","):
-            overrides.check(["-m", *runner.searchpath(places.config_dir), *how.split()], runner.CONF)
             sweep = sweep_of(name, how, replace(extent, partitions=partition), places)
             started = time.monotonic()
-            overrides.check(["-m", *runner.searchpath(places.config_dir), *sweep.split()], runner.CONF)
             folders = runner.folders(sweep, places)
             missing = len(folders) - len(runner.finished(folders))
             try:
