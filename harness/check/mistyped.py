@@ -19,10 +19,10 @@ def mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaConf
     """One sentence for what OmegaConf refuses among the `values` of the dataclass `cls`: the key with
     `prefix` before it, its value, what is wanted and an example where the key has a default.
     """
-    key, owner = str(error.full_key or ""), error.object_type
+    key, owner = str(error.full_key or ""), error.object_type or cls
     if not key:  # a block of keys that was given as something else: OmegaConf does not say which
         key = next(k for k, kind in _kinds(cls).items() if _is_block(kind) and not _is_block(values.get(k)))
-    if isinstance(error, ConfigKeyError) and owner is not None and dataclasses.is_dataclass(owner):
+    if isinstance(error, ConfigKeyError) and dataclasses.is_dataclass(owner):
         known = ", ".join(field.name for field in dataclasses.fields(owner))
         return f"{prefix}{key} is not a key of {owner.__name__}; known: {known}"
     try:
@@ -64,7 +64,7 @@ def _found(cls: Any, values: Any, key: str) -> tuple[Any, Any, Any]:
 def _kinds(cls: type) -> dict[str, Any]:
     """The types of a dataclass's fields."""
     hints = typing.get_type_hints(cls)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
 
 def _is_block(value: Any) -> bool:
