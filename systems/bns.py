@@ -31,7 +31,7 @@ from typing import ClassVar
 import torch
 
 from harness.base.splitmix import mix_int
-from harness.check import more_than, within
+from harness.check import within_above
 from harness.comm.flight import HaloPlan
 from harness.core.adjacency import Propagation
 from harness.core.propagate import Pending
@@ -52,8 +52,7 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
     exact: ClassVar = {"rate": 1.0}
 
     def __post_init__(self):
-        more_than("rate", self.rate, 0)
-        within("rate", self.rate, 0, 1)
+        within_above("rate", self.rate, 0, 1)
         check_features(self.features)
 
     def supports(self, run):

@@ -93,9 +93,11 @@ class Capgnn(System):
     policy   which vertices are cached: "jaca" (highest overlap ratio), "fifo" or "lru"
     tiers   "inclusive" (global tier: highest overlap ratio) or "exclusive" (of what local tiers do not hold)
     capacity   vertices in each worker's tier and in the global one; null: Algorithm 1, from free memory
-    local_capacity, global_capacity   of a worker's tier, of the global tier in host memory; null: as capacity
+    local_capacity   vertices in each worker's own tier; null: as capacity
+    global_capacity   vertices in the global tier, in host memory; null: as capacity
     top_k   vertices taken from each neighbour's part, highest overlap ratio first (Algorithm 1); -1: all
-    reserved_device_mb, reserved_host_mb   M_GPU^res and M_CPU^res of Algorithm 1
+    reserved_device_mb   M_GPU^res of Algorithm 1: device memory that the cache leaves free, MiB
+    reserved_host_mb   M_CPU^res of Algorithm 1: host memory that the cache leaves free, MiB
     refresh   T: cached rows are at most T - 1 epochs old; 1 is exact
     gradients   "exact": of all halo rows, in every epoch; "fresh": only of those computed in the epoch
     features   "once": layer 0 is fetched whole, one time; "refetch": it is cached like the hidden layers
@@ -103,7 +105,9 @@ class Capgnn(System):
     alpha   weight of edges against vertices (eq. 14)
     threshold   Algorithm 2 stops at std(lambda) below this share of its mean
     rapa_degrees   "global": kept edges keep their weight; "local": weights are normalised again
-    vertex_bytes, edge_bytes, beta_mb   M_vertex without features, M_edge and beta of eq. 15
+    vertex_bytes   M_vertex of eq. 15: bytes per vertex, its features left out
+    edge_bytes   M_edge of eq. 15: bytes per edge
+    beta_mb   beta of eq. 15: memory that a worker needs whatever its part, MiB
     pipeline   true: the halo that was asked for in the epoch before is aggregated
     """
 

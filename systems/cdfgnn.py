@@ -66,8 +66,15 @@ class Cdfgnn(ReplicaSystem):
     scatter   what a master sends back: the quantised sum ("value"), the quantised difference ("diff"), the
               sum ("fp32")
     rule      "prose" or "literal"
-    epsilon   eps at the start; xi, mu1, mu2, nu1, nu2, lambda1, lambda2 as in eq. (6), momentum 0.8 of eq.
-              (7)
+    epsilon   eps at the start: a row is sent where it has changed by more than eps
+    xi        of eq. (6): eps changes by at most this per epoch
+    mu1       of eq. (6): what the training accuracy falls below its mean by before eps changes
+    mu2       of eq. (6): what the training accuracy rises above its mean by before eps changes
+    nu1       of eq. (6): the largest eps
+    nu2       of eq. (6): the smallest eps
+    lambda1   of eq. (6): eps grows by at most this factor per epoch, at least 1
+    lambda2   of eq. (6): eps shrinks by at most this factor per epoch, at most 1
+    momentum  of eq. (7): the weight of the past in the mean of the training accuracy
     features  "refetch" or "once"
     """
 

@@ -72,7 +72,10 @@ class Digest(System):
     features    "once" or "refetch"
     form        only "sum"
     gradient_error   report the distance to the exact gradient (Figure 10), untimed and uncounted
-    straggler, delay, delay_spread, slowdown   see systems/parts/straggler.py
+    straggler   rank of a worker that is slowed down on purpose; -1: none
+    delay       seconds added to each epoch of the straggler
+    delay_spread   up to so many seconds more, drawn for each epoch from the seed
+    slowdown    how many times as long the straggler's epoch takes; 1: no longer
     """
 
     interval: int = 10

@@ -75,7 +75,10 @@ class DigestA(System):
     scale     of an update: "1" or "1/M"
     order     in which the server applies updates: "arrival" or "rotation"
     features  "once" or "refetch"
-    straggler, delay, delay_spread, slowdown   see systems/parts/straggler.py
+    straggler   rank of a worker that is slowed down on purpose; -1: none
+    delay       seconds added to each epoch of the straggler
+    delay_spread   up to so many seconds more, drawn for each epoch from the seed
+    slowdown    how many times as long the straggler's epoch takes; 1: no longer
     """
 
     interval: int = 10

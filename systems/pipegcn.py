@@ -37,8 +37,9 @@ from systems.parts.pipeline import Pipe
 
 @dataclass
 class Pipegcn(System):
-    """smooth_features, smooth_gradients   average stale values over epochs
-    momentum   m of the average
+    """smooth_features   true: stale features are averaged over epochs
+    smooth_gradients   true: stale gradients are averaged over epochs
+    momentum   m of these averages
     features   "once" or "refetch"
     """
 

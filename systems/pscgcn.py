@@ -48,7 +48,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from harness.check import at_least, choice, more_than, within
+from harness.check import at_least, choice, more_than, within, within_above
 from harness.comm.crossing import Crossing
 from harness.core.adjacency import Propagation
 from harness.core.features import rows_times
@@ -68,7 +68,8 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     norms     "layers": of H W in every layer; "code": of the hidden layers' H
     rescale   "inverse" 1 / p or "selfnorm"
     gradients "tg" or "sampled"
-    inner_factor, boundary_factor   a_j
+    inner_factor      a_j of Theorem 2 where j is a vertex of the worker itself
+    boundary_factor   a_j where j is a boundary vertex, owned by another worker
     refresh   R, iterations between renewals of p and of the cache; None: a tenth of the run's, 1 to 100
     cache     share of the boundary vertices whose features are kept
     policy    "inclusion", "degree" or "random": which
@@ -92,8 +93,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
 
     def __post_init__(self):
         at_least("tau", self.tau, 0)
-        more_than("rate", self.rate, 0)
-        within("rate", self.rate, 0, 1)
+        within_above("rate", self.rate, 0, 1)
         choice("sampling", self.sampling, ("variance", "uniform"))
         choice("norms", self.norms, ("layers", "code"))
         choice("rescale", self.rescale, ("inverse", "selfnorm"))

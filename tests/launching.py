@@ -191,8 +191,8 @@ class Place:
             timeout=PATIENCE,
         )
 
-    def runs(self, pattern: str = "npz/*") -> list[Path]:
-        return sorted(p.parent for p in self.results.glob(f"{pattern}/config.yaml"))
+    def runs(self, pattern: str | None = None) -> list[Path]:
+        return sorted(p.parent for p in self.results.glob(f"{pattern or f'{self.graph.stem}/*'}/config.yaml"))
 
 
 @dataclass
@@ -231,7 +231,7 @@ class Started:
         """
         self.until(
             lambda: any(
-                int(p.read_text()) >= epoch for p in self.place.results.glob("npz/*/checkpoints/latest")
+                int(p.read_text()) >= epoch for p in self.place.results.glob("*/*/checkpoints/latest")
             )
         )
         self.family = self.process.children(recursive=True)

@@ -183,8 +183,8 @@ def test_plot_draws_what_it_is_asked_for(folder, over, axis, labels, tmp_path):
 
 def test_what_cannot_be_plotted_is_one_sentence(folder, tmp_path):
     for over, sentence in (
-        ("tiem", 'over "tiem" is no key of these runs; did you mean "time"?'),
-        ("system.bund", 'over "system.bund" is no key of these runs; did you mean "system.bound"?'),
+        ("tiem", 'over "tiem" is not a key of these runs; did you mean "time"?'),
+        ("system.bund", 'over "system.bund" is not a key of these runs; did you mean "system.bound"?'),
         ("model.hidden", "over model.hidden: all runs have the value 64; give a key that differs"),
     ):
         with pytest.raises(halobench.InputError) as error:

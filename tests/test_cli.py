@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import re
+import sys
 import tomllib
 
 import pytest
@@ -30,9 +34,48 @@ def test_every_command_explains_itself(name, capsys):
         assert all(f"  {command} " in said.out for command in cli.COMMANDS)
 
 
+@pytest.mark.parametrize("typed", ["halobench", "python -m harness"])
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_usage_names_what_was_typed(name, typed, monkeypatch, capsys):
+    entry = "/bin/halobench" if typed == "halobench" else str(ROOT / "harness" / "__main__.py")
+    monkeypatch.setattr(sys, "argv", [entry, name, "--help"])
+    with contextlib.suppress(SystemExit):
+        cli.main()
+    shown = capsys.readouterr().out
+    assert re.match(rf"usage: {typed} {name}\b", shown), shown[:100]
+    other = "python -m harness" if typed == "halobench" else "halobench"
+    assert other not in shown.partition("\n\n")[0]
+
+
+@pytest.mark.parametrize(
+    "module", ["study", "importing", "conformance", "figures", "fidelity", "bench", "report"]
+)
+def test_a_module_names_itself(module, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [module, "--help"])
+    with pytest.raises(SystemExit):
+        importlib.import_module(f"harness.{module}.__main__").main()
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: python -m harness.{module} ")
+    # What it does is told to the end of a sentence.
+    assert re.search(r"[.:]\n\n(positional|options|commands)|harness\.bench", shown)
+
+
+def test_no_words_are_help_for_halobench_and_a_run_for_the_module(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["/bin/halobench"])
+    assert cli.main() == 0 and "commands (" in capsys.readouterr().out
+    started = []
+    run = cli.Command("tests.test_cli", "", "started")
+    monkeypatch.setitem(cli.COMMANDS, "run", run)
+    monkeypatch.setattr(
+        sys.modules[__name__], "started", lambda *given: started.append(given) or 0, raising=False
+    )
+    monkeypatch.setattr(sys, "argv", [str(ROOT / "harness" / "__main__.py")])
+    assert cli.main() == 0 and started == [([], "python -m harness")]
+
+
 def test_a_word_that_is_no_command_is_one_sentence(capsys):
     assert cli.main(["reprot"]) == 2
-    assert capsys.readouterr().err == 'error: "reprot" is no command; did you mean "report"?\n'
+    assert capsys.readouterr().err == 'error: "reprot" is not a command; did you mean "report"?\n'
 
 
 def test_the_version_is_the_projects_own(capsys):

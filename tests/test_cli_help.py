@@ -6,13 +6,16 @@ import re
 from dataclasses import dataclass
 
 import pytest
+import yaml
 
 from harness import cli
 from harness.check import InputError
 from harness.check.target import target_class
+from harness.cluster.config import Cluster, Device, Link
+from harness.core.architectures import model_class
 from harness.core.config import EvaluateConfig
-from harness.core.system import System
-from harness.run import keys, runner
+from harness.core.counted import Score
+from harness.run import config, keys
 from harness.run.settings import RunConfig
 from tests.launching import ROOT
 
@@ -21,41 +24,49 @@ from tests.launching import ROOT
 class Documented:
     """Words about the class. alpha is not meant here.
 
-    alpha, beta   what both do,
-                  over two lines
-    gamma: after a colon; delta is told here too
+    alpha   what it does,
+            over two lines
+    gamma: after a colon; delta is not told here
 
     Not of gamma any more.
     """
 
     alpha: int = 0
-    beta: int = 0
     gamma: int = 0
     delta: int = 0
-    epsilon: int = 0
 
 
 def test_entries_of_a_docstring():
     assert keys.described(Documented) == {
-        "alpha": "what both do, over two lines",
-        "beta": "what both do, over two lines",
-        "gamma": "after a colon; delta is told here too",
-        "delta": "after a colon; delta is told here too",
-        "epsilon": "",
+        "alpha": "what it does, over two lines",
+        "gamma": "after a colon; delta is not told here",
+        "delta": "",
     }
 
 
-@pytest.mark.parametrize("cls", [RunConfig, EvaluateConfig])
-def test_every_key_is_described(cls):
-    said = keys.described(cls)
-    assert all(len(text) > 10 for text in said.values()), said
+def classes(group: str) -> set[type]:
+    """The dataclasses that the options of a group name."""
+    blocks = [yaml.safe_load(path.read_text()) for path in (ROOT / "conf" / group).rglob("*.yaml")]
+    if group == "score":
+        blocks = [block for named in blocks for block in named.values()]
+    if group == "model":
+        return {model_class(block) for block in blocks}
+    base, built_in = config.TARGETS.get(group, Score), config.BUILT_IN.get(group)
+    # A yaml over another's names what it changes alone.
+    named = [{"_target_": built_in, **block} if built_in else block for block in blocks]
+    return {target_class(block, group, base) for block in named if "_target_" in block}
 
 
-@pytest.mark.parametrize("name", runner.configured())
-def test_every_knob_of_a_system_is_described(name):
-    block = runner.configured()[name]
-    said = keys.described(target_class(block, "system", System))
-    assert [key for key in block if key != "_target_" and not said[key]] == []
+GROUPS = ("dataset", "partition", "model", "optimiser", "schedule", "score", "system")
+
+
+@pytest.mark.parametrize("group", [*GROUPS, None])
+def test_every_key_has_a_text_of_its_own(group):
+    """Of every group, and of the blocks and keys that are in none."""
+    for cls in classes(group) if group else (RunConfig, EvaluateConfig, Cluster, Device, Link):
+        said = keys.described(cls)
+        assert all(len(text) > 3 for text in said.values()), (cls, said)
+        assert len(set(said.values())) == len(said), (cls, said)
 
 
 def test_every_choice_is_named():

@@ -45,7 +45,29 @@ def test_list_has_a_line_per_run_with_its_state(tmp_path, capsys):
 def test_show_has_the_table_and_the_config(tmp_path, capsys):
     traces.finished(tmp_path / "run", traces.config(system__bound=3))
     shown = said(capsys, "show", tmp_path / "run")
+    assert "run: finished plain on cora, 2 workers" in shown and "system.bound=3" in shown
+    shown = said(capsys, "show", "--all", tmp_path / "run")
     assert "plain on cora, 2 workers" in shown and "bound: 3" in shown and "workers: 2" in shown
+
+
+@pytest.mark.parametrize("more", [0, 200])
+def test_show_is_short_whatever_a_run_has(tmp_path, capsys, more):
+    composed = traces.config(**{f"system__knob{number}": number for number in range(more)})
+    traces.stream(traces.prepare(tmp_path / "run", composed), range(3))
+    assert cli.main(["runs", "show", str(tmp_path / "run")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("run: stopped after epoch 3") and len(lines) <= runs.LINES
+    assert (lines[-1] == "... (--all shows the rest)") == bool(more)
+    assert any("test accuracy" in line for line in lines[:5])
+    traces.prepare(tmp_path / "new")
+    assert "new: not begun" in said(capsys, "show", tmp_path / "new")
+
+
+def test_compare_tells_runs_of_one_name_apart_and_says_which_is_unfinished(tmp_path, capsys):
+    traces.finished(tmp_path / "a" / "run")
+    traces.stream(traces.prepare(tmp_path / "b" / "run"), range(3))
+    shown = said(capsys, "compare", tmp_path / "a" / "run", tmp_path / "b" / "run")
+    assert "a/run b/run" in shown and "state finished stopped after epoch 3" in shown
 
 
 def test_compare_has_the_keys_that_differ_and_how_far_losses_agree(tmp_path, capsys):
@@ -62,7 +84,7 @@ def test_remove_asks_for_yes_and_leaves_what_is_in_use(tmp_path, capsys):
     assert "would remove" in said(capsys, "remove", tmp_path) and one.exists() and two.exists()
     assert not (one / prepare.LOCK).exists()
     with FileLock(two / prepare.LOCK):
-        assert f"in use, left: {two}" in said(capsys, "remove", tmp_path, "--yes")
+        assert f"in use, kept: {two}" in said(capsys, "remove", tmp_path, "--yes")
     assert not one.exists() and two.exists()
     assert "does not exist" in refused(capsys, "remove", one)
 
@@ -108,7 +130,7 @@ def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
             {
                 "epochs=9": "kept no checkpoint of its last epoch; runs to be extended are started with",
                 "epochs=2": "epochs=2 is not more than",
-                "epochs=x": "epochs=x is no number of epochs",
+                "epochs=x": "epochs=x is not a number of epochs",
                 "epoch=9": 'did you mean "epochs"?',
             },
         ),

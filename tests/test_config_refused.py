@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+
 import pytest
 from hydra import compose, initialize_config_dir
 
-from harness.check import InputError
-from harness.run import config, overrides
+from harness.check import InputError, typed
+from harness.check.target import target_class
+from harness.cluster.config import Link
+from harness.core.architectures import Gat, Gcn
+from harness.core.config import EvaluateConfig
+from harness.core.optimisers import Adam, AdamW, Sgd
+from harness.core.schedules import Cosine, Step
+from harness.core.system import System
+from harness.graph.config import DatasetConfig
+from harness.partition.assign import Metis
+from harness.partition.vertexcut import Ebv, Hep
+from harness.run import config, overrides, runner
 from harness.run.command import CONF
+from harness.run.settings import RunConfig
 
 
 def accept(*arguments: str) -> config.Run:
@@ -24,8 +38,30 @@ def accept(*arguments: str) -> config.Run:
         (["systm=vanilla"], ["systm", 'did you mean "system"?']),
         (["model.hiden=3"], ["model.hiden", 'did you mean "hidden"?']),
         (["system=sancus", "+system.bouund=2"], ["system.bouund", 'did you mean "bound"?']),
-        (["epochs=abc"], ["epochs='abc'"]),
-        (["model.hidden=x"], ["model.hidden='x'"]),
+        (["system=null"], ["system=null names no option", "vanilla"]),
+        (["epochs=abc"], ["epochs=abc is not a whole number: give one, as epochs=200"]),
+        (["epochs=1.5"], ["epochs=1.5 is not a whole number: give one, as epochs=200"]),
+        (["epochs=null"], ["epochs=null is not a whole number"]),
+        (["model.hidden=1.5"], ["model.hidden=1.5 is not a whole number: give one, as model.hidden=64"]),
+        (["model.hidden=[1,2]"], ["model.hidden=[1, 2] is not a whole number"]),
+        (["dataset.scale=x"], ["dataset.scale=x is not a number: give one, as dataset.scale=1.0"]),
+        (["fresh=maybe"], ["fresh=maybe is not true or false: give one of them"]),
+        (["label=[a,b]"], ["label=[a, b] is not text: give one, or null"]),
+        (["evaluate=3"], ["evaluate=3 is not a block of keys: give evaluate.KEY=VALUE"]),
+        (["cluster.inside.latency_us=x"], ["cluster.inside.latency_us=x is not a number: give one, or null"]),
+        (["cluster.inside=3"], ["cluster.inside=3 is not a block of keys: give one"]),
+        (["cluster.devices=[1]"], ["cluster.devices[0]=1 is not a block of keys: give one"]),
+        (["cluster.devices=3"], ["cluster.devices=3 is not a list: give one"]),
+        (["cluster.devices=[{flops:1}]"], ["cluster.flops is not a key of Device; known: kind"]),
+        (["cluster.devices=[{host:x}]"], ["cluster.Device.host=x is not a whole number: give one"]),
+        (["+foo=1"], ["foo is not a key of the config; known: cache"]),
+        (["~foo"], ["~foo deletes a key that is not there: leave it out"]),
+        (["+model=sage"], ["+model=sage adds a group that is there already: give model=sage"]),
+        (["model@foo=gcn"], ["model@foo=gcn names a package after its @", "leave the @ out"]),
+        (["hydra.foo=1"], ["hydra.foo=1 is not a setting of Hydra's", "--hydra-help"]),
+        (["label=${oc.env:NOPE}"], ["label=${oc.env:NOPE} refers to what is not there: give a value"]),
+        (["epochs==3"], ["epochs==3 cannot be read", "as 'epochs=\"=3\"'"]),
+        (["=3"], ['"=3" is not KEY=VALUE']),
         (["gpus=0"], ["workers=0", "give 1 or more"]),
         (["workers=2", "gpus=4"], ["workers=2 and gpus=4", "give workers=2 alone"]),
         (["epochs=-3"], ["epochs=-3", "give 1 or more"]),
@@ -36,7 +72,7 @@ def accept(*arguments: str) -> config.Run:
         (["progress=7"], ['progress="7"']),
         (["foo"], ['"foo"', "KEY=VALUE"]),
         (["model=gcn,sage"], ["model=gcn,sage", "-m"]),
-        (["label=${foo}"], ["foo"]),
+        (["label=${foo}"], ["label=${foo} refers to what is not there"]),
         (["dataset=npz"], ["dataset.path", "VALUE"]),
         (["hydra.searchpath=[file:///no/such]"], ["/no/such", "file://FOLDER"]),
         (["system._target_=foo.Bar"], ['system._target_="foo.Bar"', "Python path"]),
@@ -48,6 +84,29 @@ def test_refused_in_one_sentence(arguments, parts):
         accept(*arguments)
     sentence = str(refused.value)
     assert "\n" not in sentence and all(part in sentence for part in parts), sentence
+
+
+RANGED = [
+    (RunConfig, {}),
+    (EvaluateConfig, {}),
+    (DatasetConfig, {"name": "reddit", "source": "twin"}),
+    *((target_class(block, "system", System), {}) for block in runner.configured().values()),
+    *((cls, {}) for cls in (Gcn, Gat, Adam, AdamW, Sgd, Step, Cosine, Metis, Ebv, Hep, Link)),
+]
+
+
+@pytest.mark.parametrize("cls, given", RANGED, ids=lambda x: getattr(x, "__name__", ""))
+def test_one_message_names_the_whole_range_of_a_key(cls, given):
+    """Whether a value is below or above it."""
+    for key, default in ((field.name, field.default) for field in dataclasses.fields(cls)):
+        said = set()
+        for value in (-(10**9), -1, 0, 1, 2, 10**9) if isinstance(default, int | float) else ():
+            try:
+                typed(cls, {**given, key: value}, "block")
+            except InputError as error:
+                found = re.fullmatch(r"block\.\w+=\S+ is (too small|out of range): (.*)", str(error))
+                said |= {found[2]} if found else set()
+        assert len(said) <= 1, (key, said)
 
 
 WHY = ("has no effect: features=once fetches and keeps all boundary features; "

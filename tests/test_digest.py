@@ -303,5 +303,5 @@ def test_knobs_are_refused_in_one_sentence(knobs, parts):
 def test_a_straggler_must_be_a_worker():
     for cls in (Digest, DigestA):
         facts = RunFacts(model="gcn", matrix=True, num_workers=4, symmetric=True, multilabel=False)
-        assert cls(straggler=4, delay=1.0).supports(facts).startswith("straggler=4 is no worker of 4")
+        assert cls(straggler=4, delay=1.0).supports(facts).startswith("straggler=4 is not a worker of 4")
         assert cls(straggler=3, delay=1.0).supports(facts) is None

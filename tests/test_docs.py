@@ -32,6 +32,11 @@ def commands() -> list[tuple[str, str, str]]:
     return found
 
 
+def test_lines_of_the_readme_fit_beside_another_window():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert [line for line in lines if len(line) > 110 and not line.startswith("|")] == []  # rows cannot wrap
+
+
 def test_the_pages_have_commands():
     assert len({page for page, _, _ in commands()}) >= 5 and len(commands()) >= 20
 

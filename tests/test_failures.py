@@ -174,7 +174,7 @@ def test_sweep_survives_a_failing_job_names_it_and_runs_only_what_is_missing(pla
     sweep = (*place.trouble, "system.how=nothing,raise", "seed=1,2", "-m")
     done = place.run(*sweep)
     assert done.code == 1
-    assert len(list(place.results.glob("npz/*/summary.json"))) == 2
+    assert len(list(place.results.glob("graph/*/summary.json"))) == 2
     listed = done.err[done.err.index("2 of the sweep's jobs failed") :].splitlines()[1:]
     assert len(listed) == 2 and all("system.how=raise" in line for line in listed)
     assert [next(w for w in line.split() if w.startswith("seed=")) for line in listed] == ["seed=1", "seed=2"]
@@ -184,8 +184,8 @@ def test_sweep_survives_a_failing_job_names_it_and_runs_only_what_is_missing(pla
         .replace("ZeroDivisionError", "KeyError")
         .replace('if self.how == "raise"', 'if self.how == "never"')
     )
-    before = {p: p.stat().st_mtime_ns for p in place.results.glob("npz/*/summary.json")}
+    before = {p: p.stat().st_mtime_ns for p in place.results.glob("graph/*/summary.json")}
     again = place.run(*sweep)
-    after = {p: p.stat().st_mtime_ns for p in place.results.glob("npz/*/summary.json")}
+    after = {p: p.stat().st_mtime_ns for p in place.results.glob("graph/*/summary.json")}
     assert again.code == 0 and len(after) == 4 and before.items() <= after.items()
     assert again.out.count("finished before") == 2

@@ -134,8 +134,11 @@ def test_validation_names_the_first_thing_wrong(changes, says):
         ({"name": "cora", "source": "reel"}, 'dataset.source="reel" is not known; did you mean "real"'),
         ({"name": "cora", "split": "low-label"}, 'did you mean "low_label"'),
         ({"name": "cora", "mask": -1}, "dataset.mask=-1 is too small"),
-        ({"name": "reddit", "source": "twin", "scale": 0}, "dataset.scale=0.0 is too small"),
-        ({"name": "reddit", "source": "twin", "scale": float("nan")}, "dataset.scale=nan is too small"),
+        (
+            {"name": "reddit", "source": "twin", "scale": 0},
+            "dataset.scale=0.0 is out of range: give more than 0 and at most 1",
+        ),
+        ({"name": "reddit", "source": "twin", "scale": float("nan")}, "dataset.scale=nan is out of range"),
         (
             {"name": "reddit", "source": "twin", "generator_seed": -1},
             "dataset.generator_seed=-1 is too small",

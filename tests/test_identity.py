@@ -262,7 +262,7 @@ def test_a_damaged_config_beside_is_no_hindrance(tmp_path, block):
     other.mkdir(parents=True)
     (other / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create({**run.composed, block: None})))
     assert run_of(f"results={tmp_path}").directory == run.directory
-    with pytest.raises(InputError, match=f"is damaged \\({block} is no block of keys\\)"):
+    with pytest.raises(InputError, match=f"is damaged \\({block} is not a block of keys\\)"):
         config.stored(other)
 
 
@@ -276,6 +276,22 @@ def test_a_knob_whose_default_is_new_is_not_found_in_a_folder_that_lacks_it(tmp_
     assert config.completed(stored)["system"] == {**block, "way": "old", "features": "once"}
     assert config.completed({**run.composed, "system": {**block, "way": "new"}}) != config.completed(stored)
     assert config.completed({**run.composed, "system": {**block, "way": "old"}}) == config.completed(stored)
+
+
+def test_a_graph_of_ones_own_goes_by_its_file_and_its_folder_of_before_is_found(tmp_path):
+    asked = ("dataset=npz", "dataset.path=data/roads.npz", f"results={tmp_path}", "workers=2")
+    run, named = run_of(*asked), run_of(*asked, "dataset.name=mine")
+    assert (run.graph_name, named.graph_name) == ("roads", "mine")
+    assert (run.directory.parent, named.directory.parent) == (tmp_path / "roads", tmp_path / "mine")
+    # Version 0.1 called every such graph "npz", and the folder likewise.
+    old = tmp_path / "npz" / run.directory.name
+    traces.finished(old, run.composed, stats={"graph": "npz"})
+    assert run_of(*asked).directory == old and run_of(*asked, "seed=2").directory.parent == tmp_path / "roads"
+    (group,), _ = groups.load([old])
+    assert group.dataset == "roads"
+    moved = old.rename(old.with_name(old.name[:-8] + "01234567"))  # a version with other keys
+    files.write_yaml_atomic(moved / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
+    assert run_of(*asked).directory == moved
 
 
 # Code

@@ -183,7 +183,8 @@ def test_the_summary_says_what_was_found_and_assumed(tmp_path, capsys):
     said = imported(tmp_path, capsys, *write(tmp_path, edges="source,target\na,b\nb,a\na,b\nc,c\nb,c\n"))
     for words in (
         "5 vertices, 5 directed edges, 2 features, 2 classes",
-        "5 listed; taken as undirected (--directed keeps directions)",
+        "5 listed, 2 of them in both directions: 2 edges between two vertices, in training two directed ones"
+        " each; taken as undirected (--directed keeps directions)",
         "self-loops  1, kept in the file and not used in training",
         "1 repeated edges, which count once",
         "named, in order of name: 0 = cat, 1 = dog",
@@ -195,6 +196,23 @@ def test_the_summary_says_what_was_found_and_assumed(tmp_path, capsys):
     stored = np.load(tmp_path / "g.npz")
     assert stored["class_names"].tolist() == ["cat", "dog"]
     assert stored["vertex_ids"].tolist() == list("abcde")
+
+
+@pytest.mark.parametrize(
+    "edges, said, number",
+    [
+        ("a,b\nb,a\nb,c\nc,b\n", "4 listed, each in both directions: 2 edges", 4),
+        ("a,b\nb,c\n", "2 listed, each in one direction: 2 edges", 4),
+    ],
+    ids=["both", "one"],
+)
+def test_the_summary_says_in_how_many_directions_edges_are_listed(tmp_path, capsys, edges, said, number):
+    files = write(tmp_path, edges=edges)
+    shown = imported(tmp_path, capsys, *files)
+    assert said in shown and f"{number} directed edges" in shown
+    assert loaded(tmp_path / "g.npz").num_edges == number
+    directed = imported(tmp_path, capsys, *files, "--directed")
+    assert ("each in" in directed) == ("both" in said)  # with every reverse there it is as good as undirected
 
 
 def test_label_sets_from_several_columns(tmp_path, capsys):

@@ -69,7 +69,7 @@ def test_a_mistake_in_either_is_one_sentence(place, followed):
     for words, said in (
         (("model=mixed", "model.own=2"), "model.own=2.0 is out of range"),
         (("score=withn",), 'score="withn" is not known'),
-        (("score=within", "score.within_two.best=x"), "score.within_two.best='x' cannot be used"),
+        (("score=within", "score.within_two.best=x"), "score.within_two.best=x is not a whole number"),
     ):
         done = place.run(followed, *words)
         assert done.code == 2 and done.err.startswith(f"error: {said}") and done.err.count("\n") == 1, (

@@ -112,7 +112,7 @@ def test_someone_who_distrusts_us_recomputes_every_column(tmp_path, capsys, core
         **times,
         "CPU s all workers": warm.groupby("epoch")["cpu_s"].sum().mean(),
         **{name: sent[rows_of]["bytes"].sum() / 1e6 / count for name, rows_of in megabytes.items()},
-        "MB the run": comm["bytes"].sum() / 1e6,
+        "MB per run": comm["bytes"].sum() / 1e6,
     }
     assert [*expected] == [name for name in list(shown)[5:] if name != "majority %"] and len(
         set(expected.values())
@@ -169,7 +169,7 @@ def test_the_first_epoch_is_left_out_of_means_and_counted_in_totals(tmp_path):
     s = summary.summarise(run)
     assert (s["epoch_s"], s["epoch_median_s"], s["first_epoch_s"], s["train_total_s"]) == (1.5, 1.5, 10, 13)
     assert (s["bytes_epoch"]["layer_0"], s["bytes_first_epoch"], s["bytes_total"]) == (15, 100, 130)
-    assert any("epoch 0" in note for note in s["notes"])
+    assert any("means over epochs 2 to 3: the first" in note for note in s["notes"])
     assert s["final"] is None and s["best"] is None
 
 
@@ -182,7 +182,7 @@ def test_a_graph_without_validation_vertices_reports_its_last_evaluation(tmp_pat
     out.close()
     s = summary.summarise(run)
     assert s["best"]["epoch"] == s["final"]["epoch"] == 1 and s["best"]["test"] == pytest.approx(0.1)
-    assert s["best"]["val"] is None and "10.00 % at the best validation (none, epoch 1)" in rendered(
+    assert s["best"]["val"] is None and "10.00 % at the best validation (none, epoch 2)" in rendered(
         single.run_table(run)
     )
 

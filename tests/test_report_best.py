@@ -47,3 +47,15 @@ def test_exact_training_that_fetches_features_alike_is_the_measure(tmp_path):
         traces.finished(tmp_path / features, composed, size=size, ran_on={"role": "reference"})
     (section,) = table.sections(groups.load([tmp_path])[0])
     assert [section.bytes_ratio(group) for group in section.groups] == [1.0, 1.0]
+
+
+def test_runs_of_unlike_length_are_told_and_have_no_best_sum(tmp_path):
+    for name, epochs, size in (("long", 5, 1000), ("short", 3, 900)):
+        composed = traces.config(system___target_=f"somewhere.{name}.S", epochs=epochs)
+        traces.finished(tmp_path / name, composed, size=size)
+    (section,) = table.sections(groups.load([tmp_path])[0])
+    assert section.best(columns.ALL["mb_epoch"]) == [False, True]
+    assert section.best(columns.ALL["mb_run"]) == [False, False]
+    assert any("rows of unlike numbers of epochs are compared" in note for note in section.notes())
+    (alike,) = table.sections(groups.load([tmp_path / "long"])[0])
+    assert not any("unlike numbers" in note for note in alike.notes())

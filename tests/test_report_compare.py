@@ -69,12 +69,25 @@ def test_two_classes_are_led_by_auc_and_more_by_accuracy(tmp_path, capsys, class
     drawn = curves.accuracy_over(curves.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
     assert drawn.get_ylabel() == ("test AUC, %" if leads == "auc" else "test accuracy, %")
     assert list(drawn.lines[0].get_ydata()) == pytest.approx([51, 88, 77] if leads == "auc" else [78, 70, 60])
-    assert f"{want[1]} % at the last epoch (2)" in told
+    assert f"{want[1]} % at the last epoch (3)" in told and f", epoch {at + 1})" in told
     assert f"balanced accuracy {shown['balanced acc %']} %" in told
     # The dot is at the best validation, and the value told is the table's.
     assert (
         drawn.lines[1].get_xdata() == [at + 1] and drawn.texts[-1].get_text() == f"x  {float(want[0]):.1f} %"
     )
+
+
+def test_dot_label_and_table_are_the_mean_of_each_seeds_best(tmp_path):
+    """Seeds that are best in different epochs: the curve of means goes past below."""
+    for seed, scores in enumerate((TURNING, TURNING[::-1])):
+        scored_run(tmp_path / str(seed), scores, traces.config(gpus=1, epochs=3, seed=seed))
+    (section,) = table.sections(groups.load([tmp_path])[0])
+    figure = curves.accuracy_over(curves.AXES[2], section, ["x"], {"plain": {"color": "#000000"}})
+    drawn, shown = figure.axes[0], table.estimate_of(section.groups[0], columns.ACCURACY).mean
+    assert shown == pytest.approx(78) and max(drawn.lines[0].get_ydata()) == pytest.approx(70)
+    assert drawn.lines[1].get_xdata() == [2] and drawn.lines[1].get_ydata() == pytest.approx([shown])
+    assert drawn.texts[-1].get_text() == "x  78.0 %"
+    assert "of each seed, mean over seeds" in " ".join(figure.texts[1].get_text().split())
 
 
 def lines_of(figure) -> dict[str, list[float]]:
@@ -138,13 +151,13 @@ def test_a_run_that_diverged_says_so_and_has_no_accuracy(tmp_path, capsys, how):
         writer.finalise(run)
         files.write_json_atomic(run / "summary.json", summary.summarise(run))
     s = reader.Trace(tmp_path / "2").summary
-    assert s["diverged"] == 2 and any("diverged: from epoch 2 on" in note for note in s["notes"])
+    assert s["diverged"] == 2 and any("diverged: from epoch 3 on" in note for note in s["notes"])
     assert reader.Trace(tmp_path / "1").summary["diverged"] is None
     text = run_markdown(capsys, tmp_path)
     (shown,) = rows(text)
     assert [shown[name] for name in ("test acc %", "last acc %", "test AUC %", "balanced acc %")] == ["-"] * 4
     assert shown["by seed"] == "78.0 diverged" and shown["epochs"] == "3 of 7"
-    assert "plain (metis, 1 workers) diverged (seed 2 in epoch 2): its loss or its logits were no" in text
+    assert "plain (metis, 1 workers) diverged (seed 2 in epoch 3): its loss or its logits were no" in text
     assert all(column.value(s) is None for column in columns.ALL.values() if column.scored)
     (section,) = table.sections(groups.load([tmp_path])[0])
     drawn = curves.accuracy_over(curves.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
@@ -206,7 +219,7 @@ def test_what_has_not_finished_is_compared_with_nothing(tmp_path, capsys, stoppe
         path.unlink()
     text = run_markdown(capsys, tmp_path)
     assert "cannot tell" not in text
-    less = {row["system"]: row["less exact"] for row in rows(text)}
+    less = {row["system"]: row["minus exact"] for row in rows(text)}
     assert less["control" if stopped == "reference" else "reference"] == ""
 
 
@@ -219,13 +232,13 @@ def test_differences_are_paired_over_seeds(tmp_path):
 
 def test_a_difference_over_fewer_seeds_than_the_row_has_says_so(tmp_path, capsys):
     control_runs(tmp_path, {1: 0.81}, {1: 0.80, 2: 0.72, 3: 0.79})
-    shown = {row["system"]: row["less exact"] for row in rows(run_markdown(capsys, tmp_path))}
+    shown = {row["system"]: row["minus exact"] for row in rows(run_markdown(capsys, tmp_path))}
     assert shown["control"] == "-1.00 (1 of 3 seeds)"
 
 
 def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
     control_runs(tmp_path, {1: 0.81, 2: 0.70, 3: 0.80}, {1: 0.80, 2: 0.72, 3: 0.79})
-    shown = {row["system"]: row["less exact"] for row in rows(run_markdown(capsys, tmp_path))}
+    shown = {row["system"]: row["minus exact"] for row in rows(run_markdown(capsys, tmp_path))}
     half = stats.t.ppf(0.975, 2) * np.std([-1, 2, -1], ddof=1) / np.sqrt(3)
     assert (
         shown == {"control": f"+0.00 ± {half:.2f}", "reference": ""}
@@ -235,7 +248,7 @@ def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
     for reference, less in (({}, -27.0), ({1: 0.4, 2: 0.4, 3: 0.4}, 10.0)):
         control_runs(tmp_path, reference, {1: 0.5, 2: 0.5, 3: 0.5}, partition__method="random")
         shown = {
-            (row["system"], row["partition"]): row["less exact"]
+            (row["system"], row["partition"]): row["minus exact"]
             for row in rows(run_markdown(capsys, tmp_path))
         }
         assert float(shown["control", "random"].split(" ± ")[0]) == pytest.approx(less)
@@ -247,7 +260,7 @@ def test_where_a_seed_diverged_there_is_no_difference_to_exact_training(tmp_path
     control_runs(tmp_path, {1: 0.8, 2: 0.7, 3: 0.8}, {1: 0.8, 2: 0.7, 3: 0.8})
     composed = traces.config(gpus=1, epochs=1, seed=3, system___target_=f"a.{diverged}.S")
     scored_run(tmp_path / f"{diverged}30", [None], composed, [math.nan], role=diverged)
-    assert {row["less exact"] for row in rows(run_markdown(capsys, tmp_path))} == {""}
+    assert {row["minus exact"] for row in rows(run_markdown(capsys, tmp_path))} == {""}
 
 
 def test_asynchronous_training_is_compared_with_exact_training_too(tmp_path, capsys):
@@ -258,7 +271,7 @@ def test_asynchronous_training_is_compared_with_exact_training_too(tmp_path, cap
             composed = traces.config(gpus=1, epochs=1, seed=seed, checkpoint_every=20, **target)
             scored_run(tmp_path / f"{role}{seed}", [traces.scored(0.5, 0.5, value)], composed, role=role,
                        asynchronous=role == "other")  # fmt: skip
-    shown = {row["system"]: row["less exact"] for row in rows(run_markdown(capsys, tmp_path))}
+    shown = {row["system"]: row["minus exact"] for row in rows(run_markdown(capsys, tmp_path))}
     assert shown == {"other": "-10.00", "reference": ""}
 
 

@@ -65,10 +65,10 @@ def test_a_run_that_went_on_elsewhere_says_so(tmp_path, capsys):
     traces.stream(run, range(5))
     writer.finalise(run)
     s = summary.summarise(run)
-    assert "computed by different code: aaa from epoch 0 on, bbb from epoch 3 on" in s["notes"]
+    assert "computed by different code: aaa from epoch 1 on, bbb from epoch 4 on" in s["notes"]
     assert (
-        "computed on different machines: Test CPU, 4 cores from epoch 0 on, Other CPU, 8 cores from epoch"
-        " 3 on" in s["notes"]
+        "computed on different machines: Test CPU, 4 cores from epoch 1 on, Other CPU, 8 cores from epoch"
+        " 4 on" in s["notes"]
     )
     assert "Test CPU, 4 cores, then Other CPU, 8 cores" in run_markdown(capsys, run)
 

@@ -170,7 +170,7 @@ def test_a_run_of_version_0_1_that_went_on_tells_of_both(tmp_path):
     assert shown.machine == "Test CPU, 4 cores"
     traces.stream(run, range(5))
     notes = summary.summarise(run)["notes"]
-    assert "computed by different code: unknown from epoch 0 on, n3w from epoch 3 on" in notes
+    assert "computed by different code: unknown from epoch 1 on, n3w from epoch 4 on" in notes
     assert not any("machines" in note for note in notes)
 
 

@@ -74,7 +74,7 @@ def test_a_run_that_is_going_on_is_left_where_it_is(tmp_path, more):
 @pytest.mark.parametrize("more", [(), ("fresh=true",)], ids=["goes-on", "fresh"])
 def test_files_that_are_no_runs_are_refused(tmp_path, more):
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(InputError, match="holds files that are no run's; give another folder"):
+    with pytest.raises(InputError, match="is not empty and is not a run folder; give another run_dir"):
         claim(run_in(tmp_path, *more))
     assert (tmp_path / "thesis.tex").read_text() == "mine"
 

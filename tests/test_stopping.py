@@ -47,7 +47,9 @@ def test_a_run_ends_early_and_says_at_which_epoch(place):
     scored = trace.epochs.drop_duplicates("epoch").set_index("epoch")["val_acc"].dropna()
     last, best = int(trace.epochs["epoch"].max()), int(scored.idxmax())
     assert last < 399 and (scored.index > best).sum() == 3 and last == scored.index[-1]
-    note = f"stopped early at epoch {last}: 3 evaluations in a row without a better validation accuracy"
+    note = (
+        f"stopped early after epoch {last + 1}: 3 evaluations in a row without a better validation accuracy"
+    )
     assert any(each.startswith(note) for each in trace.summary["notes"]) and note in done.out
     assert trace.summary["best"]["epoch"] == best and trace.summary["final"]["epoch"] == last
 

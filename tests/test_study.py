@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness.check import InputError
 from harness.run import runner
 from harness.run.runner import Places
 from harness.study import __main__ as study
@@ -93,6 +94,25 @@ def test_what_the_study_asks_for_are_runs(kind, name, tmp_path):
         "dblp", study.ROWS[kind][name], study.Extent(seeds="1", epochs=10, partitions="random"), places
     )
     assert len(set(runner.folders(sweep, places))) == len(runner.expand(sweep))
+
+
+def test_runs_that_differ_in_plain_values_are_composed_once(monkeypatch, tmp_path):
+    """And are what each is when it is composed by itself."""
+    sweep = "system=sancus partition=random dataset=cora gpus=1,4 seed=1,2,3 optimiser.lr=0.01,0.1"
+    places, composed = Places(tmp_path, tmp_path, tmp_path), []
+    compose = runner.compose
+    monkeypatch.setattr(runner, "compose", lambda *a, **k: composed.append(a) or compose(*a, **k))
+    together = runner.composed(runner.expand(sweep), places)
+    assert len(together) == 12 and len(composed) == 1
+    alone = [runner.composed([words], places)[0] for words in runner.expand(sweep)[:12:5]]
+    assert [run.composed for run in alone] == [run.composed for run in together[:12:5]]
+    assert len({run.fingerprint for run in together}) == 12
+    both = runner.composed(runner.expand("system=vanilla,sancus seed=1,2"), places)
+    assert [run.system_name for run in both] == ["vanilla", "vanilla", "sancus", "sancus"]
+    with pytest.raises(InputError, match="not a whole number"):
+        runner.composed(runner.expand("system=vanilla seed=1,2.5"), places)
+    with pytest.raises(InputError, match='did you mean "sancus"'):
+        runner.composed(runner.expand("system=sancuss seed=1,2"), places)
 
 
 def test_a_row_at_equal_steps_takes_a_fifth_of_the_epochs(tmp_path):

@@ -29,9 +29,9 @@ from harness.trace.environment import revision
 MISSED, UNJUDGED = 1, 3  # exit codes; 2 is that of bad input
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(program: str) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="halobench bench",
+        prog=program,
         description=__doc__,
         epilog="parts:\n" + "\n".join(f"  {name:10} {part.says}" for name, part in PARTS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -79,11 +79,11 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.bench") -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["compare"]:
-        return compare.main(words[1:])
-    asked = parser().parse_intermixed_args(words)
+        return compare.main(words[1:], f"{program} compare")
+    asked = parser(program).parse_intermixed_args(words)
     console = Console(width=max(150, Console().width))
     try:
         at_least("--rounds", asked.rounds, 1)

@@ -47,7 +47,9 @@ def keys_of(words: list[str]) -> dict[str, str]:
     """KEY=VALUE words as a dictionary. InputError where one has no "="."""
     for word in words:
         if not word.partition("=")[1] or word.startswith("-"):
-            raise InputError(f'"{word}" is no KEY=VALUE word: give keys of a run, as in dataset.scale=0.01')
+            raise InputError(
+                f'"{word}" is not a KEY=VALUE word: give keys of a run, as in dataset.scale=0.01'
+            )
     return {key.lstrip("+"): value for key, _, value in (word.partition("=") for word in words)}
 
 

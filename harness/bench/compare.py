@@ -23,7 +23,7 @@ from scipy.stats import mannwhitneyu
 from harness.bench import record
 from harness.bench.lines import NOT_JUDGED, Line
 from harness.bench.record import Record
-from harness.check import InputError, more_than, within
+from harness.check import InputError, within, within_above
 
 ALPHA = 0.05  # p-value below which a difference is taken for one
 MARGIN = 0.1  # how much slower a line may become, relative, before the exit code says so
@@ -151,12 +151,11 @@ def add_bounds(parser: argparse.ArgumentParser) -> None:
 
 def check_bounds(asked: argparse.Namespace) -> None:
     within("--margin", asked.margin, 0, math.inf)
-    more_than("--alpha", asked.alpha, 0)
-    within("--alpha", asked.alpha, 0, 1)
+    within_above("--alpha", asked.alpha, 0, 1)
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="halobench bench compare", description=__doc__)
+def main(arguments: Sequence[str], program: str) -> int:
+    parser = argparse.ArgumentParser(prog=program, description=__doc__)
     parser.add_argument("old", type=Path, metavar="OLD.json", help="what bench --json wrote before")
     parser.add_argument("new", type=Path, metavar="NEW.json", help="what it wrote now, on the same machine")
     add_bounds(parser)

@@ -71,5 +71,5 @@ def read(path: Path) -> Record:
         raise InputError(f"{path} cannot be read ({error.strerror}): give a file of bench --json") from None
     except (ValueError, KeyError, TypeError):
         raise InputError(
-            f"{path} is no file that this version's bench wrote: give one of bench --json"
+            f"{path} is not a file that this version's bench wrote: give one of bench --json"
         ) from None

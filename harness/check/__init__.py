@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.check.mistyped import mistyped
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -71,26 +73,30 @@ def within(field: str, value: float, low: float, high: float) -> None:
         raise InputError(f"{field}={value} is out of range: give {low} to {high}")
 
 
+def within_above(field: str, value: float, bound: float, high: float) -> None:
+    """As `within`, `bound` itself left out."""
+    if not bound < value <= high:
+        raise InputError(f"{field}={value} is out of range: give more than {bound} and at most {high}")
+
+
 def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
     """Make the dataclass `cls` from `values`, refusing unknown keys and wrong types by name.
 
-    `where` is the config block the values come from ("system", "model", ...); it prefixes every message.
-    The range checks of `cls.__post_init__` run too, and their messages are prefixed likewise.
+    `where` is the config block the values come from ("system", "model", ...; "" for the config itself); it
+    prefixes every message. The range checks of `cls.__post_init__` run too, and their messages are prefixed
+    likewise.
     """
     fields = {f.name for f in dataclasses.fields(cls) if f.init}
+    prefix = f"{where}." if where else ""
     for key in values:
         if key not in fields:
-            raise InputError(f"{where}.{key} is not a key of {cls.__name__}{did_you_mean(key, fields)}")
+            raise InputError(f"{prefix}{key} is not a key of {cls.__name__}{did_you_mean(key, fields)}")
     try:
         config = OmegaConf.merge(OmegaConf.structured(cls), OmegaConf.create(dict(values)))
         made = OmegaConf.to_object(config)
     except InputError as error:
-        raise InputError(f"{where}.{error}") from None
+        raise InputError(f"{prefix}{error}") from None
     except OmegaConfBaseException as error:
-        key = str(getattr(error, "full_key", "") or "")
-        reason = str(getattr(error, "msg", None) or error).splitlines()[0]
-        raise InputError(
-            f"{where}.{key}={values.get(key.split('.')[0])!r} cannot be used: {reason}"
-        ) from None
+        raise InputError(mistyped(cls, values, prefix, error)) from None
     assert isinstance(made, cls)
     return made

@@ -20,10 +20,10 @@ from harness.run.runner import Places
 FOLDER = Path(runner.CONF) / "experiment"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
+def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.claims") -> int:
+    """Exit code 0, or 2 with one sentence where what was given cannot be used; `program` is what was typed."""
     parser = argparse.ArgumentParser(
-        prog="halobench report claims", description=__doc__.splitlines()[0], epilog=__doc__.split("\n\n")[1]
+        prog=program, description=__doc__.splitlines()[0], epilog=__doc__.split("\n\n")[1]
     )
     parser.add_argument(
         "results", nargs="?", type=Path, default=Path("results"), help="where the runs are (default results)"

@@ -1,7 +1,8 @@
 """The command `halobench`, which is `python -m harness` too: its subcommands, and the one it is without any.
 
 A subcommand is a line of COMMANDS; its module is imported when it is called, so that none waits for
-another's imports. Words without a subcommand (`system=vanilla workers=2`) are those of `run`.
+another's imports. Words without a subcommand (`system=vanilla workers=2`) are those of `run`. No words at all
+are help for `halobench`, and the run of the config's own values for `python -m harness`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import harness
 from harness.base.loading import load
@@ -19,15 +21,14 @@ from harness.base.loading import load
 class Command:
     """A subcommand.
 
-    module, function   what takes its words and returns the exit code
+    module, function   what takes its words and what was typed for it, and returns the exit code
     says               what it does, as `halobench --help` lists it
-    before, after      words that stand around those that are given
+    after              words that stand after those that are given
     """
 
     module: str
     says: str
     function: str = "main"
-    before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
 
@@ -43,7 +44,7 @@ COMMANDS = {
     "report claims": Command(
         "harness.claims.__main__", "verdicts on what the papers print, from the runs of experiments"
     ),
-    "plot": Command("harness.report.__main__", "pictures of finished runs", before=("plot",)),
+    "plot": Command("harness.report.__main__", "pictures of finished runs"),
     "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
     "figures": Command("harness.figures.__main__", "the figures of the papers; starts the runs they lack"),
     "study": Command("harness.study.__main__", "every system on real graphs, as one page of tables"),
@@ -66,6 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if words and words[0] in COMPLETION:
         return _complete(words)
+    typed = "python -m harness" if Path(sys.argv[0]).parts[-2:] == ("harness", "__main__.py") else "halobench"
+    if not words and typed == "halobench":
+        print(_listed())
+        return 0
     two = " ".join(words[:2])
     name = two if two in COMMANDS else words[0] if words and words[0] in COMMANDS else None
     words = words[len(name.split()) if name else 0 :]
@@ -74,11 +79,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif name is None and words and words[0].isalpha():
         from harness.check import did_you_mean
 
-        print(f'error: "{words[0]}" is no command{did_you_mean(words[0], COMMANDS)}', file=sys.stderr)
+        print(f'error: "{words[0]}" is not a command{did_you_mean(words[0], COMMANDS)}', file=sys.stderr)
         return 2
     command = COMMANDS[name or "run"]
     entry = getattr(load(command.module), command.function)
-    return entry([*command.before, *words, *command.after])
+    return entry([*words, *command.after], f"{typed} {name}" if name else typed)
 
 
 def _listed() -> str:
@@ -87,7 +92,7 @@ def _listed() -> str:
         [
             "usage: halobench [COMMAND] ...        (or python -m harness [COMMAND] ...)",
             "",
-            "commands (halobench COMMAND --help says more; without a command it is run):",
+            "commands (halobench COMMAND --help says more; KEY=VALUE words alone are those of run):",
             *rows,
             "",
             "options: --version, --help",
@@ -101,7 +106,7 @@ def _complete(words: list[str]) -> int:
     after `run` and `prepare`, which is all it knows of."""
     line = os.environ.get("COMP_LINE", "").split(" ")
     begun = line[1] if len(line) > 1 else ""
-    names = [name for name in COMMANDS if len(line) == 2 and name.startswith(begun)]
+    names = [name for name in COMMANDS if len(line) == 2 and name.startswith(begun) and " " not in name]
     if names:
         print(" ".join(names))
     if len(line) > 2 and begun in COMMANDS:

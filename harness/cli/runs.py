@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,16 @@ from harness.run import extend, jobs, prepare
 from harness.run.process import RunFailed, Stopped, stoppable
 from harness.trace.identity import PLACE_KEYS
 from harness.trace.reader import find_runs
+from harness.trace.summary import graph_name
 
+LINES, WIDTH = 25, 110  # of what `show` prints of a run
 KINDS = ("graphs", "shards", "costs", "tilings")  # of entries in the cache
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "halobench runs") -> int:
     """Exit code 0; 1 where a run that was extended failed; 2 with one sentence where what was given cannot be
     used; 128 + signal where it was stopped."""
-    given = _parser().parse_args(arguments)
+    given = _parser(program).parse_args(arguments)
     try:
         with stoppable():
             given.act(given)
@@ -47,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="halobench runs", description="Look at run folders, and tidy up.")
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=program, description="Look at run folders, and tidy up.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, act, said: str) -> argparse.ArgumentParser:
@@ -68,7 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     add("list", _list, "a line per run").add_argument(
         "runs", **{**some, "nargs": "*", "default": ["results"]}
     )
-    add("show", _show, "the table of a run and the keys of its config").add_argument("runs", **some)
+    showing = add("show", _show, f"state, results and keys of a run, in at most {LINES} lines")
+    showing.add_argument("runs", **some)
+    showing.add_argument("--all", action="store_true", help="the whole table, and the config as YAML")
     add("compare", _compare, "runs beside each other: keys that differ, and results").add_argument(
         "runs", **some
     )
@@ -108,23 +113,24 @@ def _list(given: argparse.Namespace) -> None:
 
 def _line(run: Run) -> list[str]:
     """What `list` tells of a run, after its folder."""
-    keys, state = run.keys, "finished"
-    score = size = ""
-    if run.trace.epochs.empty:
-        state = "not begun"
-    else:
+    keys, score, size = run.keys, "", ""
+    if not run.trace.epochs.empty:
         summary = run.summary
-        if summary["diverged"] is not None:
-            state = f"diverged in epoch {summary['diverged']}"
-        elif not run.finished:
-            state = f"stopped after epoch {summary['epochs']}"
         score = f"{value:.2f}" if (value := LEADING[summary["score"]][0].value(summary)) is not None else "-"
         size = f"{sum(summary['bytes_epoch'].values()) / 1e6:.3f}"
-    if not run.finished and _in_use(run.path):
-        state = "going on"
-    dataset = f"{'twin/' if keys.get('dataset.source') == 'twin' else ''}{keys['dataset.name']}"
     told = [keys.get("workers", 1), keys.get("seed", ""), keys.get("epochs", "")]
-    return [run.name, dataset, *map(str, told), state, score, size]
+    return [run.name, graph_name(run.trace), *map(str, told), _state(run), score, size]
+
+
+def _state(run: Run) -> str:
+    """Whether a run has finished, and how far it has come otherwise."""
+    if not run.finished and _in_use(run.path):
+        return "going on"
+    if run.trace.epochs.empty:
+        return "not begun"
+    if run.summary["diverged"] is not None:
+        return f"diverged in epoch {run.summary['diverged'] + 1}"
+    return "finished" if run.finished else f"stopped after epoch {run.summary['epochs']}"
 
 
 def _in_use(path: Path) -> bool:
@@ -139,10 +145,33 @@ def _in_use(path: Path) -> bool:
 
 
 def _show(given: argparse.Namespace) -> None:
+    console = _console()
     for path in find_runs(given.runs):
-        _print(single.run_table(path))
-        _print(OmegaConf.to_yaml(OmegaConf.create(Run(path).trace.config)))
-        _print(str(path))
+        run = Run(path)
+        with console.capture() as capture:
+            console.print(f"{path}: {_state(run)}", highlight=False, soft_wrap=True)
+            if not run.trace.epochs.empty:
+                console.print(single.run_table(path), highlight=False)
+        shown = capture.get().rstrip("\n")
+        if given.all:
+            _print(f"{shown}\n\n{OmegaConf.to_yaml(OmegaConf.create(run.trace.config))}")
+        else:
+            lines = [
+                *map(str.rstrip, shown.splitlines()),
+                *textwrap.wrap(_keys(run), min(console.width, WIDTH)),
+            ]
+            if len(lines) >= LINES:
+                lines = [*lines[: LINES - 1], "... (--all shows the rest)"]
+            _print("\n".join(lines))
+
+
+def _keys(run: Run) -> str:
+    """The run's keys as one would type them, those that most tables are about first; null ones left out."""
+    first = ("system.", "dataset.", "partition.", "workers", "epochs", "seed", "model.", "optimiser.")
+    order = sorted(
+        run.keys, key=lambda k: next((i for i, f in enumerate(first) if k.startswith(f)), len(first))
+    )
+    return " ".join(knob(key, run.keys[key]) for key in order if run.keys[key] is not None)
 
 
 def _compare(given: argparse.Namespace) -> None:
@@ -152,13 +181,14 @@ def _compare(given: argparse.Namespace) -> None:
         raise InputError(f"{given.runs[0]} is one run: give two or more to compare")
     if lacking := next((run.path for run in runs if run.trace.epochs.empty), None):
         raise InputError(f"{lacking} has not finished an epoch: let it run longer, or leave it out")
-    table = _table("", *(run.path.name for run in runs))
+    table = _table("", *_told_apart([run.path for run in runs]))
     keys = dict.fromkeys(key for run in runs for key in run.keys)
     shown = [{k: knob(k, v).partition("=")[2] for k, v in run.keys.items()} for run in runs]
     for key in keys:
         values = [each.get(key, "-") for each in shown]
         if len(set(values)) > 1:
             table.add_row(key, *values)
+    table.add_row("state", *map(_state, runs))
     table.add_section()
     clock = "cpu" if any(run.summary["clock"] == "cpu" for run in runs) else "wall"
     for column in (*LEADING[leading([Group(runs)])], *times(clock)):
@@ -168,6 +198,13 @@ def _compare(given: argparse.Namespace) -> None:
     table.add_row("MB per epoch", *(f"{size:.3f}" for size in sizes))
     table.add_row("losses", *(_losses(run, runs[0]) for run in runs))
     _print(table)
+
+
+def _told_apart(paths: list[Path]) -> list[str]:
+    """The names of folders, with as many of those above as it takes to tell them apart."""
+    deepest = max(len(path.parts) for path in paths)
+    told = ([str(Path(*path.parts[-depth:])) for path in paths] for depth in range(1, deepest + 1))
+    return next((names for names in told if len(set(names)) == len(paths)), [str(path) for path in paths])
 
 
 def _losses(run: Run, first: Run) -> str:
@@ -193,7 +230,7 @@ def _extend(given: argparse.Namespace) -> None:
         keys[key] = yaml.safe_load(value)
     epochs = keys.pop("epochs", None)
     if not isinstance(epochs, int) or isinstance(epochs, bool):
-        raise InputError(f"epochs={epochs} is no number of epochs: give epochs=N, in all")
+        raise InputError(f"epochs={epochs} is not a number of epochs: give epochs=N, in all")
     # A run is named by the folder that was given, whatever folder that command stood in.
     jobs.run_job(OmegaConf.create(extend.longer(given.run.resolve(), epochs, **keys).composed))
 
@@ -221,7 +258,7 @@ def _discard(found: list[tuple[Path, Path]], yes: bool) -> None:
         # Where nothing is removed, no lock is left where none was.
         with _held(lock) if yes or lock.exists() else contextlib.nullcontext(True) as ours:
             if not ours:
-                print(f"in use, left: {folder}")
+                print(f"in use, kept: {folder}")
                 continue
             if yes:
                 shutil.rmtree(folder)
@@ -252,9 +289,11 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _print(shown: Any) -> None:
+def _console() -> Console:
     """As wide as it needs to be where nobody's terminal would fold it."""
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=400)
-    console.print(shown, highlight=False, soft_wrap=isinstance(shown, str))
+    return console if console.is_terminal else Console(width=400)
+
+
+def _print(shown: Any) -> None:
+    _console().print(shown, highlight=False, soft_wrap=isinstance(shown, str))

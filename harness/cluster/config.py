@@ -22,12 +22,17 @@ TIMES = ("mm_s", "spmm_s", "h2d_s", "d2h_s", "idt_s")
 class Device:
     """One worker's device. Times are of one pass over a square float32 matrix of the cluster's `matrix` rows.
 
-    kind, id        the model, and which of its kind
+    kind            the model
+    id              which of its kind
     host            0-based
-    memory_gb       GiB of device memory; memory_gbytes_per_s its bandwidth
+    memory_gb       GiB of device memory
+    memory_gbytes_per_s   10^9 bytes per second from and to that memory
     fp32_tflops     peak of single precision
-    mm_s, spmm_s    dense and sparse matrix products
-    h2d_s, d2h_s, idt_s   copies host to device, device to host, inside the device
+    mm_s            seconds of a dense matrix product
+    spmm_s          seconds of a sparse matrix product
+    h2d_s           seconds of a copy from host to device
+    d2h_s           seconds of a copy from device to host
+    idt_s           seconds of a copy inside the device
     """
 
     kind: str = "device"
@@ -54,8 +59,8 @@ class Link:
     """A way between devices, in one direction.
 
     medium        its name
-    gbytes_per_s  10^9 bytes per second from one device to another; broadcast_gbytes_per_s the same in a
-                  broadcast
+    gbytes_per_s  10^9 bytes per second from one device to another
+    broadcast_gbytes_per_s   the same in a broadcast
     latency_us    microseconds before the first byte
     """
 
@@ -79,9 +84,11 @@ class Cluster:
     name     of the testbed; "measured": the devices are those of the run, measured when it starts
     devices  one per worker; a run with fewer workers takes the first
     matrix   rows of the matrix that the devices' times are of
-    inside   between two devices of one host; bridge: what all devices of a host share; between: from host to
-             host
-    host_memory_gb, host_cores   of one host
+    inside   the link between two devices of one host
+    bridge   the link that all devices of a host share
+    between  the link from host to host
+    host_memory_gb   GiB of memory of one host
+    host_cores   CPU cores of one host
     """
 
     name: str = "measured"

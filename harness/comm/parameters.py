@@ -134,8 +134,8 @@ class Parameters:
                 raise ConnectionError("it hung up")
         except OSError as error:
             raise ServiceLost(
-                f"the parameter server (process {self.pid}) went away in epoch {epoch} ({error}); the same"
-                " command goes on from the last checkpoint"
+                f"the parameter server (process {self.pid}) went away in epoch {epoch + 1} ({error}); the"
+                " same command goes on from the last checkpoint"
             ) from error
         weights = torch.from_numpy(np.frombuffer(bytearray(answer), self.dtype)) if size else torch.empty(0)
         return version, number, weights.to(self.comm.device)

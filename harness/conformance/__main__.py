@@ -17,11 +17,9 @@ from harness.check import InputError
 from harness.conformance.subject import subject
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.conformance") -> int:
     """Exit code 0; 1 where a check failed; 2 with one sentence where what was given cannot be used."""
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.conformance", description=__doc__.split("\n\n")[1]
-    )
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.split("\n\n")[1])
     parser.add_argument("words", nargs="+", metavar="system=NAME", help="the system, and knobs of it")
     parser.add_argument("--config-dir", metavar="FOLDER", help="a folder with a system/NAME.yaml in it")
     parser.add_argument("-k", metavar="EXPRESSION", help="only checks whose name matches, as pytest's -k")

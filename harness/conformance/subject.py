@@ -49,7 +49,7 @@ def subject(words: Sequence[str], config_dir: str | None = None) -> Subject:
         raise InputError("system is not given: add system=NAME")
     for word in words:
         if word.split("=")[0].split(".")[0] not in WORDS:
-            raise InputError(f'"{word}" is no part of a system: give system=NAME and its knobs only')
+            raise InputError(f'"{word}" is not part of a system: give system=NAME and its knobs only')
     searched = runner.searchpath(config_dir)
     overrides.check([*searched, *words], runner.CONF)
     with initialize_config_dir(runner.CONF, version_base="1.3"):

@@ -19,8 +19,9 @@ class Gcn(ModelConfig):
     """Z = A H W + b (Kipf and Welling, 2017). The keys of all three models are keys of each.
 
     normalisation   of the GCN's adjacency: "symmetric" D^-1/2 (A+I) D^-1/2 or "row" D^-1 (A+I)
-    heads, out_heads   of a GAT: concatenated in hidden layers (hidden counts all of them), averaged in the
-                       last
+    heads        of a GAT: attention heads of a hidden layer, whose rows are concatenated; hidden is the width
+                 of all of them together
+    out_heads    of a GAT: attention heads of the last layer, whose logits are averaged
     """
 
     name: str = "gcn"

@@ -20,6 +20,8 @@ class ModelConfig:
     and says what a layer is.
 
     name         what messages and tables call it
+    layers       graph convolutions, one after another; each needs its halo rows
+    hidden       width of the rows between layers
     dropout      acts on every layer's input but the features
     input_dropout   acts on the features. Layer 0's product A X is then no longer kept under features=once:
                  it is computed in every epoch, from rows that are kept

@@ -49,7 +49,11 @@ class Constant(Schedule):
 
 @dataclass
 class Step(Schedule):
-    """The rate is multiplied by `gamma` every `every` epochs: gamma^(e // every)."""
+    """The rate is multiplied by `gamma` every `every` epochs: gamma^(e // every).
+
+    every    epochs from one multiplication to the next
+    gamma    what the rate is multiplied by
+    """
 
     every: int = 50
     gamma: float = 0.1
@@ -67,6 +71,8 @@ class Step(Schedule):
 class Cosine(Schedule):
     """Half a cosine from 1 towards `floor`: floor + (1 - floor) (1 + cos(pi e / epochs)) / 2 (Loshchilov and
     Hutter, 2017, without restarts).
+
+    floor    what the rate ends at, as a share of what it begins with
     """
 
     floor: float = 0.0

@@ -1,9 +1,8 @@
-"""How near the twins are to the published values: `python -m harness.fidelity [NAME...] [--scale S]
-[--json]`.
+"""`python -m harness.fidelity [NAME...] [--scale S] [--json]`.
 
-Every value is measured on the generated graph and printed beside the published one with its source. A mark
-stands where they differ by more than 10 %. What a smaller scale must change (vertices, edges) is divided by
-the scale.
+How near the twins are to the published values: each is measured on the generated graph and printed beside the
+published one with its source. A mark stands where they differ by more than 10 %. What a smaller scale must
+change (vertices, edges) is divided by the scale.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ TOLERANCE = 0.10
 COSTLY = ("halo_ratio", "replication", "gcn", "no_graph")
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="halobench fidelity", description=__doc__.split("\n")[0])
+def main(argv: Sequence[str] | None = None, program: str = "python -m harness.fidelity") -> int:
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.partition("\n\n")[2])
     parser.add_argument("names", nargs="*", metavar="NAME", help="twins; all of them by default")
     parser.add_argument(
         "--scale", type=float, help="of every twin; by default what leaves about 6 million edges"

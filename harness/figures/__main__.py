@@ -24,6 +24,7 @@ from harness import figures
 from harness.check import InputError, choice
 from harness.claims import experiment
 from harness.claims.__main__ import FOLDER as CONF_EXPERIMENT
+from harness.graph.config import name_of
 from harness.run import overrides, runner
 from harness.run.runner import Places
 
@@ -66,11 +67,11 @@ def _loaded(path: Path) -> ModuleType:
     return module
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.figures") -> int:
     """Exit code 0; 1 where a run failed, its figure left out; 2 with one sentence where what was given cannot
     be used.
     """
-    parser = argparse.ArgumentParser(prog="halobench figures", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all; see --list)")
     parser.add_argument("--list", action="store_true", help="name every figure and what it shows")
     parser.add_argument(
@@ -198,7 +199,9 @@ def name_on(name: str, graph: str) -> str:
     option, *more = graph.split()
     if "," in option:
         return name
-    called = dict(word.split("=", 1) for word in more).get("dataset.name", option)
+    given = dict(word.split("=", 1) for word in more)
+    block = {"name": given.get("dataset.name", option), "source": option, "path": given.get("dataset.path")}
+    called = name_of(block)
     return "-".join([name, re.sub(r"[^\w]+", "-", called)])
 
 

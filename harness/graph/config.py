@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
-from harness.check import InputError, at_least, choice, more_than
+from harness.check import InputError, at_least, choice, more_than, within_above
 
 SOURCES = ("real", "npz", "twin")
 SPLITS = ("own", "random", "low_label")
@@ -38,12 +41,22 @@ USED_BY = {
 }
 
 
+UNNAMED = "npz"  # the name that conf/dataset/npz.yaml gives any graph of one's own
+
+
+def name_of(block: Mapping[str, Any]) -> str:
+    """What people call the graph of a `dataset` block: its name, or where `dataset=npz` was given no name the
+    stem of its file's."""
+    name, path = str(block["name"]), block.get("path")
+    return Path(path).stem if name == UNNAMED and block.get("source") == "npz" and path else name
+
+
 @dataclass
 class DatasetConfig:
     """A graph to train on.
 
     name          the data set; for a twin the real graph it imitates; for npz what tables shall call the
-                  graph
+                  graph ("npz": the name of its file, without the ending)
     source        "real" (raw files of torch_geometric or ogb), "npz" (bring your own, docs/data.md), "twin"
                   (generated)
     split         "own" (the data set's; random where it has none), "random" (60/20/20) or "low_label" (20
@@ -74,7 +87,10 @@ class DatasetConfig:
         choice("source", self.source, SOURCES)
         choice("split", self.split, SPLITS)
         at_least("mask", self.mask, 0)
-        more_than("scale", self.scale, 0)
+        if self.source == "twin":
+            within_above("scale", self.scale, 0, 1)
+        else:
+            more_than("scale", self.scale, 0)
         at_least("generator_seed", self.generator_seed, 0)
         if not self.name:
             raise InputError('name="" names no graph: give the data set\'s name')
@@ -82,6 +98,11 @@ class DatasetConfig:
             choice("name", self.name, REAL)
         if self.source == "npz" and not self.path:
             raise InputError("path is not given: add dataset.path=GRAPH.npz")
+
+    @property
+    def called(self) -> str:
+        """`name_of` this block."""
+        return name_of({"name": self.name, "source": self.source, "path": self.path})
 
     def ignored(self) -> list[str]:
         """One sentence for each key that was set but is not read with this source and split."""

@@ -156,7 +156,9 @@ def check_square(shape: np.ndarray, indptr: np.ndarray) -> None:
 
 def shape_of(shape: np.ndarray, where: str) -> tuple[int, int]:
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0:
-        raise InputError(f"{where}={shape.tolist()} is no matrix shape; give two numbers, rows and columns")
+        raise InputError(
+            f"{where}={shape.tolist()} is not a matrix shape; give two numbers, rows and columns"
+        )
     return int(shape[0]), int(shape[1])
 
 
@@ -216,7 +218,8 @@ def mask_of(ids: np.ndarray, num_vertices: int, where: str) -> np.ndarray:
         return np.zeros(num_vertices, bool)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise InputError(
-            f"{where} of type {ids.dtype} and shape {ids.shape} is no list of vertices; give vertex numbers"
+            f"{where} of type {ids.dtype} and shape {ids.shape} is not a list of vertices;"
+            " give vertex numbers"
         )
     if not 0 <= ids.min() <= ids.max() < num_vertices:
         bad = ids[(ids < 0) | (ids >= num_vertices)][0]

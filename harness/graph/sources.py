@@ -26,7 +26,11 @@ class Source(DatasetConfig, Dataset):
 
     @property
     def label(self) -> str:
-        return f"twin/{self.name}" if self.source == "twin" else self.name
+        return f"twin/{self.name}" if self.source == "twin" else self.called
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (self.label, self.name) if self.label == self.called != self.name else (self.label,)
 
     @property
     def changed_note(self) -> str:
@@ -127,20 +131,20 @@ def _graph(config: DatasetConfig, raw: Raw) -> Graph:
         train = val = test = np.zeros(len(raw.features), bool)
         if config.mask:
             raise InputError(
-                f"dataset.mask={config.mask} chooses among own splits, but {config.name} has none: leave it"
+                f"dataset.mask={config.mask} chooses among own splits, but {config.called} has none: leave it"
                 " at 0"
             )
     else:
         known = len(raw.masks[0])
         if config.split == "own" and config.mask >= known:
             raise InputError(
-                f"dataset.mask={config.mask} is out of range: {config.name} has {known} own "
+                f"dataset.mask={config.mask} is out of range: {config.called} has {known} own "
                 f"split{'s' * (known > 1)}, give 0 to {known - 1}"
             )
         train, val, test = (masks[min(config.mask, known - 1)] for masks in raw.masks)
     indptr, indices, symmetric, weights = raw.edges
     return Graph(
-        name=config.name,
+        name=config.called,
         indptr=indptr,
         indices=indices,
         features=raw.features,

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 
 from harness.base.code import code_in
-from harness.check import InputError, at_least, choice, more_than, within
+from harness.check import InputError, at_least, choice, within_above
 from harness.graph.graph import Graph, validate
 from harness.graph.twin_edges import Layout, draw, relabel
 from harness.graph.twin_specs import SPECS, Spec
@@ -91,8 +91,7 @@ def generate(name: str, *, scale: float = 1.0, seed: int = 0) -> Graph:
 
 
 def _scaled(name: str, spec: Spec, scale: float) -> int:
-    more_than("scale", scale, 0.0)
-    within("scale", scale, 0.0, 1.0)
+    within_above("scale", scale, 0, 1)
     vertices = round(spec.vertices * scale)
     # Below this a vertex would have a quarter of the graph as neighbours, or a class a handful of vertices.
     least = int(max(4 * (spec.mean_degree + 1), 8 * spec.classes))

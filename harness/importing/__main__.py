@@ -19,9 +19,9 @@ from harness.check import InputError
 from harness.importing.found import Found, write
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.importing") -> int:
     """Exit code 0, or 2 with one sentence where what was given cannot be used."""
-    given = _parser().parse_args(arguments)
+    given = _parser(program).parse_args(arguments)
     try:
         if given.out.suffix != ".npz":
             raise InputError(f'--out "{given.out}" does not end in .npz: give GRAPH.npz')
@@ -88,9 +88,9 @@ HELP = {
 }
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m harness.importing",
+        prog=program,
         description="Write a graph in another format as an npz to train on, and say what was assumed.",
     )
     kinds = parser.add_subparsers(dest="kind", required=True)

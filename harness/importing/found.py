@@ -138,7 +138,7 @@ def _summary(found: Found, listed: InEdges, graph: Graph, out: Path, direction: 
         f" features, {graph.num_classes} {kind}"
     ]
     said = {
-        "edges": f"{len(found.edges)} listed; {direction}",
+        "edges": f"{len(found.edges)} listed{_both_ways(found, graph)}; {direction}",
         "self-loops": f"{loops.sum()}, kept in the file and not used in training" if loops.any() else "none",
         "duplicates": f"{repeated} repeated edges, {added}" if repeated else "none",
         "weights": "none" if graph.weights is None else "edge_weight, from the source",
@@ -155,6 +155,19 @@ def _summary(found: Found, listed: InEdges, graph: Graph, out: Path, direction: 
     width = max(map(len, said))
     lines += [f"  {topic.ljust(width)}  {text}" for topic, text in said.items()]
     return [*lines, f"train on it with dataset=npz dataset.path={out}"]
+
+
+def _both_ways(found: Found, graph: Graph) -> str:
+    """How many of the listed edges of an undirected graph have their reverse listed too: each pair of them is
+    one edge between two vertices. Empty for a directed graph."""
+    if not graph.symmetric:
+        return ""
+    ends = np.unique(found.edges[found.edges[:, 0] != found.edges[:, 1]], axis=0).astype(np.int64)
+    number = lambda pairs: pairs[:, 0] * graph.num_vertices + pairs[:, 1]  # noqa: E731
+    both = int(np.isin(number(ends), number(ends[:, ::-1])).sum())
+    listed = {0: "each in one direction", len(ends): "each in both directions"}
+    said = listed.get(both, f"{both} of them in both directions")
+    return f", {said}: {len(ends) - both // 2} edges between two vertices, in training two directed ones each"
 
 
 def _classes(found: Found, graph: Graph) -> str:

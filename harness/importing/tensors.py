@@ -48,13 +48,13 @@ def read_pyg(path: Path) -> Found:
             stored = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise InputError(
-            f'file "{path}" holds more than tensors, or is no file of torch.save, and is not'
+            f'file "{path}" holds more than tensors, or is not a file of torch.save, and is not'
             " loaded: store the dict"
             " of its tensors with torch.save(data.to_dict(), FILE)"
         ) from None
     except Exception as error:  # bytes from anywhere
         raise InputError(
-            f'file "{path}" is no whole file of torch.save ({type(error).__name__}): give one'
+            f'file "{path}" is not a whole file of torch.save ({type(error).__name__}): give one'
         ) from None
     if isinstance(stored, tuple) and stored:
         if len(stored) > 1 and stored[1] is not None:
@@ -99,7 +99,7 @@ def read_dgl(path: Path) -> Found:
         graphs, _ = dgl.load_graphs(str(path))
     except Exception as error:  # DGLError and what its C library raises of bytes from anywhere
         raise InputError(
-            f'file "{path}" is no file of dgl.save_graphs ({type(error).__name__}): give one'
+            f'file "{path}" is not a file of dgl.save_graphs ({type(error).__name__}): give one'
         ) from None
     if len(graphs) != 1 or not graphs[0].is_homogeneous:
         kinds = "several types of vertices or edges" if len(graphs) == 1 else f"{len(graphs)} graphs"

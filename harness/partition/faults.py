@@ -97,7 +97,7 @@ def _vertex_cut(shard: ReplicaShard, ranges: bool):
 def _vector(shard, name: str, length: int | None, kinds: str) -> str | None:
     array = getattr(shard, name)
     if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in kinds:
-        return f"{name} is no list of numbers of its type"
+        return f"{name} is not a list of numbers of its type"
     return (
         None if length is None or len(array) == length else f"{name} has {len(array)} entries, not {length}"
     )
@@ -123,7 +123,7 @@ def _block(shard, name: str, rows: int, columns: int, ranges: bool) -> str | Non
         or indptr.dtype.kind not in WHOLE
         or indices.dtype.kind not in WHOLE
     ):
-        return f"{name} is no block of {rows} rows and {columns} columns"
+        return f"{name} is not a block of {rows} rows and {columns} columns"
     if values is not None and (values.shape != indices.shape or values.dtype != np.float32):
         return f"{name} has values of type {values.dtype} and shape {values.shape}"
     if not ranges:
@@ -133,7 +133,7 @@ def _block(shard, name: str, rows: int, columns: int, ranges: bool) -> str | Non
     if len(indices) and not 0 <= indices.min() <= indices.max() < columns:
         return f"{name} has a column that is none of its {columns}"
     if values is not None and not (np.isfinite(values).all() and values.min(initial=0) >= 0):
-        return f"{name} has a weight that is no number of 0 or more"
+        return f"{name} has a weight that is not a number of 0 or more"
     return None
 
 

@@ -21,16 +21,20 @@ from harness.report import formats, groups
 from harness.trace.reader import Trace
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
-    parser = argparse.ArgumentParser(
-        prog="halobench report", description="Tables and pictures of finished runs."
-    )
+def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.report") -> int:
+    """Exit code 0, or 2 with one sentence where what was given cannot be used.
+
+    program   what was typed for this command, and so stands in its help; where it ends in "plot", the words
+              are those of `plot`
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    plot = program.endswith(" plot")
+    parser = argparse.ArgumentParser(prog=program, description="Tables and pictures of finished runs.")
     commands = parser.add_subparsers(dest="command", required=True)
-    tables = commands.add_parser("table", help="runs side by side: mean and 95 %% interval over seeds")
-    plots = commands.add_parser(
-        "plot", help="accuracy over time, bytes and epochs; where an epoch's time goes"
-    )
+    shown = "runs side by side: mean and 95 %% interval over seeds"
+    tables = commands.add_parser("table", help=shown, description=shown)
+    drawn = "accuracy over time, bytes and epochs; where an epoch's time goes"
+    plots = commands.add_parser("plot", prog=program if plot else None, help=drawn, description=drawn)
     spans = commands.add_parser("perfetto", help="a run's spans as a file for ui.perfetto.dev")
     spans.add_argument("run", metavar="RUN", type=Path, help="a run folder")
     spans.add_argument(
@@ -63,8 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plots.add_argument(
         "--no-title", action="store_true", help="for a paper, whose captions say what is shown"
     )
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if words and words[0] not in commands.choices and words[0] not in ("-h", "--help"):
+    if plot:
+        words.insert(0, "plot")
+    elif words and words[0] not in commands.choices and words[0] not in ("-h", "--help"):
         words.insert(0, "table")
     given = parser.parse_args(words)
     try:

@@ -30,7 +30,7 @@ def check_key(x: str, groups: Sequence[Group], field: str = "--x", instead: Sequ
     """
     known = {key for group in groups for key in group.first.keys}
     if x not in known:
-        raise InputError(f'{field} "{x}" is no key of these runs{did_you_mean(x, {*known, *instead})}')
+        raise InputError(f'{field} "{x}" is not a key of these runs{did_you_mean(x, {*known, *instead})}')
     values = _values(x, groups)
     if len(values) == 1:
         (value,) = values

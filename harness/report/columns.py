@@ -24,6 +24,7 @@ class Column:
     value: Callable[[Summary], float | None]
     digits: str
     scored: bool = False  # a score, which a run that diverged does not have
+    whole: bool = False  # a sum over the whole run, which grows with its epochs
 
 
 def _score(at: str, name: str) -> Callable[[Summary], float | None]:
@@ -77,7 +78,7 @@ CPU = Column("CPU s all workers", "cpu_s_all_workers", lambda s: s["cpu_s"], ".4
 BYTES = (
     *(Column(f"MB {part.replace('_', ' ')}", f"mb_epoch_{part}", _megabytes(part), ".3f") for part in PARTS),
     Column("MB per epoch", "mb_epoch", lambda s: sum(s["bytes_epoch"].values()) / 1e6, ".3f"),
-    Column("MB the run", "mb_run", lambda s: s["bytes_total"] / 1e6, ".1f"),
+    Column("MB per run", "mb_run", lambda s: s["bytes_total"] / 1e6, ".1f", whole=True),
 )
 # Every column by its key, in a CSV's order.
 ALL = {

@@ -82,10 +82,20 @@ def band(group: Group, score: str) -> pd.DataFrame:
     return mean[by_epoch.size() == len(group.runs)].reset_index()
 
 
+def best_at(group: Group, score: str) -> pd.Series:
+    """Where the group's runs are at their best validation, as tables choose it: the mean over seeds of that
+    row of `curve`."""
+    found = []
+    for run in group.runs:
+        rows = curve(run, score)
+        found.append(rows[rows["epoch"] == run.summary["best"]["epoch"] + 1].assign(seed=run.seed))
+    return pd.concat(found).groupby("seed", dropna=False).mean().mean()
+
+
 def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[str, dict]) -> Figure:
     """The leading score over time, bytes or epochs: one line per group, a band between its lowest and highest
-    seed. The value beside a name is the table's, the mean of each seed's at its best validation; a dot marks
-    the best validation of the mean."""
+    seed. A dot, and the value beside a name, are the table's value: the mean over seeds of each seed's score
+    at its best validation."""
     score = SCORE_NAMES[section.score]
     figure, ax = _beside_names(names)
     ends = []
@@ -99,9 +109,10 @@ def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[
             shade = {"color": stroke["color"], "alpha": 0.15, "linewidth": 0}
             ax.fill_between(x, rows["low"], rows["high"], label=name, **shade)
         ax.plot(x, y, linewidth=1.7, alpha=1.0 if group.finished else 0.5, label=name, **stroke)
-        best = int(rows["val"].argmax()) if rows["val"].notna().any() else -1
-        ax.plot(x.iloc[best], y.iloc[best], "o", markersize=4, color=stroke["color"], clip_on=False)
         told = estimate_of(group, LEADING[section.score][0])
+        if told.n:
+            where = best_at(group, section.score)[axis.column]
+            ax.plot(where, told.mean, "o", markersize=4, color=stroke["color"], clip_on=False)
         ends.append(
             (
                 x.iloc[-1],
@@ -113,7 +124,9 @@ def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[
     ax.set_xlabel(axis.label[section.clock])
     ax.set_ylabel(f"{score}, %")
     ax.set_xlim(left=0)
-    meaning = f"values and dots: best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
+    meaning = f"value and dot: at the best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
+    if any(len(group.seeds) > 1 for group in section.groups):
+        meaning += " of each seed, mean over seeds"
     title(
         figure,
         f"{score.capitalize() if section.score == 'acc' else 'Test AUC'} over {axis.name}",

@@ -101,10 +101,10 @@ def _add_scores(grid: Table, s: dict[str, Any]) -> None:
     best, last = s["best"], s["final"]
     accuracy = "F1" if s["multilabel"] else "accuracy"
     leading, test, val = ("AUC", "test_auc", "val_auc") if s["score"] == "auc" else (accuracy, "test", "val")
-    at = f"at the best validation ({_percent(best[val])}, epoch {best['epoch']})"
+    at = f"at the best validation ({_percent(best[val])}, epoch {best['epoch'] + 1})"
     grid.add_row(
         f"test {leading}",
-        f"{_percent(best[test])} {at}; {_percent(last[test])} at the last epoch ({last['epoch']})",
+        f"{_percent(best[test])} {at}; {_percent(last[test])} at the last epoch ({last['epoch'] + 1})",
     )
     beside = (
         [f"accuracy {_percent(best['test'])}"]

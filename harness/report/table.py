@@ -106,7 +106,11 @@ class Section:
             "MB (10^6 bytes) are summed over workers.",
         ]
         if any(any(self.best(column)) for block in self.blocks for column in block):
-            said.append(f"{best} marks the best of a column, the control and unfinished runs left out.")
+            unlike = "; rows of unlike numbers of epochs are compared as they stand, but not in MB per run"
+            said.append(
+                f"{best} marks the best of a column, the control and unfinished runs left out"
+                f"{unlike if self.unlike else ''}."
+            )
         if self.has_ratio:
             said.append("MB / exact is MB per epoch over that of exact training under the same setting.")
         if any(run.summary["rounds"] for group in self.groups for run in group.runs):
@@ -116,14 +120,16 @@ class Section:
             )
         if any(len(group.seeds) > 1 for group in self.groups):
             said.append(
-                "± is half a 95 % interval over seeds (Student's t); less exact is the leading score less"
+                "± is half a 95 % interval over seeds (Student's t); minus exact is the leading score minus"
                 " that of exact training under the same setting, paired over seeds."
             )
         for group in self.groups:
             if group.diverged:
-                when = ", ".join(f"seed {seed} in epoch {epoch}" for seed, epoch in group.diverged.items())
+                when = ", ".join(
+                    f"seed {seed} in epoch {epoch + 1}" for seed, epoch in group.diverged.items()
+                )
                 said.append(
-                    f"{_row(group)} diverged ({when}): its loss or its logits were no finite numbers, "
+                    f"{_row(group)} diverged ({when}): its loss or its logits were not finite, "
                     "so it has no accuracy."
                 )
         said += cannot_tell(self.groups, columns.LEADING[self.score][0])
@@ -164,15 +170,19 @@ class Section:
     def has_ratio(self) -> bool:
         return any(self.bytes_ratio(group) is not None for group in self.groups)
 
+    @property
+    def unlike(self) -> bool:
+        """Whether the rows that compete have different numbers of epochs."""
+        return len({group.epochs for group in self.groups if _competes(group)}) > 1
+
     def best(self, column: Column) -> list[bool]:
         """Which groups have the best value of a column: the highest score, the fewest seconds or bytes. The
-        control does without remote rows and is no competitor; nor is a run that has not finished."""
+        control does without remote rows and does not compete; nor does a run that has not finished. Sums over
+        whole runs are compared only where these have as many epochs."""
         sign = 1 if column.scored else -1
+        compared = column is not columns.MAJORITY and not (column.whole and self.unlike)
         values = [
-            sign * estimate_of(g, column).mean
-            if column is not columns.MAJORITY and g.finished and not g.diverged and g.first.role != "control"
-            else math.nan
-            for g in self.groups
+            sign * estimate_of(g, column).mean if compared and _competes(g) else math.nan for g in self.groups
         ]
         known = [value for value in values if not math.isnan(value)]
         return [len(set(known)) > 1 and value == max(known) for value in values]
@@ -193,10 +203,15 @@ class Section:
                     text["MB / exact"] = ["" if ratio is None else f"{ratio:.3f}" for ratio in ratios]
                 if several and number == 0 and at == 1:
                     text["by seed"] = [self.by_seed(g) if len(g.seeds) > 1 else "" for g in self.groups]
-                    text["less exact"] = list(map(self.less_exact, self.groups))
+                    text["minus exact"] = list(map(self.less_exact, self.groups))
             blocks.append(list(range(first, len(text))))
         shown = pd.DataFrame(text)
         return Cells(shown, pd.DataFrame(best).reindex(columns=shown.columns, fill_value=False), blocks)
+
+
+def _competes(group: Group) -> bool:
+    """Whether a group can be the best of a column."""
+    return group.finished and not group.diverged and group.first.role != "control"
 
 
 def own(groups: list[Group]) -> list[str]:

@@ -18,7 +18,7 @@ from harness.run.process import Stopped, stoppable
 CONF = str(Path(__file__).resolve().parents[2] / "conf")
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], program: str = "python -m harness") -> int:
     """`python -m harness` with these words; returns the exit code.
 
     0; 2 where what was given cannot be used; 128 + signal where the run was stopped; else 1 or the code of
@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
             if overrides.parse(words).help:
                 from harness.run import keys  # brings in the report, which no start has to wait for
 
-                print(keys.text(words, CONF))
+                print(keys.text(words, CONF, program))
                 return 0
             swept = sweep.read(words, CONF) if overrides.check(words, CONF) else None
             jobs = Jobs(swept)

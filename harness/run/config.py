@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import re
 from dataclasses import MISSING, dataclass, field
 from functools import cached_property, lru_cache
@@ -19,6 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.base import checksum
 from harness.base.code import code_of
 from harness.check import InputError, did_you_mean, typed
+from harness.check.mistyped import as_given
 from harness.check.target import made, target_class, target_of
 from harness.cluster.config import Cluster
 from harness.core.architectures import model_class
@@ -30,6 +32,7 @@ from harness.core.system import System
 from harness.graph.dataset import Dataset
 from harness.partition import config as partitions
 from harness.partition.config import Partitioner
+from harness.run.refused import unresolved
 from harness.run.settings import RunConfig
 from harness.trace import files, objective
 from harness.trace.identity import WORKERS, canonical, fingerprint, identity
@@ -83,12 +86,12 @@ class Run:
         """
         if self.settings.run_dir:
             return Path(self.settings.run_dir)
-        folder = Path(self.settings.results) / file_name(self.graph_name)
+        folders = [Path(self.settings.results) / file_name(label) for label in self.dataset.labels]
         begin = file_name(f"{self.system_name}-{self.settings.workers}w-seed{self.settings.seed}-")
-        named = folder / f"{begin}{self.fingerprint[:8]}"
-        if named.exists():
-            return named
-        return next((path for path in sorted(folder.glob(f"{begin}????????")) if self.is_in(path)), named)
+        named = [folder / f"{begin}{self.fingerprint[:8]}" for folder in folders]
+        alike = (path for folder in folders for path in sorted(folder.glob(f"{begin}????????")))
+        found = itertools.chain(filter(Path.exists, named), filter(self.is_in, alike))
+        return next(found, named[0])
 
     def is_in(self, run_dir: Path) -> bool:
         """Whether a folder was made for this run, by whatever version."""
@@ -193,7 +196,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
             missing = sorted(OmegaConf.missing_keys(config))
             config = _plain(config, resolve=True)
         except OmegaConfBaseException as error:
-            raise InputError(f"{error.full_key} cannot be resolved: {str(error).splitlines()[0]}") from None
+            raise InputError(unresolved(str(error.full_key or "a value"))) from None
         if missing:
             raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
     # A config that is checked always says how many workers.
@@ -210,10 +213,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     for key in top:
         if key not in known:
             raise InputError(f"{key} is not a key of the config{did_you_mean(key, known)}")
-    try:
-        settings = typed(RunConfig, {**top, "progress": str(top.get("progress", "auto"))}, "config")
-    except InputError as error:
-        raise InputError(str(error).removeprefix("config.")) from None
+    settings = typed(RunConfig, {**top, "progress": as_given(top.get("progress", "auto"))}, "")
     blocks["cluster"].check_workers(settings.workers)
     objective.direction(settings.objective, blocks["scores"])
     return Run(settings=settings, composed=config, **blocks)
@@ -271,7 +271,7 @@ def stored(run_dir: Path) -> dict[str, Any]:
     for name in ALL:
         if not isinstance(config.get(name, {}), dict):
             raise InputError(
-                f"{path} is damaged ({name} is no block of keys); give fresh=true to start the run anew"
+                f"{path} is damaged ({name} is not a block of keys); give fresh=true to start the run anew"
             )
     return canonical(config)
 
@@ -314,5 +314,6 @@ def _named(block: dict[str, Any], name: str) -> dict[str, Any]:
 def _block(config: dict[str, Any], name: str) -> dict[str, Any]:
     block = config.get(name)
     if not isinstance(block, dict):
-        raise InputError(f"{name}={block!r} is not a block of keys; choose one with {name}=NAME")
+        given = f"{name}.KEY=VALUE" if name in BLOCKS and name != "cluster" else f"{name}=NAME"
+        raise InputError(f"{name}={as_given(block)} is not a block of keys: give {given}")
     return block

@@ -51,7 +51,7 @@ def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
             run_dir, "what its system does in an epoch follows the number of epochs of the whole run"
         )
     if trace.finished and trace.summary and trace.summary["diverged"] is not None:
-        raise _cannot(run_dir, f"it diverged in epoch {trace.summary['diverged']}")
+        raise _cannot(run_dir, f"it diverged in epoch {trace.summary['diverged'] + 1}")
     if not at.exists():
         raise _cannot(
             run_dir,

@@ -131,6 +131,10 @@ class Jobs:
             job.error = next(iter(str(error).splitlines()), type(error).__name__)
             job.code = 2 if isinstance(error, InputError) else getattr(error, "code", 1)
         self._note(number, job)
+        if job.error and self.sweep and self.sweep.grid:
+            # Optuna's sweeper ends without its results where a point of a grid has no value and is the last.
+            # Which points a grid tries follows from no value, so the worst stands for it.
+            return objective.worst(self.sweep.direction)
         return job.value
 
     def _note(self, number: int, job: Job) -> None:

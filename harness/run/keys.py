@@ -18,12 +18,12 @@ from harness.run import config as configs
 from harness.run import overrides
 
 WIDTH, INDENT = 110, 26
-USAGE = """usage: halobench run [-m] [KEY=VALUE ...]
+USAGE = """usage: {program} [-m] [KEY=VALUE ...]
 
 Trains one run; with -m every combination of the values in KEY=VALUE,VALUE,... Below is each key with the
-value that it has in this command: `halobench run system=NAME --help` shows those of another system.
+value that it has in this command: `{program} system=NAME --help` shows those of another system.
 
-example: halobench run -m system={systems} dataset={dataset} workers=4 seed=1,2
+example: {program} -m system={systems} dataset={dataset} workers=4 seed=1,2
 """
 
 
@@ -40,33 +40,25 @@ def described(cls: type) -> dict[str, str]:
 def _told(cls: type) -> dict[str, str]:
     """What a class's docstring says of each key, in one line; empty where it says nothing.
 
-    An entry begins at the margin with its key, or several with commas between, and ends before the next one
-    or an empty line. A key without an entry is described by the first entry in which a part begins with it.
+    An entry begins at the margin with its key, and ends before the next one or an empty line.
     """
-    keys = [field.name for field in fields(cls)]
-    entries: list[tuple[list[str], list[str]]] = []
-    open_entry = False
+    told: dict[str, list[str]] = {field.name: [] for field in fields(cls)}
+    entry = None
     for line in inspect.cleandoc(cls.__doc__ or "").splitlines():
-        found = re.match(r"(\w+(?:, \w+)*)(?:: *| +)(.*)", line)
-        names = found[1].split(", ") if found else []
-        if found and set(names) <= set(keys):
-            entries.append((names, [found[2]]))
-            open_entry = True
+        found = re.match(r"(\w+)(?:: *| +)(.*)", line)
+        if found and found[1] in told:
+            entry = told[found[1]]
+            entry.append(found[2])
         elif not line.strip():
-            open_entry = False
-        elif open_entry:
-            entries[-1][1].append(line.strip())
-    told = [(names, " ".join(lines)) for names, lines in entries]
-    made = {}
-    for key in keys:
-        own = [text for names, text in told if key in names]
-        beside = [text for _, text in told if re.search(rf"[;,.] {key}\b", text)]
-        made[key] = next(iter(own or beside), "")
-    return made
+            entry = None
+        elif entry is not None:
+            entry.append(line.strip())
+    return {key: " ".join(lines) for key, lines in told.items()}
 
 
-def text(words: list[str], conf: str) -> str:
-    """The help of `run` with these words. InputError where they name what does not exist."""
+def text(words: list[str], conf: str, program: str) -> str:
+    """The help of the command typed as `program` with these words. InputError where they name what does not
+    exist."""
     composed, options = overrides.composed(words, conf)
     for key in OmegaConf.missing_keys(composed):
         OmegaConf.update(composed, key, "VALUE")
@@ -74,7 +66,8 @@ def text(words: list[str], conf: str) -> str:
     blocks = {name: value for name, value in run.composed.items() if isinstance(value, dict)}
     plain = {name: value for name, value in run.composed.items() if name not in blocks}
     dataset = run.graph_name
-    parts = [USAGE.rstrip().format(systems=",".join(options.get("system", [])[-2:]), dataset=dataset)]
+    systems = ",".join(options.get("system", [])[-2:])
+    parts = [USAGE.rstrip().format(program=program, systems=systems, dataset=dataset)]
     parts.append("\n".join(_lines("", type(run.settings), plain)))
     for name, block in blocks.items():
         choices = f"{name}=NAME, of {', '.join(sorted(options[name]))}" if name in options else name

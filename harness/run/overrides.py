@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.check import InputError, did_you_mean
+from harness.run import refused
 
 SEARCHPATH = "hydra.searchpath"
 # Hydra's own groups, and for some of their options the extra of this project that brings them.
@@ -70,10 +71,12 @@ def check(arguments: list[str], conf: str) -> bool:
     for override in parsed:
         if override.key_or_group in PLUGINS:
             _check_plugin(override.key_or_group, str(override.value()), known)
-    # What Hydra itself will say, in case nothing better is found. A sweep is composed job by job.
-    reason = (
-        None if args.multirun else known.refuses([_line(o) for o in parsed if o.key_or_group != SEARCHPATH])
-    )
+    for override in ours:
+        if known.is_group(override.key_or_group) and override.value() is None and not override.is_delete():
+            group = override.key_or_group
+            raise InputError(f"{_line(override)} names no option{did_you_mean('', known.options(group))}")
+    # Said where nothing better is found. A sweep is composed job by job.
+    reason = None if args.multirun else known.refuses([o for o in parsed if o.key_or_group != SEARCHPATH])
     if args.multirun or reason:
         _explain(ours, known)
     if reason:
@@ -204,10 +207,12 @@ def for_hydra(arguments: list[str], conf: str) -> list[str]:
 
 def _parse(word: str) -> Override:
     try:
-        return OverridesParser.create().parse_override(word)
-    except HydraException as error:
-        mend = "write KEY=VALUE" if "=" not in word else "quote what the shell or Hydra would read as syntax"
-        raise InputError(f'"{word}" cannot be read ({str(error).splitlines()[0]}): {mend}') from None
+        parsed = OverridesParser.create().parse_override(word)
+    except HydraException:
+        parsed = None
+    if parsed is None or not parsed.key_or_group:
+        raise InputError(refused.unreadable(word))
+    return parsed
 
 
 class _Known:
@@ -250,12 +255,28 @@ class _Known:
         finally:
             GlobalHydra.instance().clear()
 
-    def refuses(self, overrides: list[str]) -> str | None:
-        """Why the overrides make no config, in one line; None where they do."""
+    def refuses(self, overrides: list[Override]) -> str | None:
+        """Why the overrides make no config, in one sentence; None where they do."""
+        # Options before the keys inside them, so that the first override without which a config could be
+        # made is the one to blame.
+        ordered = sorted(overrides, key=lambda o: not self.is_group(o.key_or_group))
+        words = [_line(override) for override in ordered]
+        if self._fails(words) is None:
+            return None
+        for number, override in enumerate(ordered, 1):
+            error = self._fails(words[:number])
+            if isinstance(error, HydraException):
+                group = self.is_group(override.key_or_group)
+                return refused.unusable(override, group, str(error).splitlines()[0])
+            if error is not None:
+                return refused.unresolved(_line(override))
+        return None
+
+    def _fails(self, words: list[str]) -> HydraException | OmegaConfBaseException | None:
         try:
-            OmegaConf.resolve(self.compose(overrides))
+            OmegaConf.resolve(self.compose(words))
         except (HydraException, OmegaConfBaseException) as error:
-            return str(error).splitlines()[0]
+            return error
         return None
 
 

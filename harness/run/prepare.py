@@ -155,7 +155,7 @@ def set_aside(run_dir: Path) -> Path:
     run's.
     """
     if not (run_dir / "config.yaml").exists() and not _is_ours(run_dir):
-        raise InputError(f'run_dir="{run_dir}" holds files that are no run\'s; give another folder')
+        raise InputError(f'run_dir="{run_dir}" is not empty and is not a run folder; give another run_dir')
     number = 1
     while (kept := run_dir.with_name(f"{run_dir.name}.old{number}")).exists():
         number += 1
@@ -174,7 +174,7 @@ def _check_folder(run: Run) -> None:
                 " aside"
             )
     elif not _is_ours(run_dir):
-        raise InputError(f'run_dir="{run_dir}" holds files that are no run\'s; give another folder')
+        raise InputError(f'run_dir="{run_dir}" is not empty and is not a run folder; give another run_dir')
 
 
 def _is_ours(run_dir: Path) -> bool:

@@ -59,10 +59,11 @@ class Progress:
             self.bar.start()
         return self
 
-    def resumed(self, epoch: int) -> None:
-        """Say that the run goes on after its first `epoch` epochs."""
+    def resumed(self, epoch: int, sent: int) -> None:
+        """Say that the run goes on after its first `epoch` epochs, in which worker 0 sent `sent` bytes."""
+        self.megabytes = sent / 1e6
         if self.bar is not None:
-            self.bar.update(self.task, completed=epoch)
+            self.bar.update(self.task, completed=epoch, megabytes=self.megabytes)
             self.bar.console.print(f"resumed from epoch {epoch}", highlight=False)
         elif self.lines:
             self._say(f"resumed from epoch {epoch}")

@@ -5,6 +5,7 @@ rest.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import multiprocessing
 import os
@@ -17,6 +18,9 @@ from typing import Any
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.scratch import scratch
 from harness.check import InputError
@@ -105,15 +109,58 @@ def folders(sweep: str, places: Places) -> list[Path]:
 
 def composed(runs: list[list[str]], places: Places | None = None) -> list[configs.Run]:
     """Runs, each given as a list of overrides; `places` over what these say. InputError where one cannot
-    be."""
-    common = places.overrides if places else []
+    be.
+
+    Composing takes most of a second. Runs that differ in plain values alone, as seeds, are composed once, and
+    these values set as Hydra sets them.
+    """
+    common, made = places.overrides if places else [], []
+    shared = set(runs[0]).intersection(*runs[1:]) if runs else set()
+    bases: dict[tuple[str, ...], DictConfig] = {}
     with initialize_config_dir(CONF, version_base="1.3"):
-        return [configs.check(compose("config", overrides=[*run, *common])) for run in runs]
+        for run in runs:
+            parsed = OverridesParser.create().parse_overrides([word for word in run if word not in shared])
+            values = {override.key_or_group: override.value() for override in parsed}
+            fixed = [word for word in run if word in shared]
+            key = (*fixed, *values)
+            if key not in bases:
+                bases[key] = _compose([*run, *common])
+            if all(_plain(bases[key], name, value) for name, value in values.items()):
+                config = bases[key]
+                for name, value in values.items():
+                    OmegaConf.update(config, name, value)
+            else:
+                config = _compose([*run, *common])
+            made.append(configs.check(config))
+    return made
 
 
-def brings_partition(sweep: str, places: Places) -> bool:
-    """Whether the system of a sweep is over a vertex-cut, whose partitions are no other system's."""
-    return composed(expand(sweep)[:1], places)[0].system.cut == "vertex"
+def _compose(words: list[str]) -> DictConfig:
+    """The config of one run. InputError, as on the command line, where there is none."""
+    try:
+        return compose("config", overrides=words)
+    except (HydraException, OmegaConfBaseException):
+        # It clears Hydra's state, so it is asked only where nothing is composed any more.
+        overrides.check(words, CONF)
+        raise
+
+
+def _plain(config: DictConfig, key: str, value: Any) -> bool:
+    """Whether setting a key to a value is all that its override does: it chooses no option of a group."""
+    found = OmegaConf.select(config, key, default=config)
+    return isinstance(value, int | float) and not isinstance(found, DictConfig)
+
+
+@functools.lru_cache(maxsize=256)
+def _cut(system: str, config_dir: Path | None) -> str:
+    """What the system that these words ask for is over: "edge" or "vertex"."""
+    return composed([[*searchpath(config_dir), *system.split()]])[0].system.cut
+
+
+def brings_partition(system: str, places: Places) -> bool:
+    """Whether the system that these words ask for is over a vertex-cut, whose partitions are no other
+    system's."""
+    return _cut(" ".join(expand(system)[0]), places.config_dir) == "vertex"
 
 
 def configured() -> dict[str, dict[str, Any]]:

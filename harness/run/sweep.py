@@ -26,6 +26,7 @@ class Sweep:
     elsewhere   the folder of results where the launcher starts jobs in other processes; else None
     optimises   whether the sweeper chooses values by what came of the runs before
     objective, direction   what it optimises and which way, where it does
+    grid        whether the sweeper tries every point of a grid, whatever came of the others
     """
 
     keys: list[str]
@@ -36,6 +37,7 @@ class Sweep:
     optimises: bool
     objective: str | None
     direction: str
+    grid: bool = False
 
 
 def read(words: list[str], conf: str) -> Sweep:
@@ -44,6 +46,7 @@ def read(words: list[str], conf: str) -> Sweep:
     launcher, sweeper = (composed.hydra[kind]["_target_"] for kind in ("launcher", "sweeper"))
     swept, parts = overrides.swept(words), overrides.parts(words, conf)
     basic = sweeper.endswith(".BasicSweeper")
+    grid = "GridSampler" in str(composed.hydra.sweeper.get("sampler"))
     elsewhere = None if launcher.endswith(".BasicLauncher") else Path(composed.results)
     direction = ""
     # Values that stand in a config rather than on the command line are not counted, nor a pattern's options.
@@ -60,12 +63,13 @@ def read(words: list[str], conf: str) -> Sweep:
             )
         direction = objective.direction(composed.objective)
         sizes, total = [0], composed.hydra.sweeper.get("n_trials")
-        if "GridSampler" in str(composed.hydra.sweeper.get("sampler")):
+        if grid:
             total = None  # as many as the grid has points, if these are fewer
         if sweeper == OPTUNA:
             parts = [_towards(parts[0], composed.objective, direction)]
     before = list(itertools.accumulate(sizes, initial=0))
-    return Sweep([*inside, *swept], parts, before, total, elsewhere, not basic, composed.objective, direction)
+    keys, name = [*inside, *swept], composed.objective
+    return Sweep(keys, parts, before, total, elsewhere, not basic, name, direction, grid)
 
 
 def _towards(words: list[str], name: str | None, direction: str) -> list[str]:

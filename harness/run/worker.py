@@ -38,7 +38,7 @@ from harness.run.progress import Progress
 from harness.trace import files, resolved, writer
 from harness.trace.asynchronous import AsynchronousTrace
 from harness.trace.environment import environment
-from harness.trace.reader import Trace, checksums
+from harness.trace.reader import Trace, bytes_sent, checksums
 from harness.trace.schema import NOT_FINITE
 
 
@@ -173,8 +173,8 @@ def train(
     last = run.settings.epochs - 1
     every, saved_every = run.evaluate.every, run.settings.checkpoint_every
     with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
-        if met:
-            progress.resumed(met)
+        if met and rank == 0:
+            progress.resumed(met, bytes_sent(run_dir, rank, trainer.next_epoch))
         saving, diverged, ended = 0.0, False, False
         waiting: list[tuple[Epoch, torch.Tensor]] = []  # trained, and not yet written
         while met <= last:

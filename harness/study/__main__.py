@@ -1,4 +1,4 @@
-"""`python -m harness.study`: every system on real graphs, beside exact training and the control, as one page.
+"""`python -m harness.study`: Every system on real graphs, beside exact training and the control, as one page.
 
 Two kinds of rows: all systems at one setting, and each system at its paper's own setting beside exact
 training and the control at the same. Runs that are lacking are started, one sweep per graph and row; those
@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.check import InputError, choice
-from harness.run import overrides, runner
+from harness.run import runner
 from harness.run.runner import Places
 
 ONE, PAPERS = "one setting", "papers' settings"
@@ -145,11 +145,11 @@ of its own (EBV).
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.study") -> int:
     """Exit code 0; 1 where a sweep failed, its runs left out; 2 with one sentence where what was given cannot
     be used.
     """
-    parser = argparse.ArgumentParser(prog="halobench study", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.partition(": ")[2].partition("\n")[0])
     parser.add_argument(
         "--graphs", nargs="+", default=list(GRAPHS), metavar="GRAPH", help=f"of {', '.join(GRAPHS)}"
     )
@@ -259,10 +259,8 @@ def gather(
         if row not in asked.systems:
             continue
         for partition in extent.partitions.split(","):
-            overrides.check(["-m", *runner.searchpath(places.config_dir), *how.split()], runner.CONF)
             sweep = sweep_of(name, how, replace(extent, partitions=partition), places)
             started = time.monotonic()
-            overrides.check(["-m", *runner.searchpath(places.config_dir), *sweep.split()], runner.CONF)
             folders = runner.folders(sweep, places)
             missing = len(folders) - len(runner.finished(folders))
             try:

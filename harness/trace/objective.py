@@ -44,7 +44,12 @@ def direction(name: str | None, own: Iterable[str] | None = None) -> str:
     if at in SCORED and (score in known or (own is None and score.startswith(("val_", "test_")))):
         return "maximize"
     values = [*COSTS, *(f"{at}.{score}" for at in SCORED for score in known)]
-    raise InputError(f'objective="{name}" is no value of a run{did_you_mean(str(name), values)}')
+    raise InputError(f'objective="{name}" is not a value of a run{did_you_mean(str(name), values)}')
+
+
+def worst(towards: str) -> float:
+    """The worst value there is in a direction, "maximize" or "minimize"."""
+    return -math.inf if towards == "maximize" else math.inf
 
 
 def value(summary: Mapping[str, Any], name: str | None) -> float:
@@ -56,7 +61,7 @@ def value(summary: Mapping[str, Any], name: str | None) -> float:
     """
     towards = direction(name, summary["scores"])
     if summary["diverged"] is not None:
-        return -math.inf if towards == "maximize" else math.inf
+        return worst(towards)
     name = name or ("best.val" if summary["score"] == "acc" else f"best.val_{summary['score']}")
     at, _, score = name.partition(".")
     found = (summary[at] or {}).get(score) if score else summary[at]

@@ -229,6 +229,13 @@ class Tables:
         return pa.concat_tables(parts).sort_by([(column, "ascending") for column in BY[name]])
 
 
+def bytes_sent(run_dir: Path, worker: int, before: int) -> int:
+    """The bytes that a worker has sent in its epochs up to `before`."""
+    rows = Tables(run_dir).table("epochs")
+    ours = pc.and_(pc.equal(rows["worker"], worker), pc.less(rows["epoch"], before))
+    return int(pc.sum(rows.filter(ours)["bytes_sent"]).as_py() or 0)
+
+
 def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
     try:
         with pq.ParquetFile(path) as file:

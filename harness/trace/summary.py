@@ -12,6 +12,7 @@ import pandas as pd
 
 from harness.check import InputError
 from harness.core.scores import SPLITS
+from harness.graph.config import name_of
 from harness.trace.reader import Trace
 from harness.trace.rounds import Rounds, epochs_of_run
 from harness.trace.schema import NOT_FINITE, SCHEMA_VERSION
@@ -43,7 +44,7 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
     workers, cores, gpus = rounds.workers, int(trace.environment["cores"]), _gpus(trace)
     crowded = not gpus and workers > cores
     notes = (
-        [f"means over epochs 1 to {last}: epoch 0 compiles, allocates and fetches what is fetched once"]
+        [f"means over epochs 2 to {last + 1}: the first compiles, allocates and fetches what is fetched once"]
         if last
         else []
     )
@@ -70,7 +71,7 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
     diverged = diverged_at(trace)
     if diverged is not None:
         notes.append(
-            f"diverged: from epoch {diverged} on the loss or the logits are no finite numbers, so it has no"
+            f"diverged: from epoch {diverged + 1} on the loss or the logits are not finite, so it has no"
             " accuracy"
         )
     notes += _stopped_early(trace, of_run)
@@ -156,9 +157,11 @@ def _gpus(trace: Trace) -> int:
 
 def graph_name(trace: Trace) -> str:
     """The graph's own name; a twin's begins with "twin/"."""
+    dataset = trace.config["dataset"]
+    if (called := name_of(dataset)) != dataset["name"]:
+        return called  # earlier versions wrote "npz" beside the shards
     if name := _shards(trace).get("graph"):
         return str(name)
-    dataset = trace.config["dataset"]
     prefix = "twin/" if dataset.get("source") == "twin" else ""
     return prefix + str(dataset["name"]).removeprefix(prefix)
 
@@ -186,7 +189,7 @@ def _attempts(trace: Trace) -> list[str]:
     for key, what in (("code", "by different code"), ("machine", "on different machines")):
         told = [each for each in attempts if each.get(key)]
         if len({each[key] for each in told}) > 1:
-            parts = [f"{each[key]} from epoch {each['first_epoch']} on" for each in told]
+            parts = [f"{each[key]} from epoch {each['first_epoch'] + 1} on" for each in told]
             said.append(f"computed {what}: {', '.join(parts)}")
     return said
 
@@ -221,8 +224,8 @@ def _stopped_early(trace: Trace, epochs: pd.DataFrame) -> list[str]:
         return []
     score = {"acc": "accuracy", "auc": "AUC"}[leading]
     return [
-        f"stopped early at epoch {last}: {patience} evaluations in a row without a better validation {score}"
-        f" than that of epoch {best}"
+        f"stopped early after epoch {last + 1}: {patience} evaluations in a row without a better validation"
+        f" {score} than that of epoch {best + 1}"
     ]
 
 

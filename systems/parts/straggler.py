@@ -40,7 +40,7 @@ class Straggler:
         """Why there is no such straggler among this many workers; None where there is."""
         if self.rank < workers:
             return None
-        return f"straggler={self.rank} is no worker of {workers}; give 0 to {workers - 1}, or -1 for none"
+        return f"straggler={self.rank} is not a worker of {workers}; give 0 to {workers - 1}, or -1 for none"
 
     def begin(self) -> None:
         self.started = time.monotonic()

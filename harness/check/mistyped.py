@@ -1,0 +1,78 @@
+"""The sentence for a value whose type is not its key's."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+
+WORDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaConfBaseException) -> str:
+    """One sentence for what OmegaConf refuses among the `values` of the dataclass `cls`: the key with
+    `prefix` before it, its value, what is wanted and an example where the key has a default.
+    """
+    key, owner = str(error.full_key or ""), error.object_type or cls
+    if not key:  # a block of keys that was given as something else: OmegaConf does not say which
+        key = next(k for k, kind in _kinds(cls).items() if _is_block(kind) and not _is_block(values.get(k)))
+    if isinstance(error, ConfigKeyError) and dataclasses.is_dataclass(owner):
+        known = ", ".join(field.name for field in dataclasses.fields(owner))
+        return f"{prefix}{key} is not a key of {owner.__name__}; known: {known}"
+    try:
+        kind, value, default = _found(cls, values, key)
+        name = f"{prefix}{key}"
+    except (KeyError, TypeError):  # inside a list, whose place OmegaConf does not say
+        kind, value, default = _found(owner, {key: error.value}, key)
+        name = f"{prefix}{owner.__name__}.{key}"
+    options = [each for each in _options(kind) if each is not type(None)]
+    wanted = WORDS.get(options[0]) if len(options) == 1 else None
+    if wanted is None:
+        wanted = "a list" if typing.get_origin(options[0]) is list else "a block of keys"
+    give = "one of them" if options == [bool] else "one"
+    if isinstance(default, int | float | str) and default != "" and options != [bool]:
+        give += f", as {name}={default}"
+    null = ", or null" if type(None) in _options(kind) else ""
+    return f"{name}={as_given(value)} is not {wanted}: give {give}{null}"
+
+
+def as_given(value: object) -> str:
+    """A value as a command line has it: null, true, [1, 2]."""
+    if isinstance(value, str):
+        return value or '""'
+    return str(yaml.safe_dump(value, default_flow_style=True, width=1 << 20)).removesuffix("\n...\n").strip()
+
+
+def _found(cls: Any, values: Any, key: str) -> tuple[Any, Any, Any]:
+    """The type, the value and the default at a key such as "devices[0].host"; no default inside a list."""
+    kind, value, default = cls, values, None
+    for part in re.findall(r"\w+", key):
+        if typing.get_origin(kind) is list:
+            kind, value, default = typing.get_args(kind)[0], value[int(part)], None
+            continue
+        default = {field.name: field.default for field in dataclasses.fields(kind)}[part]
+        kind, value = _kinds(kind)[part], value[part]
+    return kind, value, default
+
+
+def _kinds(cls: type) -> dict[str, Any]:
+    """The types of a dataclass's fields."""
+    hints = typing.get_type_hints(cls)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def _is_block(value: Any) -> bool:
+    """Whether this is a block of keys, or the type of one."""
+    return isinstance(value, Mapping) or (isinstance(value, type) and dataclasses.is_dataclass(value))
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    """The types of a union; of any other type itself."""
+    union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    return typing.get_args(kind) if union else (kind,)

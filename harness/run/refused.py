@@ -1,0 +1,40 @@
+"""The sentences for what Hydra or OmegaConf refuses on a command line."""
+
+from __future__ import annotations
+
+from hydra.core.override_parser.types import Override
+
+
+def unreadable(word: str) -> str:
+    """For a word that is no KEY=VALUE by Hydra's grammar: how to quote it."""
+    key, equals, value = word.partition("=")
+    if not equals or not key:
+        return f'"{word}" is not KEY=VALUE: write KEY=VALUE, as epochs=100'
+    plain = value.replace('"', "").replace("'", "")
+    return (
+        f"{word} cannot be read, since its value has a character with a meaning of its own: put quotes"
+        f" around the value, as '{key}=\"{plain}\"'"
+    )
+
+
+def unresolved(given: str) -> str:
+    """For a key and its value, as written, that refers, as ${KEY}, to what is not there."""
+    return (
+        f"{given} refers to what is not there: give a value, ${{KEY}} of a key that is there, or"
+        " ${oc.env:NAME} of an environment variable that is set"
+    )
+
+
+def unusable(override: Override, is_group: bool, reason: str) -> str:
+    """For an override that can be read and that the config has no place for; `reason` is Hydra's own, told
+    where none of ours fits."""
+    line = str(override.input_line)
+    if override.package is not None:
+        return f"{line} names a package after its @, which no group here takes: leave the @ out"
+    if override.is_delete():
+        return f"{line} deletes a key that is not there: leave it out"
+    if is_group and (override.is_add() or override.is_force_add()):
+        return f"{line} adds a group that is there already: give {line.lstrip('+')}"
+    if override.key_or_group.startswith("hydra"):
+        return f"{line} is not a setting of Hydra's: halobench run --hydra-help lists them"
+    return f"{line} cannot be used: {reason}"
