@@ -38,6 +38,12 @@ USED_BY = {
 }
 
 
+def check_name(name: str) -> None:
+    """InputError for a name that no folder of runs can have."""
+    if not name.strip("."):
+        raise InputError(f'name="{name}" names no graph: give the data set\'s name')
+
+
 @dataclass
 class DatasetConfig:
     """A graph to train on.
@@ -76,8 +82,7 @@ class DatasetConfig:
         at_least("mask", self.mask, 0)
         more_than("scale", self.scale, 0)
         at_least("generator_seed", self.generator_seed, 0)
-        if not self.name:
-            raise InputError('name="" names no graph: give the data set\'s name')
+        check_name(self.name)
         if self.source == "real":
             choice("name", self.name, REAL)
         if self.source == "npz" and not self.path:
