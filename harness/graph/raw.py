@@ -71,6 +71,8 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError(
             f'file "{path}" cannot be read: {error.strerror}; make it a file that this user may read'
         ) from None
+    except MemoryError as error:
+        raise InputError(f'file "{path}" asks for more memory than there is ({error}): {FETCH}') from None
     except Exception as error:  # bytes from anywhere can make a format's reader raise anything
         reason = " ".join(str(error).split())[:160] or "it ends too early"
         raise InputError(

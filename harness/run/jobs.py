@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from harness.check import InputError
+from harness.check.target import ALLOW, trusted_in
 from harness.run import config as configs
 from harness.run import launch, prepare
 from harness.run.process import RunFailed
@@ -44,7 +45,9 @@ def run_job(composed: DictConfig) -> Path:
         with prepare.claimed(run):
             run_dir = prepare.prepare(run)
             if run.settings.launch == "prepare":
+                allow = trusted_in(run.composed)
                 command = f"torchrun --nproc-per-node {run.settings.workers} -m harness.worker {run_dir}"
+                command = f"{ALLOW}={allow} {command}" if allow else command
                 console.print(command, highlight=False, soft_wrap=True)
                 return run_dir
             launch.launch(run, run_dir)

@@ -20,6 +20,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_pr
 
 from harness.base.loading import load
 from harness.check import InputError
+from harness.check.target import ALLOW, trusted_in
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost
 from harness.run import worker
@@ -49,6 +50,7 @@ def launch(run: Run, run_dir: Path) -> None:
                 "LOCAL_RANK": str(rank),
                 "WORLD_SIZE": str(size),
                 "LOCAL_WORLD_SIZE": str(size),
+                ALLOW: trusted_in(run.composed),
             }
             for rank in range(size)
         }

@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import sys
 import threading
 from collections.abc import Iterator
+
+import psutil
+
+from harness.base.machine import memory_bytes
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -79,6 +84,21 @@ def be_child(parent: int) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+
+
+def limit_memory() -> int:
+    """Let allocations fail in this process that go beyond the machine's memory, instead of having the kernel
+    end it, or another process, when the pages are touched. Returns the bytes of that memory.
+
+    The limit is on private data (RLIMIT_DATA): files that are mapped for reading may be larger than memory.
+    """
+    memory = memory_bytes()
+    if sys.platform == "linux":
+        held = psutil.Process().memory_info().data  # what the parent had mapped
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        wanted = held + memory
+        resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
+    return memory
 
 
 @contextlib.contextmanager

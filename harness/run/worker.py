@@ -20,6 +20,7 @@ import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from harness.check import InputError
+from harness.check.target import check_trusted
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
 from harness.comm.recorder import Epoch, Recorder, cpu_count
@@ -77,6 +78,7 @@ def held(run: configs.Run, run_dir: Path) -> configs.Run:
         return run
     began = {name: found["attempts"][-1][name] for name in resolved.HELD}
     began["transport"] = began["transport"] if began["transport"] in TRANSPORTS else "auto"
+    check_trusted({"kernel": began["kernel"]}, run_dir / resolved.FILE)
     try:
         check_device(began["device"])
         make_kernel(began["kernel"], began["device"])

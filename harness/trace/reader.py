@@ -18,7 +18,7 @@ import yaml
 from harness.base import checksum
 from harness.check import InputError
 from harness.trace import resolved
-from harness.trace.files import read_json
+from harness.trace.files import read_json, read_yaml_text
 from harness.trace.identity import canonical
 from harness.trace.schema import ADDED, RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
 
@@ -61,8 +61,7 @@ class Trace:
     def config(self) -> dict[str, Any]:
         path = self._whole("config.yaml")
         try:
-            checksum.sealed_size(path)
-            config = yaml.safe_load(path.read_text())
+            config = yaml.safe_load(read_yaml_text(path))
         except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
             raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None
         if not isinstance(config, dict) or not {"system", "dataset"} <= config.keys():
