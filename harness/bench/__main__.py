@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from rich.console import Console
-
+from harness.base.terminal import Terminal
 from harness.bench import compare, record
 from harness.bench.against import against_lines, checkout, keys_of
 from harness.bench.epoch import epoch_curve, epoch_lines
@@ -105,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[:1] == ["compare"]:
         return compare.main(words[1:])
     asked = parser().parse_intermixed_args(words)
-    console = Console(width=max(150, Console().width))
+    console = Terminal(width=max(150, Terminal().width))
     try:
         at_least("--rounds", asked.rounds, 1)
         compare.check_bounds(asked)
@@ -132,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _beside(
-    scratch: Path, other: Path, keys: dict[str, str], asked: argparse.Namespace, path: Path, console: Console
+    scratch: Path, other: Path, keys: dict[str, str], asked: argparse.Namespace, path: Path, console: Terminal
 ) -> int:
     """Run this code beside the checkout `other`; returns the exit code."""
     try:
@@ -148,7 +147,7 @@ def _beside(
     return compare.show(verdicts, console, asked.margin, asked.alpha)
 
 
-def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, console: Console) -> int:
+def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, console: Terminal) -> int:
     """Measure the parts that were asked for; returns the exit code."""
     # Whole runs first: they are timed by their own processes, and this one has not yet started any threads.
     parts = {

@@ -14,9 +14,9 @@ import yaml
 from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from harness.base.terminal import Terminal
 from harness.check import InputError, did_you_mean
 from harness.report import single
 from harness.report.columns import LEADING, times
@@ -254,7 +254,7 @@ def _table(*headings: str) -> Table:
 
 def _print(shown: Any) -> None:
     """As wide as it needs to be where nobody's terminal would fold it."""
-    console = Console()
+    console = Terminal()
     if not console.is_terminal:
-        console = Console(width=400)
+        console = Terminal(width=400)
     console.print(shown, highlight=False, soft_wrap=isinstance(shown, str))

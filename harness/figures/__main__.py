@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from rich.console import Console
-
 from harness import figures
+from harness.base.terminal import Terminal
 from harness.check import InputError, choice
 from harness.run import overrides, runner
 from harness.run.runner import Places
@@ -80,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser, "results/figures", "where the PNG files go, each with its data as CSV beside it"
     )
     asked = parser.parse_args(arguments)
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     try:
         known = available(asked.folder)
         for name in asked.names:
@@ -112,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(failed)
 
 
-def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, console: Console) -> None:
+def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, console: Terminal) -> None:
     """One figure on one graph: run what is lacking, then draw from the traces alone."""
     started, sweeps = time.monotonic(), module.sweeps(graph)
     folders = {sweep: runner.folders(sweep, places) for sweep in sweeps}

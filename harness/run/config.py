@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.code import code_of
-from harness.check import InputError, did_you_mean, typed
+from harness.check import InputError, check_text, did_you_mean, typed
 from harness.check.target import check_trusted, made, target_class, target_of, trust
 from harness.cluster.config import Cluster
 from harness.core.architectures import model_class
@@ -200,6 +200,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
             raise InputError(f"{error.full_key} cannot be resolved: {str(error).splitlines()[0]}") from None
         if missing:
             raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
+    check_text(config)
     trust(config)
     # A config that is checked always says how many workers.
     config = {WORKERS: RunConfig.workers, **as_of_now(config)}

@@ -18,8 +18,8 @@ from typing import cast
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
+from harness.base.terminal import Terminal
 from harness.check import InputError
 from harness.check.target import ALLOW, trusted_in
 from harness.run import config as configs
@@ -36,7 +36,7 @@ def run_job(composed: DictConfig) -> Path:
     again.
     """
     run = configs.check(composed)
-    console = Console()
+    console = Terminal()
     finished = not prepare.anew(run) and prepare.is_finished(run)
     said = prepare.other_code(run) if not prepare.anew(run) else None
     if said and not finished:
@@ -175,7 +175,7 @@ class Jobs:
             return
         from harness.report import swept
 
-        console = Console()
+        console = Terminal()
         console.print(swept.swept_table(self.sweep.keys, [(job.values, folder) for job, folder in finished]))
         valued = [(job.value, job) for job, _ in finished if job.value is not None]
         if valued:

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from harness.base import checksum
+from harness.base.terminal import CONTROL
 from harness.check import writing
 
 MEND = "give results=FOLDER on a disk with room"
@@ -81,6 +82,8 @@ def read_yaml_text(path: Path) -> str:
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         if isinstance(event, yaml.AliasEvent):
             raise checksum.Damaged(f"it has an alias, *{event.anchor}, which no run writes")
+        if isinstance(event, yaml.ScalarEvent) and CONTROL.search(event.value):
+            raise checksum.Damaged("it holds a control character, which no run writes")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > YAML_DEPTH:
             raise checksum.Damaged("it is nested too deep")
