@@ -23,7 +23,7 @@ from harness.check import InputError
 from harness.check.target import ALLOW, trusted_in
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost
-from harness.run import worker
+from harness.run import silence, worker
 from harness.run.config import Run
 from harness.run.process import RunFailed, be_child, forking
 
@@ -55,6 +55,7 @@ def launch(run: Run, run_dir: Path) -> None:
             for rank in range(size)
         }
         context = None
+        beats = silence.Beats(Path(scratch) / silence.FILE, size)
         try:
             if start_method(run.settings.device) == "fork":
                 load("harness.run.preload")  # half a second that every worker would pay
@@ -67,7 +68,8 @@ def launch(run: Run, run_dir: Path) -> None:
                     args={rank: (str(run_dir), meeting, os.getpid()) for rank in range(size)},
                     start_method=start_method(run.settings.device),
                 )
-            result = context.wait(period=POLL)
+            with silence.watched(silence.Silence(beats, context.pids(), silence.to_stderr, silence.LEAST)):
+                result = context.wait(period=POLL)
         finally:
             if context is not None:
                 context.close(signal.SIGKILL, timeout=5)

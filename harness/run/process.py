@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import resource
 import signal
 import sys
@@ -13,6 +12,7 @@ from collections.abc import Iterator
 
 import psutil
 
+from harness.base.ending import end_with
 from harness.base.machine import memory_bytes
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -65,15 +65,6 @@ def forking() -> Iterator[None]:
             yield
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
-
-
-def end_with(parent: int) -> None:
-    """Have the kernel kill this process when `parent`, which started it, ends (Linux; elsewhere nothing)."""
-    if sys.platform == "linux":
-        PR_SET_PDEATHSIG = 1
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before the kernel was asked
-            os._exit(1)
 
 
 def be_child(parent: int) -> None:
