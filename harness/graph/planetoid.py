@@ -236,6 +236,7 @@ OPCODES = {
     *("EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
     *("GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "NEWOBJ"),
 }
+MEMO = ("PUT", "BINPUT", "LONG_BINPUT")
 CALLS = 100  # that one file makes; a sparse matrix makes 7
 
 
@@ -248,7 +249,7 @@ def _check_opcodes(content: bytes) -> None:
     for number, (opcode, argument, _) in enumerate(pickletools.genops(content)):
         if opcode.name not in OPCODES:
             raise InputError(f"its opcode {opcode.name} is one that no Planetoid file needs")
-        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and argument > number:
+        if isinstance(argument, int) and opcode.name in MEMO and argument > number:
             raise InputError(f"it keeps place {argument} of a memo that has {number}: fetch the file again")
         calls += opcode.name in ("REDUCE", "BUILD", "NEWOBJ")
         if calls > CALLS:
