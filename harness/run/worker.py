@@ -41,7 +41,7 @@ from harness.run.silence import Beats
 from harness.trace import files, resolved, writer
 from harness.trace.asynchronous import AsynchronousTrace
 from harness.trace.environment import environment
-from harness.trace.reader import Trace, checksums
+from harness.trace.reader import Trace, check_streams, checksums
 from harness.trace.schema import NOT_FINITE
 
 
@@ -144,6 +144,7 @@ def train(
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, earlier)
     met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
     if rank == 0:
+        check_streams(run_dir)
         machine = Trace(run_dir).environment
         attempt = {
             "device": device.type,

@@ -16,8 +16,10 @@ import pyarrow.parquet as pq
 import yaml
 
 from harness.base import checksum
+from harness.base.checksum import Damaged
 from harness.check import InputError
 from harness.trace import resolved
+from harness.trace.batch import sealed_batches
 from harness.trace.files import read_json, read_yaml_text
 from harness.trace.identity import canonical
 from harness.trace.schema import ADDED, RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
@@ -228,6 +230,16 @@ class Tables:
         return pa.concat_tables(parts).sort_by([(column, "ascending") for column in BY[name]])
 
 
+def check_streams(run_dir: Path) -> None:
+    """Raise InputError where a stream of a run that goes on is damaged: it would come out when all the rest
+    has been computed.
+    """
+    for path in sorted((Path(run_dir) / "stream").glob("*.arrow")):
+        named = STREAM.fullmatch(path.name)
+        if named and named["table"] in TABLES:
+            _read_stream(path, TABLES[named["table"]])
+
+
 def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
     try:
         with pq.ParquetFile(path) as file:
@@ -247,9 +259,9 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
         with pa.ipc.open_stream(path) as stream:
             _check_version((stream.schema.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
             _columns(stream.schema.empty_table(), schema, path)
-            for batch in stream:
-                batch.validate(full=True)
-                batches.append(batch)
+            batches.extend(sealed_batches(stream))
+    except Damaged as error:
+        raise InputError(f"{path} is damaged ({error}); {AGAIN}") from None
     except (pa.ArrowException, OSError):
         pass  # the writer died, or is writing now
     return _columns(pa.Table.from_batches(batches), schema, path) if batches else schema.empty_table()

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from harness.check import InputError, writing
 from harness.comm.recorder import Epoch, Span
 from harness.trace import reader
-from harness.trace.batch import record_batch
+from harness.trace.batch import record_batch, write_sealed
 from harness.trace.files import MEND
 from harness.trace.schema import RUN, SCHEMA_VERSION, TABLES, UPDATE, VERSION_KEY
 
@@ -116,7 +116,7 @@ class TraceWriter:
             if rows.get(table):
                 batch = record_batch(rows[table], TABLES[table])
                 with writing(self.files[table].name, MEND):
-                    self.streams[table].write_batch(batch)
+                    write_sealed(self.streams[table], batch)
                     self.files[table].flush()
 
     def _span(self, epoch: int, s: Span) -> dict[str, Any]:
