@@ -85,6 +85,7 @@ class Trace:
     @cached_property
     def resolved(self) -> dict[str, Any] | None:
         """What the run really ran on (`harness.trace.resolved`); None of a run of version 0.1."""
+        self._whole(resolved.FILE)
         return resolved.read(self.run_dir)
 
     @cached_property
