@@ -255,7 +255,7 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
 
 def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
     """The whole batches of a stream. One cut off in the middle of a batch ends with the batch before."""
-    batches = []
+    batches: list[pa.RecordBatch] = []
     try:
         with pa.ipc.open_stream(path) as stream:
             _check_version((stream.schema.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
