@@ -16,7 +16,7 @@ from tests.torture.commands import Commands
 from tests.torture.stored import Stored
 from tests.torture.tally import Tally
 
-PART = re.compile(r"(<!-- made by make torture -->\n).*?(\n<!-- end -->)", re.S)
+PART = re.compile(r"(<!-- made by make torture -->\n).*?(<!-- end -->)", re.S)
 BESIDE = 20  # rounds in this process to each round with a command
 
 
@@ -59,7 +59,7 @@ def main() -> int:
     for failure in tally.failures:
         print(failure, file=sys.stderr)
     if given.page:
-        given.page.write_text(PART.sub(lambda part: f"{part[1]}{said}{part[2]}", given.page.read_text()))
+        given.page.write_text(PART.sub(lambda part: f"{part[1]}{said}\n{part[2]}", given.page.read_text()))
     return 1 if tally.failures else 0
 
 
