@@ -5,7 +5,7 @@ VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: help redis env demo test test-python coverage nightly lint site wheel bench figures fidelity clean clean-cache
+.PHONY: help redis env demo test test-python coverage nightly torture lint site wheel bench figures fidelity clean clean-cache
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
@@ -44,6 +44,9 @@ coverage: env   ## lines of harness/ and systems/ that the suite runs, those of 
 
 nightly: env    ## tests that take minutes: pages' commands in full and the like; SHARE=300 runs a day's share of 300 s
 	$(RUN) -m pytest -m nightly $(if $(SHARE),--share $(SHARE)) -rs
+
+torture: env    ## kill, stop, freeze, fill the disk, damage files: an hour, or SECONDS; from SEED, or one that is drawn and printed
+	$(RUN) -m tests.torture --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED)) --page docs/reliability.md
 
 lint: env       ## rules, layout and types of the code
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lint]'

@@ -13,9 +13,9 @@ import sys
 import traceback
 
 from harness import cli
+from harness.base.ending import end_with
 from harness.report import table  # noqa: F401
 from harness.run import command, preload  # noqa: F401
-from harness.run.process import end_with
 
 
 def child(arguments: list[str], out: str, err: str) -> None:

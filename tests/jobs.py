@@ -56,7 +56,7 @@ def work(comm, run_dir) -> None:
     from harness.run import config, worker  # what only a run of its own needs
 
     group = (comm.rank, comm.size, comm.device, comm.transport)
-    worker.train(config.load(run_dir), run_dir, *group, prepared_now=True)
+    worker.train(config.load(run_dir), run_dir, *group, None)
 
 
 class Stopped(Exception):

@@ -236,6 +236,10 @@ class Started:
         )
         self.family = self.process.children(recursive=True)
 
+    def told(self) -> str:
+        """What it has printed on stderr so far."""
+        return self.err.read_text() if self.err.exists() else ""
+
     def end(self) -> Ended:
         code = int(self.place.forker.stdout.readline())
         self.place.going = None

@@ -135,6 +135,8 @@ def test_workers_that_never_held_the_same_weights_go_on(tmp_path):
         ("latest", "-5", "latest is damaged (it says -5)"),
         ("latest", "", "latest is damaged (invalid literal"),
         ("attempts", "-5", "attempts is damaged (it says -5)"),
+        ("latest", "1" + "0" * 400, "latest is damaged (it says 10000000000000000000)"),
+        ("attempts", "9" * 5000, "attempts is damaged (Exceeds the limit"),
     ],
 )
 def test_an_edited_number_is_refused_in_one_sentence(tmp_path, name, text, says):

@@ -266,10 +266,11 @@ def test_a_damaged_config_beside_is_no_hindrance(tmp_path, block):
         config.stored(other)
 
 
-def test_a_knob_whose_default_is_new_is_not_found_in_a_folder_that_lacks_it(tmp_path):
+def test_a_knob_whose_default_is_new_is_not_found_in_a_folder_that_lacks_it(tmp_path, monkeypatch):
     """Of a knob that came later a system says what was done before, where that is not its default
     (`System.since`).
     """
+    monkeypatch.setenv("HALOBENCH_ALLOW", "tests")
     block = {"_target_": "tests.test_identity.Newer"}
     run = run_of(f"results={tmp_path}")
     stored = {**run.composed, "system": block}

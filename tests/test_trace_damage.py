@@ -134,6 +134,15 @@ def test_a_finished_run_without_a_table_is_refused(table, whole, tmp_path):
         getattr(Trace(run), table)
 
 
+def test_a_finished_run_that_lost_what_it_ran_on_is_refused(tmp_path):
+    run = traces.finished(tmp_path / "run", traces.config(), ran_on={"role": ""})
+    found = {**Trace(run).summary, "files": reader.checksums(run)}
+    files.write_json_atomic(run / "summary.json", found)
+    (run / "resolved.json").unlink()
+    with pytest.raises(InputError, match="resolved.json cannot be read"):
+        reported(run)
+
+
 def test_files_swapped_between_runs_are_refused(whole, tmp_path):
     other = run_at(tmp_path / "other", seed=2)
     for name in ("config.yaml", "comm.parquet"):
@@ -187,6 +196,11 @@ def test_a_trace_that_does_not_fit_is_one_sentence(tmp_path):
             InputError, match=r"worker\d-attempt0.arrow cannot be written: File too large; give"
         ):
             traces.stream(tmp_path, range(1000))
+        # What is in a buffer when the disk is full does not go out when the stream is closed either.
+        (out,) = traces.stream(tmp_path, range(1), workers=1, attempt=1, close=False)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+        with pytest.raises(InputError, match=r"worker0-attempt1.arrow cannot be written: File too large"):
+            out.close()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, before)

@@ -1,11 +1,23 @@
-"""What the operating system tells of the processor."""
+"""What the operating system tells of the processor and of memory."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
+
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 CPUS = Path("/proc/cpuinfo")
+MEMORY = Path("/sys/fs/cgroup/memory.max")  # a container's share
+
+
+def memory_bytes(limit: Path = MEMORY) -> int:
+    """Bytes of memory that this machine or its container has, swap included."""
+    total: int = psutil.virtual_memory().total + psutil.swap_memory().total
+    try:
+        return min(total, int(limit.read_text()))
+    except (OSError, ValueError):  # no container, or one without a limit
+        return total
 
 
 def cache_bytes(level: int, caches: Path = CACHES) -> int:

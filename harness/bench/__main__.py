@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from rich.console import Console
-
 from harness.base.scratch import scratch
+from harness.base.terminal import Terminal
 from harness.bench import compare, record
 from harness.bench.against import against_lines, checkout, keys_of
 from harness.bench.lines import Line, table
@@ -84,7 +83,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     if words[:1] == ["compare"]:
         return compare.main(words[1:], f"{program} compare")
     asked = parser(program).parse_intermixed_args(words)
-    console = Console(width=max(150, Console().width))
+    console = Terminal(width=max(150, Terminal().width))
     try:
         at_least("--rounds", asked.rounds, 1)
         compare.check_bounds(asked)
@@ -106,7 +105,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
 
 
 def _beside(
-    scratch: Path, other: Path, keys: dict[str, str], asked: argparse.Namespace, path: Path, console: Console
+    scratch: Path, other: Path, keys: dict[str, str], asked: argparse.Namespace, path: Path, console: Terminal
 ) -> int:
     """Run this code beside the checkout `other`; returns the exit code."""
     watch = Watch()
@@ -127,7 +126,7 @@ def _beside(
     return compare.show(verdicts, console, asked.margin, asked.alpha)
 
 
-def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, console: Console) -> int:
+def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, console: Terminal) -> int:
     """Measure the parts that were asked for; returns the exit code."""
     extent = QUICK if asked.quick else FULL
     setting = Setting(folders, asked.data_dir, asked.rounds, extent)

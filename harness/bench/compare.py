@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from scipy.stats import mannwhitneyu
 
+from harness.base.terminal import Terminal
 from harness.bench import record
 from harness.bench.lines import NOT_JUDGED, Line
 from harness.bench.record import Record
@@ -118,7 +118,7 @@ def table(verdicts: Sequence[Verdict]) -> Table:
     return shown
 
 
-def show(verdicts: Sequence[Verdict], console: Console, margin: float, alpha: float) -> int:
+def show(verdicts: Sequence[Verdict], console: Terminal, margin: float, alpha: float) -> int:
     """Print the table and name what has become worse; returns the exit code."""
     console.print(table(verdicts))
     failed = [each.line.name.strip() for each in verdicts if each.failed]
@@ -167,6 +167,6 @@ def main(arguments: Sequence[str], program: str) -> int:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    console = Console(width=max(150, Console().width))
+    console = Terminal(width=max(150, Terminal().width))
     console.print(f"old: {old.path}, revision {old.revision}; new: {new.path}, revision {new.revision}")
     return show(verdicts, console, asked.margin, asked.alpha)

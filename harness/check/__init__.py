@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.base.terminal import CONTROL, printable
 from harness.check.mistyped import mistyped
 
 if TYPE_CHECKING:
@@ -23,7 +24,12 @@ D = TypeVar("D", bound="DataclassInstance")
 
 
 class InputError(ValueError):
-    """Something the user gave is wrong. Its message is one sentence and is shown without a traceback."""
+    """Something the user gave is wrong. Its message is one sentence and is shown without a traceback, and
+    without control characters, since it quotes what was given.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 # What a disk answers that is full or broken, or that one may not write.
@@ -43,6 +49,16 @@ def writing(what: object, mend: str) -> Iterator[None]:
         if error.errno not in DISK:
             raise
         raise InputError(f"{what} cannot be written: {error.strerror}; {mend}") from None
+
+
+def check_text(config: Mapping[str, Any], where: str = "") -> None:
+    """Raise InputError for the first text of a config, at any depth, that holds a control character."""
+    for key, value in config.items():
+        field = f"{where}.{key}" if where else str(key)
+        if isinstance(value, Mapping):
+            check_text(value, field)
+        elif found := CONTROL.search(f"{key}{value}" if isinstance(value, str) else str(key)):
+            raise InputError(f'{field}="{value}" holds the control character {found[0]!r}; leave it out')
 
 
 def did_you_mean(word: object, known: Iterable[object]) -> str:

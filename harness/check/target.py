@@ -1,10 +1,16 @@
-"""Classes that a config block names by `_target_`: how a piece from outside the tree comes in."""
+"""Classes that a config block names by `_target_`: how a piece from outside the tree comes in.
+
+To import a module is to run it. One that the user names, on the command line or in a yaml of a folder that
+the user gave, is trusted; one that only the config of a run folder names must lie in the tree, or be allowed
+by HALOBENCH_ALLOW=PACKAGE,... in the environment.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.check import InputError, typed
@@ -15,6 +21,54 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 D = TypeVar("D", bound="DataclassInstance")
 KEY = "_target_"
+TREE = ("harness", "systems")
+ALLOW = "HALOBENCH_ALLOW"
+_named: set[str] = set()  # modules outside the tree that the user has named in this process
+
+
+def targets(config: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, str]]:
+    """(field, "module.Class") of everything that a config names to be imported: `_target_` at any depth, and
+    a kernel of one's own.
+    """
+    for key, value in config.items():
+        field = f"{where}.{key}" if where else str(key)
+        if isinstance(value, Mapping):
+            yield from targets(value, field)
+        elif key == KEY or (field == "kernel" and "." in str(value)):
+            yield field, str(value)
+
+
+def trust(config: Mapping[str, Any]) -> None:
+    """Note that the user has named what this config names."""
+    _named.update(_module(target) for _, target in targets(config) if not is_trusted(target))
+
+
+def trusted_in(config: Mapping[str, Any]) -> str:
+    """What HALOBENCH_ALLOW has to be for a process that reads this config from a run folder; "" where all
+    that it names is in the tree."""
+    named = {_module(target) for _, target in targets(config) if is_trusted(target)}
+    return ",".join(sorted(module for module in named if module.partition(".")[0] not in TREE))
+
+
+def is_trusted(target: str) -> bool:
+    """Whether the module of "module.Class" may be imported though only a run folder names it."""
+    module = _module(target)
+    allowed = {*TREE, *_named, *(name.strip() for name in os.environ.get(ALLOW, "").split(","))} - {""}
+    return any(module == each or module.startswith(f"{each}.") for each in allowed)
+
+
+def check_trusted(config: Mapping[str, Any], source: object) -> None:
+    """Raise InputError for the first target of a config that only `source`, a file of a run, names."""
+    for field, target in targets(config):
+        if not is_trusted(target):
+            raise InputError(
+                f'{field}="{target}" is named by {source} alone and is not of this program; set'
+                f" {ALLOW}={_module(target)} in the environment if you trust that module"
+            )
+
+
+def _module(target: str) -> str:
+    return target.rpartition(".")[0]
 
 
 def imported(target: str, field: str, base: type[T]) -> type[T]:

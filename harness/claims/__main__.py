@@ -21,7 +21,9 @@ FOLDER = Path(runner.CONF) / "experiment"
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.claims") -> int:
-    """Exit code 0, or 2 with one sentence where what was given cannot be used; `program` is what was typed."""
+    """Exit code 0, or 2 with one sentence where what was given cannot be used; `program` is what was
+    typed.
+    """
     parser = argparse.ArgumentParser(
         prog=program, description=__doc__.splitlines()[0], epilog=__doc__.split("\n\n")[1]
     )

@@ -15,9 +15,9 @@ import yaml
 from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from harness.base.terminal import Terminal
 from harness.check import InputError, did_you_mean
 from harness.report import single
 from harness.report.columns import LEADING, times
@@ -289,10 +289,10 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _console() -> Console:
+def _console() -> Terminal:
     """As wide as it needs to be where nobody's terminal would fold it."""
-    console = Console()
-    return console if console.is_terminal else Console(width=400)
+    console = Terminal()
+    return console if console.is_terminal else Terminal(width=400)
 
 
 def _print(shown: Any) -> None:

@@ -12,7 +12,9 @@ good.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from types import TracebackType
 
 import numpy as np
@@ -136,18 +138,22 @@ class Redis:
                 " (emptied, or out of memory?); the same command goes on from the last checkpoint"
             )
         at = 0
-        for part in answer[1:]:
-            rows = np.frombuffer(part, self.layout.dtype).reshape(-1, out.shape[1])
-            out[at : at + len(rows)] = rows
-            at += len(rows)
-        return int(answer[0])
+        with self._holding(f"a pull of layer {layer}"):
+            for part in answer[1:]:
+                rows = np.frombuffer(part, self.layout.dtype).reshape(-1, out.shape[1])
+                out[at : at + len(rows)] = rows
+                at += len(rows)
+            if at != len(out):
+                raise ValueError(f"{at} rows for {len(out)}")
+            return int(answer[0])
 
     def stamps(self, layer: int) -> list[int]:
         try:
             held = self.server.hgetall(self.key(layer, self.layout.rank))
         except (redis.RedisError, OSError) as error:
             raise self._lost("reading stamps", error) from error
-        return [int(held.get(str(slot).encode(), EMPTY)) for slot in range(self.layout.slots)]
+        with self._holding("reading stamps"):
+            return [int(held.get(str(slot).encode(), EMPTY)) for slot in range(self.layout.slots)]
 
     def slice(self, layer: int, slot: int) -> np.ndarray:
         key = f"{self.key(layer, self.layout.rank)}:{slot}"
@@ -160,7 +166,8 @@ class Redis:
                 f"the store {self.address} no longer holds layer {layer}; the same command goes on from the"
                 " last checkpoint"
             )
-        return np.frombuffer(b"".join(parts), self.layout.dtype).reshape(-1, self.layout.widths[layer])
+        with self._holding(f"reading layer {layer} back"):
+            return np.frombuffer(b"".join(parts), self.layout.dtype).reshape(-1, self.layout.widths[layer])
 
     def close(self) -> None:
         """Take back this worker's keys; a server that is gone has taken them along."""
@@ -182,6 +189,18 @@ class Redis:
 
     def _asking(self, what: str) -> _Transaction:
         return _Transaction(self, what)
+
+    @contextlib.contextmanager
+    def _holding(self, what: str) -> Iterator[None]:
+        """Say in one sentence that what the server holds is not what a worker pushed."""
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            raise ServiceLost(
+                f"the store {self.address} holds something else than what was pushed, as {what} found"
+                f" ({_reason(error)}); keep others from its keys: the same command goes on from the last"
+                " checkpoint"
+            ) from error
 
     def _lost(self, what: str, error: Exception) -> ServiceLost:
         return ServiceLost(

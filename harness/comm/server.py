@@ -3,7 +3,7 @@
     without an optimiser   W <- W + scale * u        u a worker's change of weights
     with one               W <- Adam(W, scale * u)   u a worker's gradient; the moments serve all workers
 
-Started by `harness.comm.parameters`; imports neither torch nor the rest of the harness. It listens on a Unix
+Started by `harness.comm.parameters`; imports neither torch nor what needs it. It listens on a Unix
 socket that only this user can reach, takes one connection per worker, and ends with worker 0, whose end of
 its standard input it watches.
 
@@ -33,6 +33,8 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+
+from harness.base.ending import end_with
 
 REQUEST = struct.Struct("<cIqqQ")
 ANSWER = struct.Struct("<qdQ")
@@ -190,6 +192,7 @@ def _end_with_parent() -> None:
 
 
 def main(path: str, settings: Settings) -> None:
+    end_with(os.getppid())
     server = ParameterServer(settings)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)

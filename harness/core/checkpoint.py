@@ -26,6 +26,9 @@ UNREADABLE = (
 )
 
 
+LARGEST = 1 << 40  # number of an epoch or a start, which workers tell each other as a double
+
+
 class Checkpoints:
     """`folder/epoch-000040/worker-0.pt`, one file per worker; a checkpoint counts once `folder/latest` names
     it. The one before it is kept, for the case that a file of the latest is damaged.
@@ -53,7 +56,8 @@ class Checkpoints:
         if self.rank == 0:
             with writing(self.folder, "give results=FOLDER on a disk with room"):
                 self.folder.mkdir(parents=True, exist_ok=True)
-                self.attempt, latest = max(self.attempt, self._number("attempts")), self._number("latest")
+                self.attempt = max(self.attempt, number_in(self.folder / "attempts"))
+                latest = number_in(self.folder / "latest")
                 self._write(self.folder / "attempts", str(self.attempt + 1))
             before = max((epoch for epoch in self._epochs() if epoch < latest), default=0)
         # Worker 0 looks, all hear: on several hosts the others may see an older state of a shared file
@@ -89,7 +93,7 @@ class Checkpoints:
             return state
         path = self._path(epoch)
         if wrong is not None and not before:
-            raise self._damaged(path, wrong)
+            raise _damaged(path, wrong, self.folder)
         if wrong is not None:
             print(
                 f"note: {path} is {_state(wrong)}; the run goes on from the checkpoint before it, after"
@@ -158,21 +162,6 @@ class Checkpoints:
         names = (path.name.removeprefix("epoch-") for path in self.folder.glob("epoch-*"))
         return [int(name) for name in names if name.isdecimal()]
 
-    def _number(self, name: str) -> int:
-        path = self.folder / name
-        try:
-            number = int(path.read_text()) if path.exists() else 0
-            if number < 0:
-                raise Damaged(f"it says {number}")
-            return number
-        except (OSError, ValueError) as error:
-            raise self._damaged(path, error) from None
-
-    def _damaged(self, path: Path, error: Exception) -> InputError:
-        return InputError(
-            f"{path} is {_state(error)}; delete the folder {self.folder} or give fresh=true to start anew"
-        )
-
     @staticmethod
     def _write(path: Path, text: str) -> None:
         part = path.with_name(path.name + ".part")
@@ -207,6 +196,25 @@ def _mark(weights: dict[str, torch.Tensor]) -> int:
         hashed.update(name.encode())
         hashed.update(weights[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return hashed.intdigest() >> 24
+
+
+def number_in(path: Path) -> int:
+    """What `latest` or `attempts` in a folder of checkpoints says; 0 where it is not there. InputError where
+    it is damaged.
+    """
+    try:
+        number = int(path.read_text()) if path.exists() else 0
+        if not 0 <= number < LARGEST:
+            raise Damaged(f"it says {str(number)[:20]}")
+        return number
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error, path.parent) from None
+
+
+def _damaged(path: Path, error: Exception, folder: Path) -> InputError:
+    return InputError(
+        f"{path} is {_state(error)}; delete the folder {folder} or give fresh=true to start anew"
+    )
 
 
 def _state(error: Exception) -> str:

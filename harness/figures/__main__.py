@@ -18,9 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-from rich.console import Console
-
 from harness import figures
+from harness.base.terminal import Terminal
 from harness.check import InputError, choice
 from harness.claims import experiment
 from harness.claims.__main__ import FOLDER as CONF_EXPERIMENT
@@ -93,7 +92,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         parser, "results/figures", "where the PNG files go, each with its data as CSV beside it"
     )
     asked = parser.parse_args(arguments)
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     try:
         planned = planned_in(asked.folder or CONF_EXPERIMENT)
         known = {} if asked.folder and planned else available(asked.folder)
@@ -137,7 +136,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     return int(failed)
 
 
-def decide(plan: experiment.Experiment, size: str, places: Places, console: Console) -> None:
+def decide(plan: experiment.Experiment, size: str, places: Places, console: Terminal) -> None:
     """Run what an experiment lacks at a size, then print the verdicts on its claims."""
     sweeps = [sweep for row in plan.rows for sweep in plan.sweeps(row, size)]
     folders = {sweep: runner.folders(sweep, places) for sweep in sweeps}
@@ -161,7 +160,7 @@ def sizes_of(plan: experiment.Experiment) -> str:
     return f": give {' or '.join(plan.sizes)}" if plan.sizes else ": its parts wait for something"
 
 
-def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, console: Console) -> None:
+def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, console: Terminal) -> None:
     """One figure on one graph: run what is lacking, then draw from the traces alone."""
     started, sweeps = time.monotonic(), module.sweeps(graph)
     folders = {sweep: runner.folders(sweep, places) for sweep in sweeps}

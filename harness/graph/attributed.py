@@ -47,7 +47,7 @@ def read_attributed(path: Path, *, symmetrise: bool) -> Raw:
             self_loops=False,
             where="adjacency",
         )
-        features = sparse_features(parts)
+        features = sparse_features(parts, path)
         features[features > 0] = 1
         labels = single_labels(parts["labels"])
         num_classes = class_count(labels)

@@ -51,6 +51,12 @@ def name_of(block: Mapping[str, Any]) -> str:
     return Path(path).stem if name == UNNAMED and block.get("source") == "npz" and path else name
 
 
+def check_name(name: str) -> None:
+    """InputError for a name that no folder of runs can have."""
+    if not name.strip("."):
+        raise InputError(f'name="{name}" names no graph: give the data set\'s name')
+
+
 @dataclass
 class DatasetConfig:
     """A graph to train on.
@@ -92,8 +98,7 @@ class DatasetConfig:
         else:
             more_than("scale", self.scale, 0)
         at_least("generator_seed", self.generator_seed, 0)
-        if not self.name:
-            raise InputError('name="" names no graph: give the data set\'s name')
+        check_name(self.name)
         if self.source == "real":
             choice("name", self.name, REAL)
         if self.source == "npz" and not self.path:

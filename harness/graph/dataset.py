@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.base.code import code_of
 from harness.check import InputError
+from harness.graph.config import check_name
 from harness.graph.graph import Graph, validate
 
 HASHED = 64 << 20  # bytes up to which a file is known by its content; beyond, by size and time of change
@@ -26,8 +27,7 @@ class Dataset:
     name: str
 
     def __post_init__(self) -> None:
-        if not self.name:
-            raise InputError('name="" names no graph: give the data set\'s name')
+        check_name(self.name)
 
     @classmethod
     def lacks(cls) -> str | None:

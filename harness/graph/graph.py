@@ -10,6 +10,8 @@ import numpy as np
 from harness.check import InputError
 from harness.graph import csr
 
+CLASSES = 1 << 16  # that a graph of fewer vertices may have all the same
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -126,6 +128,11 @@ def validate(graph: Graph) -> Graph:
                 f"{name}: features of vertex {start + int(np.argmin(finite))} hold NaN or infinity; clean"
                 " them first"
             )
+    if graph.num_classes > max(n, CLASSES):
+        raise InputError(
+            f"{name}: num_classes={graph.num_classes} for {n} vertices costs a column of weights each; give"
+            " one more than the largest label"
+        )
     if graph.num_classes < 2:
         raise InputError(f"{name}: num_classes={graph.num_classes}; classification needs 2 or more")
     if graph.multilabel:

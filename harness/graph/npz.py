@@ -61,7 +61,7 @@ def read(path: Path, symmetrise: bool | None) -> Raw:
         _present(names)
     parts = arrays(path, (), KEYS)
     with reading(path):
-        features = features_of(parts.pop("features")) if "features" in parts else sparse_features(parts)
+        features = features_of(parts.pop("features")) if "features" in parts else sparse_features(parts, path)
         if symmetrise is None:
             symmetrise = not ("directed" in parts and _scalar(parts, "directed", "b"))
         labels, num_classes = _labels(parts)
@@ -176,7 +176,7 @@ def _labels(parts: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
             )
         labels = labels.astype(np.uint8)
     else:
-        labels = single_labels(labels)
+        labels = single_labels(labels, unlabelled=True)
     if "num_classes" in parts:
         return labels, _scalar(parts, "num_classes", "iu")
     return labels, class_count(labels, "store num_classes to keep empty classes")

@@ -65,7 +65,7 @@ def read_binary(
     del pairs
     found = arrays(node_label, ("node_label",))
     with reading(node_label):
-        labels = single_labels(found["node_label"])
+        labels = single_labels(found["node_label"], unlabelled=True)
         num_classes = class_count(labels)
     return Raw(edges, features, labels, num_classes, _masks((train, valid, test), len(features)))
 

@@ -1,14 +1,16 @@
 """Reader of Planetoid's files (Yang et al. 2016): Python-2 pickles of scipy and numpy objects, read, not run.
 
 The unpickler maps the few names these files need to plain holders defined here and refuses every other one,
-so that neither numpy's nor scipy's own unpickling code sees the bytes.
+so that neither numpy's nor scipy's own unpickling code sees the bytes. Before it sees them, their opcodes are
+read without being obeyed: nine bytes can ask it for gigabytes.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import pickle
-from collections import defaultdict
+import pickletools
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +19,7 @@ import numpy as np
 
 from harness.check import InputError
 from harness.graph.csr import dense_rows, from_edges
-from harness.graph.raw import Raw, class_count, mask_of, reading
+from harness.graph.raw import Raw, affordable, class_count, mask_of, reading
 
 PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
 NUM_VALIDATION = 500  # the vertices after the training ones
@@ -66,6 +68,8 @@ def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
                 f"tx has {features['tx'].shape[1]} columns and allx {features['allx'].shape[1]}: fetch the"
                 " files again"
             )
+    with reading(path["allx"]):
+        affordable(path["allx"], 4 * num_vertices * features["allx"].shape[1])
     all_features = np.zeros((num_vertices, features["allx"].shape[1]), np.float32)
     all_features[:known], all_features[test] = features["allx"], features["tx"]
     all_labels = np.full(num_vertices, -1, np.int32)
@@ -73,7 +77,7 @@ def read_planetoid(*paths: Path, symmetrise: bool) -> Raw:
     with reading(path["ally"]):
         num_classes = class_count(all_labels)
     with reading(path["graph"]):
-        src, dst = _pairs(_unpickle(path["graph"]))
+        src, dst = _pairs(_unpickle(path["graph"]), path["graph"])
         edges = from_edges(src, dst, num_vertices, symmetrise=symmetrise, self_loops=False, where="graph")
     ids = np.arange(num_vertices)
     train_mask = ids < num_train
@@ -92,6 +96,7 @@ def _dense(path: Path) -> np.ndarray:
                 raise InputError(
                     f"{len(found.indptr.value)} row pointers for {rows} rows: fetch the file again"
                 )
+            affordable(path, 4 * rows * columns)
             return dense_rows(
                 found.indptr.value, found.indices.value, found.data.value, columns, "csr_matrix"
             )
@@ -101,19 +106,37 @@ def _dense(path: Path) -> np.ndarray:
 
 
 def _classes(path: Path) -> np.ndarray:
-    """[rows] int32: the column of the 1 in each row of a pickled one-hot matrix; -1 in a row of zeros."""
+    """[rows] int32: the column of the 1 in each row of a pickled one-hot matrix; -1 in a row of zeros.
+    InputError where a row has two, or another number.
+    """
     with reading(path):
         found = _unpickle(path)
         if not isinstance(found, _Array) or found.value.ndim != 2 or not found.value.shape[1]:
             raise InputError("this holds no one-hot labels: fetch the file again")
-        return np.where(found.value.any(axis=1), found.value.argmax(axis=1), -1).astype(np.int32)
+        ones = found.value == 1
+        odd = (~ones & (found.value != 0)).any(axis=1) | (ones.sum(axis=1) > 1)
+        if odd.any():
+            row = int(np.argmax(odd))
+            raise InputError(
+                f"row {row} of the labels is {found.value[row].tolist()}, not one 1 among zeros: fetch the"
+                " file again"
+            )
+        return np.where(ones.any(axis=1), ones.argmax(axis=1), -1).astype(np.int32)
 
 
-def _pairs(graph: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The edges of a pickled {vertex: [neighbours]}."""
+def _pairs(graph: Any, path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The edges of a pickled {vertex: [neighbours]}, read from `path`."""
     if not isinstance(graph, dict) or not all(isinstance(near, list) for near in graph.values()):
         raise InputError("this holds no lists of neighbours: fetch the file again")
     degrees = np.fromiter(map(len, graph.values()), np.int64, len(graph))
+    # A list may stand in the file once and be the neighbours of every vertex.
+    if degrees.sum() > path.stat().st_size:
+        raise InputError(
+            f"{degrees.sum()} neighbours are more than the bytes of the file: fetch the file again"
+        )
+    for end in chain(graph, chain.from_iterable(graph.values())):
+        if type(end) is not int:  # numpy would take 1.5 and "1" for 1
+            raise InputError(f"{str(end)[:40]!r} is no vertex number: fetch the file again")
     src = np.repeat(np.fromiter(graph, np.int64, len(graph)), degrees)
     return src, np.fromiter(chain.from_iterable(graph.values()), np.int64, len(src))
 
@@ -160,6 +183,15 @@ def _reconstruct(*_: Any) -> _Array:
     return _Array()
 
 
+def _dictionary(*_: Any) -> dict[Any, Any]:
+    """Stands in for collections.defaultdict, of which a million inside each other crash when they go."""
+    return {}
+
+
+def _list(*_: Any) -> list[Any]:
+    return []
+
+
 def _encode(text: str, encoding: str) -> bytes:
     """How protocol 2 of Python 3 writes bytes."""
     if encoding != "latin1":
@@ -175,9 +207,9 @@ class _Unpickler(pickle.Unpickler):
         ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
         ("numpy", "ndarray"): _Array,
         ("numpy", "dtype"): _Dtype,
-        ("collections", "defaultdict"): defaultdict,
-        ("builtins", "list"): list,
-        ("__builtin__", "list"): list,
+        ("collections", "defaultdict"): _dictionary,
+        ("builtins", "list"): _list,
+        ("__builtin__", "list"): _list,
         ("_codecs", "encode"): _encode,
     }
 
@@ -188,5 +220,37 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _unpickle(path: Path) -> Any:
-    with path.open("rb") as file:
-        return _Unpickler(file, fix_imports=False, encoding="latin1").load()
+    content = path.read_bytes()
+    _check_opcodes(content)
+    return _Unpickler(io.BytesIO(content), fix_imports=False, encoding="latin1").load()
+
+
+OPCODES = {
+    *("PROTO", "STOP", "FRAME", "MARK", "POP", "POP_MARK", "DUP"),
+    *("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "GET", "BINGET", "LONG_BINGET"),
+    *("NONE", "NEWTRUE", "NEWFALSE", "FLOAT", "BINFLOAT"),
+    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4"),
+    *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
+    *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+    *("EMPTY_LIST", "LIST", "APPEND", "APPENDS", "EMPTY_DICT", "DICT", "SETITEM", "SETITEMS"),
+    *("EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
+    *("GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "NEWOBJ"),
+}
+MEMO = ("PUT", "BINPUT", "LONG_BINPUT")
+CALLS = 100  # that one file makes; a sparse matrix makes 7
+
+
+def _check_opcodes(content: bytes) -> None:
+    """Raise InputError where the opcodes ask for more than the file's own size: a far place in the memo, for
+    which all places before it are allocated, a length beyond the end, or many calls, each of which may copy
+    what the file holds once.
+    """
+    calls = 0
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(content)):
+        if opcode.name not in OPCODES:
+            raise InputError(f"its opcode {opcode.name} is one that no Planetoid file needs")
+        if isinstance(argument, int) and opcode.name in MEMO and argument > number:
+            raise InputError(f"it keeps place {argument} of a memo that has {number}: fetch the file again")
+        calls += opcode.name in ("REDUCE", "BUILD", "NEWOBJ")
+        if calls > CALLS:
+            raise InputError(f"it makes more than {CALLS} calls: fetch the file again")

@@ -36,6 +36,11 @@ SIGNATURES = (
 
 Masks = tuple[np.ndarray, np.ndarray, np.ndarray]  # (train, val, test), each [K, V] bool
 
+# Bytes of memory that arrays may take per byte of their file. Deflate reaches 1032; the sparse features of
+# real graphs, made dense, about 300.
+EXPANSION = 2000
+SPARED = 64 << 20  # bytes that any file may take
+
 
 @dataclass
 class Raw:
@@ -66,12 +71,26 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError(
             f'file "{path}" cannot be read: {error.strerror}; make it a file that this user may read'
         ) from None
+    except MemoryError as error:
+        raise InputError(f'file "{path}" asks for more memory than there is ({error}): {FETCH}') from None
     except Exception as error:  # bytes from anywhere can make a format's reader raise anything
         reason = " ".join(str(error).split())[:160] or "it ends too early"
         raise InputError(
             f'file "{path}" cannot be read ({type(error).__name__}: {reason}); it is truncated or not in its '
             "format: replace it by a whole copy"
         ) from None
+
+
+def affordable(path: Path, size: int) -> None:
+    """Raise InputError where what `path` holds takes `size` bytes of memory, far more than a file of its size
+    can mean: a few kB may describe terabytes.
+    """
+    own = path.stat().st_size
+    if size > max(SPARED, EXPANSION * own):
+        raise InputError(
+            f"its {own} bytes would take {size / 1e9:.3g} GB of memory, more than {EXPANSION} for one:"
+            f" {FETCH}"
+        )
 
 
 def arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
@@ -134,14 +153,17 @@ def features_of(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
-def sparse_features(parts: dict[str, np.ndarray], prefix: str = "attr") -> np.ndarray:
-    """[V, F] float32 from the compressed rows `attr_data`, `attr_indices`, `attr_indptr`, `attr_shape`."""
+def sparse_features(parts: dict[str, np.ndarray], path: Path, prefix: str = "attr") -> np.ndarray:
+    """[V, F] float32 from the compressed rows `attr_data`, `attr_indices`, `attr_indptr`, `attr_shape` of the
+    file `path`.
+    """
     rows, columns = shape_of(parts[f"{prefix}_shape"], f"{prefix}_shape")
     indptr = parts[f"{prefix}_indptr"]
     if len(indptr) != rows + 1:
         raise InputError(
             f"{prefix}_indptr has {len(indptr)} entries for {rows} rows; give one more than rows"
         )
+    affordable(path, 4 * rows * columns)
     return dense_rows(indptr, parts[f"{prefix}_indices"], parts[f"{prefix}_data"], columns, prefix)
 
 
@@ -162,8 +184,8 @@ def shape_of(shape: np.ndarray, where: str) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def single_labels(values: np.ndarray) -> np.ndarray:
-    """[V] int32 from numbers; NaN means "none" (-1)."""
+def single_labels(values: np.ndarray, unlabelled: bool = False) -> np.ndarray:
+    """[V] int32 from numbers. Only where vertices may be `unlabelled`, NaN and -1 stand for "none" (-1)."""
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1 or values.dtype.kind not in "iuf":
@@ -171,6 +193,10 @@ def single_labels(values: np.ndarray) -> np.ndarray:
             f"labels of type {values.dtype} and shape {values.shape} cannot be used; give one whole number a"
             " vertex"
         )
+    lacking = ~(values >= 0)  # NaN too
+    if lacking.any() and not unlabelled:
+        vertex = int(np.argmax(lacking))
+        raise InputError(f"the label of vertex {vertex} is {values[vertex]}, which is no class: {FETCH}")
     if values.dtype.kind == "f":
         values = np.where(np.isnan(values), -1, values)
         if np.any(values != np.floor(values)):
@@ -235,6 +261,7 @@ def _archive(path: Path, mend: str = FETCH) -> Iterator[Any]:
         _check_kind(path, ARCHIVE, mend)
         with np.load(path, allow_pickle=False) as opened:
             members = opened.zip.namelist()
+            affordable(path, sum(member.file_size for member in opened.zip.infolist()))
             if members and not any(member.endswith(".npy") for member in members):
                 raise InputError(
                     "this is a zip archive without numpy arrays (torch.save writes such), not an npz "

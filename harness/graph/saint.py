@@ -78,7 +78,7 @@ def _labels(path: Path, num_vertices: int) -> tuple[np.ndarray, int]:
     classes = json_object(path)
     with reading(path):
         vertices = np.fromiter(map(int, classes), np.int64, len(classes))
-        mask_of(vertices, num_vertices, "class_map")
+        labelled = mask_of(vertices, num_vertices, "class_map")
         values = np.array(list(classes.values()))
         if values.ndim == 2 and values.dtype.kind in "iub" and set(np.unique(values)) <= {0, 1}:
             labels: np.ndarray = np.zeros((num_vertices, values.shape[1]), np.uint8)
@@ -91,4 +91,7 @@ def _labels(path: Path, num_vertices: int) -> tuple[np.ndarray, int]:
                 f"classes of type {values.dtype} and shape {values.shape} are neither numbers nor lists of 0 "
                 "and 1: fetch the file again"
             )
+        if not labelled.all() or len(vertices) > num_vertices:
+            what = "lists a vertex twice" if labelled.all() else f"lacks vertex {int(np.argmin(labelled))}"
+            raise InputError(f"class_map {what}: fetch the file again")
         return labels, class_count(labels)

@@ -14,8 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
+from harness.base.terminal import Terminal, printable
 from harness.check import InputError
 from harness.report import formats, groups
 from harness.trace.reader import Trace
@@ -121,7 +120,7 @@ def show(given: argparse.Namespace) -> None:
         count = perfetto.write(Trace(given.run), given.out, *span_of_epochs(given.epochs))
         print(f"{given.out}: {count} events; open it in https://ui.perfetto.dev")
         return
-    console = Console()
+    console = Terminal()
     format = format_of(given) if given.command == "table" else None
     compared, empty = groups.load(given.runs, getattr(given, "x", None))
     for path in empty:
@@ -148,7 +147,7 @@ def show(given: argparse.Namespace) -> None:
     elif given.csv:
         Path(given.csv).write_text(formats.csv(compared) + "\n")
     elif format:
-        print(formats.FORMATS[format](compared))
+        print(printable(formats.FORMATS[format](compared)))
     elif console.is_terminal:
         for part in formats.rich_tables(compared, console.width):
             console.print(part)

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from harness.check import InputError, did_you_mean
 from harness.report.columns import ALL, LEADING, TIMES, Column, named
 from harness.report.groups import Estimate, Group, knob
-from harness.report.style import COLOURS, SCORE_NAMES, STROKES, names_of, title
+from harness.report.style import COLOURS, SCORE_NAMES, STROKES, names_of, title, verbatim
 from harness.report.table import Section, estimate_of
 
 MARKERS = ("o", "s", "^", "D")  # another for each round of colours, so that 28 lines can be told apart
@@ -157,7 +157,7 @@ def _lines(x: str, groups: Sequence[Group]) -> dict[str, list[tuple[Any, Group]]
             f"{group.epochs} epochs" if apart["epochs"] else "",
             "" if group.finished else "(unfinished)",
         ]
-        name = " ".join(filter(None, [group.label, *extra]))
+        name = verbatim(" ".join(filter(None, [group.label, *extra])))
         order = _in_order([member.first.keys.get(x) for member in members])
         members.sort(key=lambda member: order.index(member.first.keys.get(x)))
         made.setdefault(name, []).extend((member.first.keys.get(x), member) for member in members)
@@ -180,7 +180,7 @@ def _places(values: list[Any]) -> tuple[dict[str, float], list[str], bool]:
         return {repr(v): float(v) for v in values}, [], _is_wide(values)
     return (
         {repr(v): float(i) for i, v in enumerate(values)},
-        [knob("", v).partition("=")[2] for v in values],
+        [verbatim(knob("", v).partition("=")[2]) for v in values],
         False,
     )
 
@@ -228,4 +228,6 @@ def _legend(figure: Figure, ax: Axes) -> None:
 
 def _with_value(name: str, x: str | None, group: Group) -> str:
     keys = group.first.keys
-    return name if x is None or x not in keys else f"{name} {knob(x.removeprefix('system.'), keys[x])}"
+    return (
+        name if x is None or x not in keys else f"{name} {verbatim(knob(x.removeprefix('system.'), keys[x]))}"
+    )

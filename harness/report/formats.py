@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 from tabulate import tabulate
 
+from harness.base.terminal import Terminal
 from harness.report import columns
 from harness.report.groups import Group
 from harness.report.table import KEYS, Section, estimate_of, own, sections
@@ -52,7 +53,7 @@ def rich_tables(groups: list[Group], width: int) -> list[RenderableType]:
         keys = [key for key in KEYS if key not in shared]
         blocks = [frame.columns[places] for places in cells.blocks]
         tables = [_rich(section, frame[[*keys, *(heading for block in blocks for heading in block)]])]
-        if Measurement.get(Console(width=10_000), Console(width=10_000).options, tables[0]).maximum > width:
+        if Measurement.get(Terminal(width=10_000), Terminal(width=10_000).options, tables[0]).maximum > width:
             tables = [_rich(section, frame[[*keys, *block]]) for block in blocks]
         tables[0].title = "\n".join(filter(None, [section.title, said]))
         shown += [*tables, *(Text(note, style="dim") for note in section.notes(MARK)), Text()]

@@ -50,7 +50,7 @@ def title(
         told,
     ]
     width, height = figure.get_size_inches()
-    lines = textwrap.wrap(", ".join(filter(None, details)), int(LETTERS * width))
+    lines = textwrap.wrap(verbatim(", ".join(filter(None, details))), int(LETTERS * width))
     inch = 1 / height
     if isinstance(engine := figure.get_layout_engine(), ConstrainedLayoutEngine):
         room = 0.52 + 0.16 * (len(lines) - 1)
@@ -58,6 +58,11 @@ def title(
     figure.text(0.012, 1 - 0.08 * inch, what, va="top", fontsize=12, fontweight="bold", gid=TITLE)
     below: dict[str, Any] = {"va": "top", "fontsize": 9.5, "color": "#444444", "gid": TITLE}
     figure.text(0.012, 1 - 0.31 * inch, "\n".join(lines), **below)
+
+
+def verbatim(text: str) -> str:
+    """The text as matplotlib shows it with its dollar signs, which otherwise begin mathematics."""
+    return text.replace("$", r"\$")
 
 
 def names_of(groups: list[Group]) -> list[str]:
@@ -75,7 +80,7 @@ def names_of(groups: list[Group]) -> list[str]:
                 else ""
             ),
         ]
-        told.append(" ".join(filter(None, [group.label, *extra])))
+        told.append(verbatim(" ".join(filter(None, [group.label, *extra]))))
     return told
 
 

@@ -17,11 +17,10 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.base import checksum
 from harness.base.code import code_of
-from harness.check import InputError, did_you_mean, typed
+from harness.check import InputError, check_text, did_you_mean, typed
 from harness.check.mistyped import as_given
-from harness.check.target import made, target_class, target_of
+from harness.check.target import check_trusted, made, target_class, target_of, trust
 from harness.cluster.config import Cluster
 from harness.core.architectures import model_class
 from harness.core.config import EvaluateConfig, ModelConfig
@@ -147,12 +146,15 @@ def completed(composed: dict[str, Any]) -> dict[str, Any]:
     config, asynchronous = {**EMPTY, **as_of_now(composed)}, True
     for name, base in TARGETS.items():
         block = _named(config[name], name)
-        with contextlib.suppress(InputError):  # of a class that is not here, keys are compared as they stand
+        # Of a class that is not here, or that is another's, keys are compared as they stand.
+        with contextlib.suppress(InputError):
+            check_trusted({name: block}, "a run")
             cls = target_class(block, name, base)
             block = {**_defaults(cls), **getattr(cls, "since", {}), **block}
             asynchronous = getattr(cls, "asynchronous", asynchronous)
         config[name] = block
     with contextlib.suppress(InputError):
+        check_trusted({"model": config["model"]}, "a run")
         cls = model_class(config["model"])
         config["model"] = {"_target_": target_of(cls), **_defaults(cls), **config["model"]}
     for name, cls in BLOCKS.items():
@@ -190,7 +192,9 @@ def file_name(text: str) -> str:
 
 
 def check(config: DictConfig | dict[str, Any]) -> Run:
-    """Check a composed config block by block; InputError with one sentence at the first thing wrong."""
+    """Check a composed config block by block; InputError with one sentence at the first thing wrong. What it
+    names is trusted, as the user's: a config that a run folder holds goes through `load`.
+    """
     if isinstance(config, DictConfig):
         try:
             missing = sorted(OmegaConf.missing_keys(config))
@@ -199,6 +203,8 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
             raise InputError(unresolved(str(error.full_key or "a value"))) from None
         if missing:
             raise InputError(f"{missing[0]} is not given: add {missing[0]}=VALUE to the command")
+    check_text(config)
+    trust(config)
     # A config that is checked always says how many workers.
     config = {WORKERS: RunConfig.workers, **as_of_now(config)}
     blocks: dict[str, Any] = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
@@ -248,8 +254,12 @@ def make_system(block: dict[str, Any]) -> System:
 
 
 def load(run_dir: Path) -> Run:
-    """The run a folder was made for. InputError where the folder is none or its config is damaged."""
-    return check(stored(run_dir))
+    """The run a folder was made for. InputError where the folder is none, its config is damaged, or names a
+    class that would have to be imported from a module that nobody has trusted.
+    """
+    config = stored(run_dir)
+    check_trusted(config, Path(run_dir) / "config.yaml")
+    return check(config)
 
 
 def stored(run_dir: Path) -> dict[str, Any]:
@@ -260,8 +270,7 @@ def stored(run_dir: Path) -> dict[str, Any]:
             f'RUN_DIR="{run_dir}" holds no config.yaml; prepare one with python -m harness ... launch=prepare'
         )
     try:
-        checksum.sealed_size(path)
-        config: Any = OmegaConf.to_container(OmegaConf.load(path))
+        config: Any = OmegaConf.to_container(OmegaConf.create(files.read_yaml_text(path)))
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, RecursionError) as error:
         raise InputError(
             f"{path} is damaged ({str(error).splitlines()[0]}); give fresh=true to start the run anew"

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 
 from harness.base.scratch import scratch
 from harness.check import InputError
+from harness.core.checkpoint import number_in
 from harness.run import config as configs
 from harness.run import prepare
 from harness.run.config import Run
@@ -59,7 +60,7 @@ def longer(run_dir: Path, epochs: int, **changes: Any) -> Run:
             " keep_checkpoint=true",
         )
     with prepare.locked(run_dir):
-        _lay_out(made, run_dir, int(at.read_text()), trace.finished)
+        _lay_out(made, run_dir, number_in(at), trace.finished)
     return made
 
 

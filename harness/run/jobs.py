@@ -18,9 +18,10 @@ from typing import cast
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
+from harness.base.terminal import Terminal
 from harness.check import InputError
+from harness.check.target import ALLOW, trusted_in
 from harness.run import config as configs
 from harness.run import launch, prepare
 from harness.run.process import RunFailed
@@ -35,7 +36,7 @@ def run_job(composed: DictConfig) -> Path:
     again.
     """
     run = configs.check(composed)
-    console = Console()
+    console = Terminal()
     finished = not prepare.anew(run) and prepare.is_finished(run)
     said = prepare.other_code(run) if not prepare.anew(run) else None
     if said and not finished:
@@ -44,7 +45,9 @@ def run_job(composed: DictConfig) -> Path:
         with prepare.claimed(run):
             run_dir = prepare.prepare(run)
             if run.settings.launch == "prepare":
+                allow = trusted_in(run.composed)
                 command = f"torchrun --nproc-per-node {run.settings.workers} -m harness.worker {run_dir}"
+                command = f"{ALLOW}={allow} {command}" if allow else command
                 console.print(command, highlight=False, soft_wrap=True)
                 return run_dir
             launch.launch(run, run_dir)
@@ -176,7 +179,7 @@ class Jobs:
             return
         from harness.report import swept
 
-        console = Console()
+        console = Terminal()
         console.print(swept.swept_table(self.sweep.keys, [(job.values, folder) for job, folder in finished]))
         valued = [(job.value, job) for job, _ in finished if job.value is not None]
         if valued:

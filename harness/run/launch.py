@@ -20,9 +20,10 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_pr
 from harness.base.loading import load
 from harness.base.scratch import scratch
 from harness.check import InputError
+from harness.check.target import ALLOW, trusted_in
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost
-from harness.run import worker
+from harness.run import silence, worker
 from harness.run.config import Run
 from harness.run.process import RunFailed, be_child, forking
 
@@ -49,10 +50,12 @@ def launch(run: Run, run_dir: Path) -> None:
                 "LOCAL_RANK": str(rank),
                 "WORLD_SIZE": str(size),
                 "LOCAL_WORLD_SIZE": str(size),
+                ALLOW: trusted_in(run.composed),
             }
             for rank in range(size)
         }
         context = None
+        beats = silence.Beats(folder / silence.FILE, size)
         try:
             if start_method(run.settings.device) == "fork":
                 load("harness.run.preload")  # half a second that every worker would pay
@@ -65,7 +68,8 @@ def launch(run: Run, run_dir: Path) -> None:
                     args={rank: (str(run_dir), meeting, os.getpid()) for rank in range(size)},
                     start_method=start_method(run.settings.device),
                 )
-            result = context.wait(period=POLL)
+            with silence.watched(silence.Silence(beats, context.pids(), silence.to_stderr, silence.LEAST)):
+                result = context.wait(period=POLL)
         finally:
             if context is not None:
                 context.close(signal.SIGKILL, timeout=5)

@@ -28,7 +28,7 @@ from harness.partition.cache import Cache, shards_for
 from harness.run import config as configs
 from harness.run import products
 from harness.run.config import Run
-from harness.run.process import RunFailed, be_child, forking
+from harness.run.process import RunFailed, be_child, forking, limit_memory
 from harness.trace import files, resolved
 from harness.trace.environment import environment
 from harness.trace.reader import Trace
@@ -258,9 +258,17 @@ def _died(code: int) -> RunFailed:
     )
 
 
+def _too_large(memory: int) -> str:
+    return (
+        f"preparing the graph asks for more than the {memory / 1e9:.3g} GB of memory that there are; take a"
+        " smaller graph or dataset.scale"
+    )
+
+
 def _in_child(work, *args):
-    """work(*args) in a forked process; its InputError comes back as such, anything else as a RunFailed, and
-    the signal that killed it is named. Its memory is given back when it ends, and Ctrl-C ends it at once.
+    """work(*args) in a forked process; its InputError comes back as such, and so does its asking for more
+    memory than there is; anything else as a RunFailed, and the signal that killed it is named. Its memory is
+    given back when it ends, and Ctrl-C ends it at once.
 
     Not a concurrent.futures.ProcessPoolExecutor: it keeps a dead worker's exit code to itself
     (BrokenProcessPool has none), and Ctrl-C would wait for the work to end, since it has no way to kill a
@@ -275,12 +283,15 @@ def _in_child(work, *args):
     def body() -> None:
         be_child(parent)
         receiver.close()
+        memory = limit_memory()
         try:
             answer = ("done", work(*args))
         except InputError as error:
             answer = ("input", str(error))
-        except Exception:
+        except Exception as error:
             answer = ("failed", traceback.format_exc())
+            if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # numpy's, torch's
+                answer = ("input", _too_large(memory))
         sender.send(answer)
 
     child = context.Process(target=body, daemon=True)

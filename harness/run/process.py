@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
+import resource
 import signal
 import sys
 import threading
 from collections.abc import Iterator
+
+import psutil
+
+from harness.base.ending import end_with
+from harness.base.machine import memory_bytes
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -62,15 +67,6 @@ def forking() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
 
-def end_with(parent: int) -> None:
-    """Have the kernel kill this process when `parent`, which started it, ends (Linux; elsewhere nothing)."""
-    if sys.platform == "linux":
-        PR_SET_PDEATHSIG = 1
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before the kernel was asked
-            os._exit(1)
-
-
 def be_child(parent: int) -> None:
     """In a child just started by process `parent`: die with it, and leave Ctrl-C to it."""
     end_with(parent)
@@ -79,6 +75,21 @@ def be_child(parent: int) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+
+
+def limit_memory() -> int:
+    """Let allocations fail in this process that go beyond the machine's memory, instead of having the kernel
+    end it, or another process, when the pages are touched. Returns the bytes of that memory.
+
+    The limit is on private data (RLIMIT_DATA): files that are mapped for reading may be larger than memory.
+    """
+    memory = memory_bytes()
+    if sys.platform == "linux":
+        held = psutil.Process().memory_info().data  # what the parent had mapped
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        wanted = held + memory
+        resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
+    return memory
 
 
 @contextlib.contextmanager

@@ -6,10 +6,10 @@ import math
 import sys
 from collections.abc import Iterable
 
-from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
+from harness.base.terminal import Terminal
 from harness.comm.recorder import Epoch
 from harness.core.scores import Scores
 from harness.run.config import Run
@@ -35,7 +35,7 @@ class Progress:
         self.lines = enabled and wanted == "auto" and not shown
         if shown:
             self.bar = RichProgress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 TextColumn("epoch {task.completed}/{task.total}"),
                 TextColumn(
@@ -43,7 +43,7 @@ class Progress:
                     " sent by worker 0"
                 ),
                 TimeRemainingColumn(),
-                console=Console(stderr=True),
+                console=Terminal(stderr=True),
                 refresh_per_second=4,
             )
             self.task = self.bar.add_task(

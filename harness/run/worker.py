@@ -20,6 +20,7 @@ import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from harness.check import InputError
+from harness.check.target import check_trusted
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
 from harness.comm.recorder import Epoch, Recorder, cpu_count
@@ -32,13 +33,15 @@ from harness.core.trainer import Trainer
 from harness.partition import io
 from harness.partition.cache import check_file
 from harness.run import config as configs
+from harness.run import silence
 from harness.run.devices import cluster_of
 from harness.run.process import keep_freed_memory
 from harness.run.progress import Progress
+from harness.run.silence import Beats
 from harness.trace import files, resolved, writer
 from harness.trace.asynchronous import AsynchronousTrace
 from harness.trace.environment import environment
-from harness.trace.reader import Trace, bytes_sent, checksums
+from harness.trace.reader import Trace, bytes_sent, check_streams, checksums
 from harness.trace.schema import NOT_FINITE
 
 
@@ -63,7 +66,7 @@ def main(run_dir: str, meeting: str | None = None) -> None:
         files.write_json_atomic(Path(run_dir) / "environment.json", here)
     device = choose_device(run.settings.device)
     with process_group(rank, size, device, meeting, run.settings.transport) as transport:
-        train(run, Path(run_dir), rank, size, device, transport, meeting is not None)
+        train(run, Path(run_dir), rank, size, device, transport, Path(meeting) if meeting else None)
 
 
 def held(run: configs.Run, run_dir: Path) -> configs.Run:
@@ -76,6 +79,7 @@ def held(run: configs.Run, run_dir: Path) -> configs.Run:
     if found is None:
         return run
     began = {name: found["attempts"][-1][name] for name in resolved.HELD}
+    check_trusted({"kernel": began["kernel"]}, run_dir / resolved.FILE)
     try:
         check_device(began["device"])
         make_kernel(began["kernel"], began["device"])
@@ -99,11 +103,12 @@ def train(
     size: int,
     device: torch.device,
     transport: Transport,
-    prepared_now: bool,
+    meeting: Path | None,
 ) -> None:
     """The whole of a worker's work inside an open process group.
 
-    prepared_now   whether what started this worker has just read every shard
+    meeting   file in which workers have met that the local launcher started, which has just read every shard
+              and watches whether they move; None under another
     """
     began = _began(run_dir)
     if began is not None:
@@ -113,6 +118,7 @@ def train(
                 f"{run_dir} goes on only with what it began with, for the same bits, but it began over"
                 f" transport {before} and would go on over {transport.name}; give fresh=true to start anew"
             )
+    beats = Beats(meeting.with_name(silence.FILE), size) if meeting else None
     local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     threads = run.settings.threads or max(1, cpu_count() // local)
     torch.set_num_threads(threads)
@@ -120,7 +126,7 @@ def train(
     recorder = Recorder()
     comm = Comm(rank, size, device, recorder, transport, run.settings.wire)
     shards = configs.shard_folder(run_dir)
-    if not prepared_now:
+    if meeting is None:
         check_file(shards, io.shard_name(rank))
     shard = io.load(shards, rank)
     measured = configs.costs(run_dir)
@@ -145,6 +151,7 @@ def train(
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, earlier)
     met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
     if rank == 0:
+        check_streams(run_dir)
         machine = Trace(run_dir).environment
         attempt = {
             "device": device.type,
@@ -178,6 +185,8 @@ def train(
         saving, diverged, ended = 0.0, False, False
         waiting: list[tuple[Epoch, torch.Tensor]] = []  # trained, and not yet written
         while met <= last:
+            if beats:
+                beats.begin(rank, trainer.next_epoch)
             loss_share = trainer.train_epoch(trainer.next_epoch)
             recorder.epoch.log += saving  # of the checkpoint before this epoch
             saving = 0.0
@@ -220,6 +229,8 @@ def train(
                 started = time.monotonic()
                 checkpoints.save(trainer, done)
                 saving = time.monotonic() - started
+        if beats:
+            beats.end(rank)
         if run.settings.keep_checkpoint and not diverged:
             checkpoints.save(trainer, met)
         trainer.system.close()

@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
-
+from harness.base.terminal import Terminal
 from harness.check import InputError, choice
 from harness.run import runner
 from harness.run.runner import Places
@@ -192,7 +191,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    console, failed = Console(stderr=True), False
+    console, failed = Terminal(stderr=True), False
     places = Places.of(asked)
     made = read_sections(asked.out)
     for name in asked.graphs:
@@ -246,7 +245,7 @@ def extent_of(name: str, kind: str, asked: argparse.Namespace) -> Extent:
 
 
 def gather(
-    name: str, kind: str, extent: Extent, asked: argparse.Namespace, places: Places, console: Console
+    name: str, kind: str, extent: Extent, asked: argparse.Namespace, places: Places, console: Terminal
 ) -> tuple[dict[str, dict[Path, str]], list[str], bool]:
     """Run what a graph lacks of a kind of rows: finished run folders and their rows by partition, rows that
     are not whole, and whether a run failed.

@@ -7,11 +7,16 @@ handed over as buffers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import xxhash
+
+from harness.base.checksum import Damaged
+
+SEAL = b"xxh3"  # key of a batch's checksum in its metadata
 
 
 def record_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
@@ -20,6 +25,31 @@ def record_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Rec
     """
     columns = [_array([row.get(field.name) for row in rows], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def write_sealed(stream: pa.ipc.RecordBatchStreamWriter, batch: pa.RecordBatch) -> None:
+    """Append a batch to a stream, with the checksum of what it says."""
+    stream.write_batch(batch, custom_metadata={SEAL: _checksum(batch)})
+
+
+def sealed_batches(stream: pa.ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:
+    """The batches of a stream. Damaged at the first whose checksum is not its own; one without a checksum is
+    of an earlier version. pa.ArrowException or OSError where the stream is cut off.
+    """
+    while True:
+        try:
+            found = stream.read_next_batch_with_custom_metadata()
+        except StopIteration:
+            return
+        found.batch.validate(full=True)
+        sealed = (found.custom_metadata or {}).get(SEAL)
+        if sealed is not None and sealed != _checksum(found.batch):
+            raise Damaged("the checksum of a batch is not that of its rows")
+        yield found.batch
+
+
+def _checksum(batch: pa.RecordBatch) -> bytes:
+    return xxhash.xxh3_128_hexdigest(batch.serialize()).encode()
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -10,10 +10,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from harness.base import checksum
+from harness.base.terminal import CONTROL
 from harness.check import writing
 
 MEND = "give results=FOLDER on a disk with room"
+# Bounds on a config.yaml: a composed config takes about 2 kB and 3 levels.
+YAML_BYTES, YAML_DEPTH = 1 << 20, 50
 
 
 def write_text_atomic(path: Path, text: str) -> None:
@@ -61,3 +66,25 @@ def read_json(path: Path) -> Any:
     except RecursionError:
         raise checksum.Damaged("it is nested too deep") from None
     return checksum.unsealed(value) if isinstance(value, dict) else value
+
+
+def read_yaml_text(path: Path) -> str:
+    """The text of a file that `write_yaml_atomic` wrote. OSError where it cannot be read, ValueError or
+    yaml.YAMLError where it is damaged, or is what no run writes: large, deep, or with an alias, of which ten
+    lines may mean a billion values.
+    """
+    checksum.sealed_size(path)
+    with open(path, "rb") as file:
+        text = file.read(YAML_BYTES + 1).decode()
+    if len(text) > YAML_BYTES:
+        raise checksum.Damaged(f"it is larger than {YAML_BYTES} bytes")
+    depth = 0
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        if isinstance(event, yaml.AliasEvent):
+            raise checksum.Damaged(f"it has an alias, *{event.anchor}, which no run writes")
+        if isinstance(event, yaml.ScalarEvent) and CONTROL.search(event.value):
+            raise checksum.Damaged("it holds a control character, which no run writes")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > YAML_DEPTH:
+            raise checksum.Damaged("it is nested too deep")
+    return text

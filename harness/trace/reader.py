@@ -16,9 +16,11 @@ import pyarrow.parquet as pq
 import yaml
 
 from harness.base import checksum
+from harness.base.checksum import Damaged
 from harness.check import InputError
 from harness.trace import resolved
-from harness.trace.files import read_json
+from harness.trace.batch import sealed_batches
+from harness.trace.files import read_json, read_yaml_text
 from harness.trace.identity import canonical
 from harness.trace.schema import ADDED, RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
 
@@ -61,8 +63,7 @@ class Trace:
     def config(self) -> dict[str, Any]:
         path = self._whole("config.yaml")
         try:
-            checksum.sealed_size(path)
-            config = yaml.safe_load(path.read_text())
+            config = yaml.safe_load(read_yaml_text(path))
         except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
             raise InputError(f"{path} cannot be read ({_first_line(error)}); {AGAIN}") from None
         if not isinstance(config, dict) or not {"system", "dataset"} <= config.keys():
@@ -84,6 +85,7 @@ class Trace:
     @cached_property
     def resolved(self) -> dict[str, Any] | None:
         """What the run really ran on (`harness.trace.resolved`); None of a run of version 0.1."""
+        self._whole(resolved.FILE)
         return resolved.read(self.run_dir)
 
     @cached_property
@@ -236,6 +238,16 @@ def bytes_sent(run_dir: Path, worker: int, before: int) -> int:
     return int(pc.sum(rows.filter(ours)["bytes_sent"]).as_py() or 0)
 
 
+def check_streams(run_dir: Path) -> None:
+    """Raise InputError where a stream of a run that goes on is damaged: it would come out when all the rest
+    has been computed.
+    """
+    for path in sorted((Path(run_dir) / "stream").glob("*.arrow")):
+        named = STREAM.fullmatch(path.name)
+        if named and named["table"] in TABLES:
+            _read_stream(path, TABLES[named["table"]])
+
+
 def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
     try:
         with pq.ParquetFile(path) as file:
@@ -250,14 +262,14 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
 
 def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
     """The whole batches of a stream. One cut off in the middle of a batch ends with the batch before."""
-    batches = []
+    batches: list[pa.RecordBatch] = []
     try:
         with pa.ipc.open_stream(path) as stream:
             _check_version((stream.schema.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
             _columns(stream.schema.empty_table(), schema, path)
-            for batch in stream:
-                batch.validate(full=True)
-                batches.append(batch)
+            batches.extend(sealed_batches(stream))
+    except Damaged as error:
+        raise InputError(f"{path} is damaged ({error}); {AGAIN}") from None
     except (pa.ArrowException, OSError):
         pass  # the writer died, or is writing now
     return _columns(pa.Table.from_batches(batches), schema, path) if batches else schema.empty_table()

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from harness.check import InputError, writing
 from harness.comm.recorder import Epoch, Span
 from harness.trace import reader
-from harness.trace.batch import record_batch
+from harness.trace.batch import record_batch, write_sealed
 from harness.trace.files import MEND
 from harness.trace.schema import RUN, SCHEMA_VERSION, TABLES, UPDATE, VERSION_KEY
 
@@ -39,12 +39,13 @@ class TraceWriter:
 
     def __init__(self, run_dir: Path, worker: int, attempt: int, first: int | None = None):
         folder = Path(run_dir) / "stream"
-        folder.mkdir(parents=True, exist_ok=True)
         self.worker = worker
         whose = "run" if worker == RUN else f"worker{worker}"
         since = f"-from{first}" if first else ""
-        # Closed in `close`.
-        self.files = {t: open(folder / f"{t}-{whose}-attempt{attempt}{since}.arrow", "wb") for t in ORDER}  # noqa: SIM115
+        with writing(folder, MEND):
+            folder.mkdir(parents=True, exist_ok=True)
+            # Closed in `close`.
+            self.files = {t: open(folder / f"{t}-{whose}-attempt{attempt}{since}.arrow", "wb") for t in ORDER}  # noqa: SIM115
         self.streams = {t: pa.ipc.new_stream(self.files[t], TABLES[t]) for t in ORDER}
         self.in_flight: list[tuple[int, Span]] = []  # (epoch, operation) posted and not yet through
 
@@ -108,15 +109,17 @@ class TraceWriter:
             self._append(spans=[self._span(number, s) for number, s in self.in_flight])
             self.in_flight = []
         for table, stream in self.streams.items():
-            stream.close()
-            self.files[table].close()
+            # On a full disk what is left in the buffer cannot go out either.
+            with writing(self.files[table].name, MEND):
+                stream.close()
+                self.files[table].close()
 
     def _append(self, **rows: list[dict[str, Any]]) -> None:
         for table in ORDER:
             if rows.get(table):
                 batch = record_batch(rows[table], TABLES[table])
                 with writing(self.files[table].name, MEND):
-                    self.streams[table].write_batch(batch)
+                    write_sealed(self.streams[table], batch)
                     self.files[table].flush()
 
     def _span(self, epoch: int, s: Span) -> dict[str, Any]:

@@ -1,0 +1,27 @@
+"""What is shown on a terminal may come from files of others: it is text, never markup or a command."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+# Control characters but for the line feed and the tab, and those that reverse the direction of writing.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """The text with each control character as Python would write it, `\\x1b`."""
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class Terminal(Console):
+    """A console on which strings stand as they are, without control characters; a style is given beside."""
+
+    def __init__(self, **options: Any):
+        super().__init__(markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)

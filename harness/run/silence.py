@@ -1,0 +1,131 @@
+"""What the launcher says of workers that no longer move: a frozen one holds all others up, and none of them
+can say so.
+
+Each worker notes in a page that it shares with the launcher when it began which epoch. A thread of the
+launcher looks at the page: it costs a worker nothing but that note.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import mmap
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+LEAST = 60.0  # seconds of silence of which nothing is said
+LONGEST = 5  # times the longest epoch so far: a straggler, whose epochs are long, is not silent
+FILE = "beats"  # beside the file in which workers meet
+# Columns: the epoch begun last; when, by CLOCK_MONOTONIC; the longest before it, in seconds.
+EPOCH, SINCE, LENGTH, COLUMNS = range(4)
+NONE = -1.0
+STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+
+
+class Beats:
+    """The page: [workers, 3] float64. A worker that has not begun an epoch, or has ended, is at epoch -1."""
+
+    def __init__(self, path: Path, workers: int):
+        size = workers * COLUMNS * 8
+        if not path.exists():
+            path.write_bytes(np.tile([NONE, 0.0, 0.0], workers).tobytes())
+        with path.open("r+b") as file:
+            self.page = mmap.mmap(file.fileno(), size)
+        self.rows = np.frombuffer(self.page).reshape(workers, COLUMNS)
+
+    def begin(self, worker: int, epoch: int) -> None:
+        """The worker begins an epoch."""
+        row, now = self.rows[worker], time.monotonic()
+        if row[EPOCH] != NONE:
+            row[LENGTH] = max(row[LENGTH], now - row[SINCE])
+        row[SINCE], row[EPOCH] = now, epoch
+
+    def end(self, worker: int) -> None:
+        """The worker has no more epochs to begin."""
+        self.rows[worker, EPOCH] = NONE
+
+
+@dataclass
+class Silence:
+    """beats      of the workers
+    processes  by worker, its process
+    say        what a sentence is given to
+    least      seconds of silence of which nothing is said
+    """
+
+    beats: Beats
+    processes: Mapping[int, int]
+    say: Callable[[str], None]
+    least: float = LEAST
+
+    def __post_init__(self) -> None:
+        self.said: set[tuple[int, float]] = set()  # (worker, epoch) of silences that have been told
+
+    def look(self) -> None:
+        """Say who has not moved for max(least, 5 x the longest epoch so far), once per worker and epoch."""
+        rows = self.beats.rows.copy()
+        limit = max(self.least, LONGEST * rows[:, LENGTH].max())
+        silence = np.where(rows[:, EPOCH] == NONE, 0.0, time.monotonic() - rows[:, SINCE])
+        silent = [int(worker) for worker in np.flatnonzero(silence > limit)]
+        frozen, others = self._stopped(silent)
+        # One that waits for a frozen one, or for one that is behind, is not to blame.
+        blamed = [worker for worker in silent if worker in frozen] or silent
+        behind = rows[blamed, EPOCH].min() if blamed else NONE
+        blamed = [worker for worker in blamed if rows[worker, EPOCH] == behind]
+        new = {(worker, float(rows[worker, EPOCH])) for worker in blamed} - self.said
+        if not new:
+            return
+        self.said |= new
+        names = ", ".join(map(str, blamed))
+        whose = f"worker {names} has" if len(blamed) == 1 else f"workers {names} have"
+        told = f"{whose} not moved since epoch {int(behind)}, for {math.floor(silence[blamed].min())} s"
+        if frozen:
+            told += " (stopped by a signal; kill -CONT lets it go on)"
+        elif others:
+            worker, pid = min(others.items())
+            told += f" (process {pid}, which worker {worker} started, is stopped by a signal)"
+        self.say(told)
+
+    def _stopped(self, silent: list[int]) -> tuple[set[int], dict[int, int]]:
+        """Which of the silent workers are stopped by a signal; and by worker, a process of its that is, as a
+        parameter server."""
+        frozen: set[int] = set()
+        others: dict[int, int] = {}
+        for worker in self.processes if silent else ():
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(self.processes[worker])
+                if process.status() in STOPPED:
+                    frozen.add(worker)
+                for child in process.children(recursive=True):
+                    if child.status() in STOPPED:
+                        others[worker] = child.pid
+        return frozen & set(silent), others
+
+
+@contextlib.contextmanager
+def watched(silence: Silence, every: float = 1.0) -> Iterator[None]:
+    """While this is open, a thread looks every so many seconds."""
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(every):
+            silence.look()
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def to_stderr(sentence: str) -> None:
+    print(f"note: {sentence}", file=sys.stderr, flush=True)

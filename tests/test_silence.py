@@ -1,0 +1,131 @@
+"""Workers that no longer move are named, and what workers started ends with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from harness.run.silence import LENGTH, SINCE, STOPPED, Beats, Silence
+from tests.launching import PATIENCE
+
+FROZEN = """
+import harness.run.silence
+from held import HeldVanilla
+
+harness.run.silence.LEAST = 0.5
+
+class Impatient(HeldVanilla):
+    pass
+"""
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def sleepers():
+    """Two processes that do nothing, the second of which is stopped."""
+    made = [subprocess.Popen(["sleep", "1000"]) for _ in range(2)]
+    made[1].send_signal(signal.SIGSTOP)
+    until(lambda: psutil.Process(made[1].pid).status() in STOPPED)
+    yield {worker: process.pid for worker, process in enumerate(made)}
+    for process in made:
+        process.kill()
+        process.wait()
+
+
+def looked(beats: Beats, processes=None, times: int = 1) -> list[str]:
+    said: list[str] = []
+    silence = Silence(beats, processes or {}, said.append)
+    for _ in range(times):
+        silence.look()
+    return said
+
+
+@pytest.fixture
+def beats(tmp_path):
+    """Of two workers in epoch 9, of which the longest has taken a second, silent for 61 s."""
+    beats = Beats(tmp_path / "beats", 2)
+    for worker in (0, 1):
+        beats.begin(worker, 9)
+        beats.rows[worker, SINCE] -= 61
+        beats.rows[worker, LENGTH] = 1
+    return beats
+
+
+def test_the_worker_that_is_stopped_is_named_once(beats, sleepers):
+    (told,) = looked(beats, sleepers, times=3)
+    assert told.startswith("worker 1 has not moved since epoch 9, for 61 s (stopped by a signal")
+
+
+def test_the_worker_that_is_behind_is_named(beats):
+    beats.rows[1, 0] = 8
+    assert looked(beats) == ["worker 1 has not moved since epoch 8, for 61 s"]
+
+
+def test_all_are_named_where_nothing_tells_them_apart(beats):
+    assert looked(beats) == ["workers 0, 1 have not moved since epoch 9, for 61 s"]
+
+
+@pytest.mark.parametrize("calm", ["young", "long epochs", "ended", "not begun"])
+def test_nothing_is_said_of_workers_that_may_well_be_at_work(calm, beats, tmp_path):
+    if calm == "young":
+        beats.rows[:, SINCE] += 2
+    elif calm == "long epochs":
+        beats.rows[0, LENGTH] = 13  # a straggler's
+    elif calm == "ended":
+        beats.end(0), beats.end(1)
+    else:
+        beats = Beats(tmp_path / "others", 2)
+    assert looked(beats) == []
+
+
+def test_what_a_worker_notes_the_launcher_reads(tmp_path):
+    launcher, worker = Beats(tmp_path / "beats", 2), Beats(tmp_path / "beats", 2)
+    worker.begin(1, 3)
+    worker.begin(1, 4)
+    assert launcher.rows[1, 0] == 4 and 0 < launcher.rows[1, LENGTH] < 60 and launcher.rows[0, 0] == -1
+
+
+def test_workers_of_a_run_that_stand_still_are_named_and_go_on(place):
+    (place.folder / "modules" / "impatient.py").write_text(FROZEN)
+    yaml = (place.folder / "conf" / "system" / "held_vanilla.yaml").read_text()
+    (place.folder / "conf" / "system" / "impatient.yaml").write_text(
+        yaml.replace("held.HeldVanilla", "impatient.Impatient")
+    )
+    place.hold.touch()
+    run = place.start(place.more, "system=impatient", "epochs=32", "checkpoint_every=10")
+    run.until(lambda: "workers 0, 1 have not moved since epoch 30, for " in run.told())
+    place.hold.unlink()
+    assert run.end().code == 0
+
+
+def test_a_frozen_parameter_server_ends_with_the_worker_that_started_it(tmp_path):
+    """It could not see for itself that its standard input was closed."""
+    settings = json.dumps({"workers": 1, "order": "arrival", "scale": 1.0, "dtype": "float32"})
+    script = (
+        "import subprocess, sys\n"
+        "p = subprocess.Popen([sys.executable, '-m', 'harness.comm.server', *sys.argv[1:]],"
+        " stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "p.stdout.readline()\n"
+        "print(p.pid, flush=True)\n"
+        "p.wait()\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "socket"), settings]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ)) as parent:
+        server = psutil.Process(int(parent.stdout.readline()))
+        server.send_signal(signal.SIGSTOP)
+        until(lambda: server.status() in STOPPED)
+        parent.kill()
+    assert psutil.wait_procs([server], timeout=PATIENCE)[1] == []

@@ -1,0 +1,75 @@
+"""Streams of a run that has not finished carry a checksum per batch."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.trace import reader, writer
+from harness.trace.schema import TABLES
+from tests import traces
+
+
+@pytest.fixture(scope="module")
+def going(tmp_path_factory):
+    """A run of 3 epochs that has not been finalised."""
+    folder = traces.prepare(tmp_path_factory.mktemp("going") / "run", traces.config(epochs=3))
+    traces.stream(folder, range(3))
+    return folder
+
+
+@given(data=st.data())
+def test_a_changed_bit_of_a_stream_is_refused_or_changes_no_row(going, tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("damaged") / "run"
+    shutil.copytree(going, folder)
+    path = data.draw(st.sampled_from(sorted((folder / "stream").iterdir())))
+    content = bytearray(path.read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(content)
+    table = reader.STREAM.fullmatch(path.name)["table"]
+    whole = reader.Tables(going).table(table).to_pylist()
+    try:
+        reader.check_streams(folder)
+        found = reader.Tables(folder).table(table).to_pylist()
+    except InputError as error:
+        assert "\n" not in str(error) and str(path) in str(error)
+        return
+    # What cannot be read as a batch ends the stream, as where its writer died; no other row comes of it.
+    assert all(row in whole for row in found)
+
+
+def test_a_value_that_was_changed_in_place_is_refused_before_the_run_goes_on(going, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(going, folder)
+    (path,) = folder.glob("stream/epochs-worker1-*.arrow")
+    loss, other = struct.pack("<d", 1 / 3), struct.pack("<d", 1 / 4)
+    content = path.read_bytes()
+    assert content.count(loss) == 1
+    path.write_bytes(content.replace(loss, other))
+    with pytest.raises(InputError, match=r"epochs-worker1.* is damaged \(the checksum of a batch is not"):
+        reader.check_streams(folder)
+    with pytest.raises(InputError, match="is damaged"):
+        writer.finalise(folder)
+
+
+def test_a_stream_of_an_earlier_version_is_read(going, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(going, folder)
+    for path in folder.glob("stream/*.arrow"):
+        schema = TABLES[reader.STREAM.fullmatch(path.name)["table"]]
+        with pa.ipc.open_stream(path) as stream:
+            batches = list(stream)
+        bare = path.with_suffix(".bare")  # the batches are mapped from the file
+        with pa.ipc.new_stream(bare, schema) as stream:
+            for batch in batches:
+                stream.write_batch(batch)
+        bare.replace(path)
+    reader.check_streams(folder)
+    for name in TABLES:
+        assert reader.Tables(folder).table(name).equals(reader.Tables(going).table(name))

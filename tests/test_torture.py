@@ -1,0 +1,57 @@
+"""The campaign of `make torture`: a share of it at night, and that it would see what it looks for."""
+
+from __future__ import annotations
+
+import random
+import secrets
+
+import pytest
+
+from tests.torture import stored
+from tests.torture.__main__ import campaign
+from tests.torture.stored import Stored
+from tests.torture.tally import REFUSED, SAME, Tally, is_sentence
+
+
+@pytest.mark.nightly(280)
+def test_a_share_of_the_campaign_drawn_anew(place, tmp_path):
+    tally = campaign(place, tmp_path, seed=secrets.randbelow(10**6), seconds=150)
+    assert tally.rounds and not tally.failures, "\n".join(tally.failures)
+
+
+def rounds(folder, count: int) -> Tally:
+    tally = Tally(seed=1)
+    made = Stored(folder, tally, random.Random(1))
+    for _ in range(count):
+        made.report()
+    return tally
+
+
+def test_damage_to_what_is_read_is_counted_by_what_came_of_it(tmp_path):
+    tally = rounds(tmp_path, 15)
+    counted = tally.outcomes["file of a finished run"]
+    assert not tally.failures and counted[REFUSED] and counted.total() == tally.count() == 15
+    assert f"| file of a finished run | 15 | {counted[REFUSED]} |" in tally.table()
+
+
+def test_another_result_and_a_traceback_are_failures(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored, "_reported", str)  # another for each folder
+    tally = rounds(tmp_path / "other", 5)
+    assert tally.failures and "seed 1, round 0, file of a finished run: " in tally.failures[0]
+    assert tally.outcomes["file of a finished run"]["failed"] == len(tally.failures)
+    monkeypatch.setattr(stored, "_reported", lambda run: {}[run.name] if run.name == "damaged" else "")
+    assert "KeyError" in rounds(tmp_path / "raised", 1).failures[0]
+
+
+def test_another_outcome_is_a_failure_that_can_be_had_again():
+    tally = Tally(seed=7)
+    tally.rounds = 3
+    tally.note("process killed", SAME)
+    tally.note("process killed", None, "other bits")
+    assert tally.failures == ["seed 7, round 3, process killed: other bits"]
+    assert tally.table().splitlines()[-1] == "| process killed | 2 |  | 1 |  | 1 |"
+
+
+def test_one_error_beside_notes_is_a_sentence():
+    assert is_sentence("note: a\nerror: b is wrong; mend it\nwarning: c\n")
+    assert not is_sentence("error: b\nerror: c\n") and not is_sentence("") and not is_sentence("Traceback\n")

@@ -1,0 +1,67 @@
+"""`python -m tests.torture [--seed N] [--seconds S] [--page FILE]`: the campaign, and its table."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import secrets
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.launching import Place
+from tests.torture.commands import Commands
+from tests.torture.stored import Stored
+from tests.torture.tally import Tally
+
+PART = re.compile(r"(<!-- made by make torture -->\n).*?(<!-- end -->)", re.S)
+BESIDE = 20  # rounds in this process to each round with a command
+
+
+def campaign(place: Place, folder: Path, seed: int, seconds: float) -> Tally:
+    """Rounds for about so many seconds; each is drawn from (seed, its number)."""
+    tally = Tally(seed)
+    print(f"torture: seed {seed}, {seconds:.0f} s", file=sys.stderr, flush=True)
+    draw = random.Random()
+    commands, stored = Commands(place, tally, draw), Stored(folder, tally, draw)
+    kinds = (commands.killed, commands.signalled, commands.frozen, commands.full, commands.damaged)
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
+        draw.seed(f"{seed} {tally.rounds}")
+        for _ in range(BESIDE):
+            stored.report()
+            stored.raw()
+        # Damage is of six kinds, the others of one each.
+        draw.choices(kinds, weights=(1, 1, 1, 1, 3))[0]()
+        tally.rounds += 1
+    place.settle()
+    return tally
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser.add_argument("--seed", type=int, default=None, help="default: drawn, and printed")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="about how long (default: an hour)")
+    parser.add_argument("--page", type=Path, help="a page whose made part becomes the table")
+    given = parser.parse_args()
+    seed = secrets.randbelow(10**6) if given.seed is None else given.seed
+    with tempfile.TemporaryDirectory(prefix="halobench-torture-") as name:
+        (folder := Path(name) / "place").mkdir()
+        place = Place(folder)
+        try:
+            tally = campaign(place, Path(name), seed, given.seconds)
+        finally:
+            place.close()
+    said = f"{tally.count()} times in {tally.rounds} rounds, seed {seed}.\n\n{tally.table()}"
+    print(said)
+    for failure in tally.failures:
+        print(failure, file=sys.stderr)
+    if given.page:
+        given.page.write_text(PART.sub(lambda part: f"{part[1]}{said}\n{part[2]}", given.page.read_text()))
+    return 1 if tally.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Damage that is read in this process: finished runs in a report, and raw files of every format."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import warnings
+from pathlib import Path
+
+from harness.check import InputError
+from harness.graph.graph import validate
+from harness.graph.sources import load
+from harness.report import groups
+from harness.trace import files, reader
+from harness.trace.reader import Trace
+from tests import traces
+from tests.raw_files import block, small, write
+from tests.torture.tally import REFUSED, SAME, VALID, Tally, damage
+
+FORMATS = ("reddit", "yelp", "flickr", "coauthor-cs", "cora", "tolokers", "ogbn-arxiv", "ogbn-papers100m")
+
+
+class Stored:
+    """Whole folders, made once, of which each round damages a copy."""
+
+    def __init__(self, folder: Path, tally: Tally, draw: random.Random):
+        self.folder, self.tally, self.draw = folder, tally, draw
+        self.runs = [self._run(folder / f"run{seed}", seed) for seed in (1, 2)]
+        self.reported = [_reported(run) for run in self.runs]
+        for name in FORMATS:
+            write(name, folder / "raw" / name, small())
+
+    @staticmethod
+    def _run(folder: Path, seed: int) -> Path:
+        """A finished run, as this version leaves it."""
+        run = traces.finished(folder, traces.config(seed=seed), stats={"vertices": 10}, ran_on={"role": ""})
+        found = {**(Trace(run).summary or {}), "files": reader.checksums(run)}
+        files.write_json_atomic(run / "summary.json", found)
+        return run
+
+    def report(self) -> None:
+        """A damaged file of a finished run: the report names it, or shows what it showed before."""
+        copy = self.folder / "damaged"
+        shutil.copytree(self.runs[0], copy)
+        path = self.draw.choice(sorted(p for p in copy.iterdir() if p.is_file()))
+        how = damage(path, [path, self.runs[1] / path.name], self.draw)
+        try:
+            # Without a summary the run counts as one that has not finished: what was measured is the same.
+            same = _reported(copy) == self.reported[0] or not (copy / "summary.json").exists()
+            self._note("file of a finished run", SAME if same else None, how)
+        except InputError as error:
+            self._note("file of a finished run", REFUSED if "\n" not in str(error) else None, how)
+        except Exception as error:
+            self._note("file of a finished run", None, f"{how}: {error!r}")
+        finally:
+            shutil.rmtree(copy)
+
+    def raw(self) -> None:
+        """A damaged raw file: refused, or a graph that every system can train on."""
+        name = self.draw.choice(FORMATS)
+        copy = self.folder / "damaged"
+        shutil.copytree(self.folder / "raw" / name, copy)
+        found = sorted(path for path in copy.rglob("*") if path.is_file())
+        path = self.draw.choice(found)
+        how = damage(path, found, self.draw)
+        known = path.suffix in (".npz", ".npy", ".json", ".gz")
+        what = f"raw file, {path.suffix[1:] if known else 'pickle or text'}"
+        if not path.exists():  # it would be asked for on the network
+            shutil.rmtree(copy)
+            return
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                validate(load(block(name), copy, seed=1))
+            self._note(what, VALID)
+        except InputError as error:
+            self._note(what, REFUSED if "\n" not in str(error) else None, f"{name}: {how}")
+        except Exception as error:
+            self._note(what, None, f"{name}: {how}: {error!r}")
+        finally:
+            shutil.rmtree(copy)
+
+    def _note(self, what: str, outcome: str | None, how: str = "") -> None:
+        self.tally.note(what, outcome, how)
+
+
+def _reported(run: Path) -> str:
+    """What makes up the table of a run."""
+    (group,), _ = groups.load([run])
+    return repr((group.first.summary, group.first.keys, group.first.code, group.first.machine))
