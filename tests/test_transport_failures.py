@@ -19,6 +19,8 @@ import torch.distributed as dist
 
 from harness.check import InputError
 from harness.comm import group, memory_transport, segments
+from harness.comm.meeting import Meeting
+from harness.comm.members import Seat
 from harness.comm.transport import PeerLost
 from harness.conformance.pool import MEMORY
 
@@ -60,12 +62,14 @@ def test_rows_of_another_operation_are_no_silent_garbage(pool):
 
 @linux
 def test_who_could_not_join_a_group_joins_the_next_under_the_name_that_the_others_have(monkeypatch, tmp_path):
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nowhere0")
-    joining = group.process_group(0, 2, torch.device("cpu"), str(tmp_path / "first"))
-    with pytest.raises(PeerLost, match="worker 0 could not reach the others"), joining:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    joining = group.process_group(Meeting(0, 2, str(tmp_path / "first"), 0.2), Seat.on_cpu(0, 2))
+    with (
+        pytest.raises(PeerLost, match=r"worker 0 could not reach the others: .*GLOO_SOCKET_IFNAME=lo"),
+        joining,
+    ):
         pass
     store = dist.FileStore(str(tmp_path / "second"), 1)
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     assert dist.group.WORLD.group_name == "0"
     dist.destroy_process_group()
@@ -134,7 +138,8 @@ def chosen(comm) -> tuple:
 
     def of(transport, local):
         try:
-            return type(group.carrier_of(comm.rank, comm.size, "gloo", local, transport)).__name__
+            seat = Seat.on_cpu(comm.rank, comm.size, local)
+            return type(group.carrier_of(seat, transport)).__name__
         except InputError as error:
             return str(error)
 
@@ -155,7 +160,7 @@ def chosen_without_memory(comm) -> tuple[str, str]:
         if comm.rank == 1:
             segments.os.ftruncate = _refuse
         with contextlib.redirect_stderr(said):
-            carrier = group.carrier_of(comm.rank, comm.size, "gloo", 2, "auto")
+            carrier = group.carrier_of(Seat.on_cpu(comm.rank, comm.size), "auto")
     finally:
         segments.os.ftruncate = kept
     return type(carrier).__name__, said.getvalue()

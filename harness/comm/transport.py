@@ -5,6 +5,8 @@ the carrier.
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -132,11 +134,32 @@ class TorchTransport:
 
 @contextlib.contextmanager
 def losing_peers() -> Iterator[None]:
-    """What torch.distributed raises where a peer went away, as PeerLost."""
+    """What torch.distributed raises where a peer went away, as PeerLost; any other error as it is."""
     try:
         yield
     except RuntimeError as error:
-        raise PeerLost(str(error)) from error
+        if not is_lost(error):
+            raise
+        # Without the place in gloo's source in front and the advice behind.
+        reason = re.sub(r"^\[[^\]]*\] | This is typically.*$", "", str(error).splitlines()[0]).rstrip(".")
+        name = os.environ.get("GLOO_SOCKET_IFNAME")
+        over = f"GLOO_SOCKET_IFNAME={name}" if name else "what gloo chose, as GLOO_SOCKET_IFNAME is not set"
+        raise PeerLost(f"{reason} (sockets over {over})") from error
+
+
+# What torch's stores, gloo and NCCL say where a connection ended or nobody answered.
+LOST = re.compile(
+    r"gloo/transport/|Connection (closed|reset|refused)|Broken pipe|[Tt]imeout waiting|[Ww]ait timeout"
+    r"|remote process exited"
+)
+
+
+def is_lost(error: RuntimeError) -> bool:
+    """Whether an error of torch.distributed says that a peer or the store is no longer reached. Gloo's checks
+    of what it is asked for fail in the files of its transport too, as "enforce fail".
+    """
+    known = isinstance(error, dist.DistNetworkError | dist.DistStoreError)
+    return known or bool(LOST.search(str(error)) and "enforce fail" not in str(error))
 
 
 class Works:

@@ -15,6 +15,7 @@ from pathlib import Path
 from harness.conformance.compiling import take_turns
 
 SIZE = 4
+RENDEZVOUS = 120.0  # seconds after which a worker that the others wait for is taken for lost
 MEMORY = "memory" if sys.platform == "linux" else "sockets"
 
 
@@ -80,6 +81,8 @@ def _serve(pipe) -> None:
 
     from harness.comm.comm import Comm
     from harness.comm.group import process_group
+    from harness.comm.meeting import Meeting
+    from harness.comm.members import Seat
     from harness.comm.memory_transport import MemoryTransport
     from harness.comm.recorder import Recorder
     from harness.comm.transport import ALONE, Transport
@@ -95,7 +98,11 @@ def _serve(pipe) -> None:
             try:
                 if meeting:
                     group.close()
-                    sockets = group.enter_context(process_group(rank, size, cpu, meeting, "sockets"))
+                    sockets = group.enter_context(
+                        process_group(
+                            Meeting(rank, size, meeting, RENDEZVOUS), Seat.on_cpu(rank, size), "sockets"
+                        )
+                    )
                     if transport == "memory":
                         sharing[size] = MemoryTransport(rank, size)
                 carrier = ALONE if size == 1 else sharing[size] if transport == "memory" else sockets

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from harness import cli
+from harness.comm import members
 from harness.comm.recorder import Recorder
 from harness.run import launch, worker
 from tests.pretend.install import pretended
@@ -23,6 +24,7 @@ def pretend(gpus: int) -> None:
     torch.cuda.is_available = lambda: True
     torch.cuda.device_count = lambda: gpus
     torch.cuda.set_device = lambda device: None
+    members.visible_gpus = lambda: tuple(f"pretended {index}" for index in range(gpus))
     launch.start_method = lambda device: "fork"
     open_group, train = dist.init_process_group, worker.train
 
@@ -31,7 +33,7 @@ def pretend(gpus: int) -> None:
         dist.get_backend = lambda group=None: backend
 
     def train_pretended(*arguments: Any) -> None:
-        with pretended(Recorder(), nccl=dist.get_backend() == "nccl"):
+        with pretended(Recorder(), nccl="nccl" in dist.get_backend()):
             train(*arguments)
 
     dist.init_process_group = init_process_group
