@@ -29,25 +29,36 @@ def map_shared(comm: Comm, lengths: Sequence[int], instead: str) -> list[memoryv
     folder = Path("/dev/shm") if os.path.isdir("/dev/shm") else Path(tempfile.gettempdir())
     names = [folder / f"halobench-{token}-{rank}" for rank in range(comm.size)]
     own, length = names[comm.rank], lengths[comm.rank]
+    refused: InputError | None = None
+    maps: list[memoryview] = []
     try:
-        if length:
-            with open(own, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                file.truncate(length)
-                # else what does not fit is found out by a signal, when it is written
-                if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(file.fileno(), 0, length)
+        try:
+            if length:
+                with open(own, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                    file.truncate(length)
+                    # else what does not fit is found out by a signal, when it is written
+                    if hasattr(os, "posix_fallocate"):
+                        os.posix_fallocate(file.fileno(), 0, length)
+        except OSError as error:
+            refused = InputError(
+                f"{folder} gives no {length:,} bytes of shared memory ({error.strerror}); enlarge it or give"
+                f" {instead}"
+            )
         comm.barrier()
-        maps = [_map(name, size) if size else memoryview(b"") for name, size in zip(names, lengths)]
-        comm.barrier()
-    except FileNotFoundError:
-        raise InputError(f"memory is shared by the workers of one host only; give {instead}") from None
-    except OSError as error:
-        raise InputError(
-            f"{folder} gives no {length:,} bytes of shared memory ({error.strerror}); enlarge it or give"
-            f" {instead}"
-        ) from None
+        try:
+            maps = [_map(name, size) if size else memoryview(b"") for name, size in zip(names, lengths)]
+        except OSError:
+            refused = refused or InputError(
+                f"memory is shared by the workers of one host only; give {instead}"
+            )
+        # All workers have it, or none: one that went on alone would wait for the others.
+        (lacking,) = comm.total([refused is not None])
     finally:
         own.unlink(missing_ok=True)
+    if refused is not None:
+        raise refused
+    if lacking:
+        raise InputError(f"{int(lacking)} of {comm.size} workers cannot share memory; give {instead}")
     return maps
 
 
