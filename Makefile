@@ -5,7 +5,7 @@ VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: help redis netns env demo test test-python coverage nightly lint site wheel bench figures fidelity clean clean-cache
+.PHONY: help redis netns env demo test test-python coverage nightly lint site wheel bench bench-gpu figures fidelity clean clean-cache
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
@@ -65,6 +65,9 @@ wheel:          ## build the wheel, and try it in an empty environment outside t
 
 bench: env      ## ratios against PyG and DGL, start-up, scaling, rooflines: all in one run
 	$(RUN) -m harness.bench
+
+bench-gpu: env  ## on a GPU: an epoch beside PyG's and DGL's, as one JSON, kept in results/bench/gpu.json
+	@$(RUN) -m harness.bench.gpu --json results/bench/gpu.json
 
 figures: env    ## every figure, from nothing: runs what is lacking (twins, and DATA where it holds real graphs), then draws
 	$(RUN) -m harness.figures --data-dir $(DATA)

@@ -67,6 +67,7 @@ def test_two_hosts_train_as_one_does_and_say_what_they_cannot(place, pool, redis
         assert not (both / "stream").exists() and json.loads((both / "summary.json").read_text())["final"]
         machines = Trace(both).environment["hosts"]
         assert [each["workers"] for each in machines] == [[0, 1], [2, 3]]
+        assert Trace(both).environment["cores"] == sum(each["cores"] for each in machines)
     assert "run 6: transport=memory but 2 of 4 workers were started elsewhere; give" in first.said
     for command in (first, second):
         refusal = "memory is shared by the workers of one host only; give store=redis://HOST:PORT"

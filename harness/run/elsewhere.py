@@ -52,15 +52,18 @@ def describe(meeting: Meeting, host: str, run_dir: Path) -> tuple[list[bool], st
             wrong = str(error)
         except OSError as error:
             wrong = f'RUN_DIR="{run_dir}" cannot be used ({error.strerror}); prepare it, or give another'
-    token = meeting.tell("folder", token)[0]
+    # Where worker 0 has none to show, all leave here, and hear of it when they tell what is wrong with them.
+    token, shown = meeting.tell("folder", [token, not wrong])[0]
+    if not shown:
+        return [True] * meeting.size, wrong
     try:
         told = meeting.tell("sees", [host, (run_dir / token).exists()])
     finally:
         if meeting.rank == 0:
             (run_dir / token).unlink(missing_ok=True)
     sees = [there for _, there in told]
-    if wrong or all(sees):
-        return [True] * meeting.size, wrong
+    if all(sees):
+        return sees, ""
     described = meeting.tell("describing", described)[0]
     blind = [k for k, (name, there) in enumerate(told) if name == host and not there]
     if meeting.rank in blind[:1]:

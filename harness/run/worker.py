@@ -43,7 +43,7 @@ from harness.run.process import RunFailed, keep_freed_memory
 from harness.run.progress import Progress
 from harness.trace import files, resolved, writer
 from harness.trace.asynchronous import AsynchronousTrace
-from harness.trace.environment import environment
+from harness.trace.environment import environment, of_hosts
 from harness.trace.reader import Trace, checksums
 from harness.trace.schema import NOT_FINITE, PEAK_ALLOCATED, PEAK_RESERVED
 
@@ -117,10 +117,7 @@ def _say_where(met: Meeting, run: configs.Run, run_dir: Path, seat: Seat) -> Non
     hosts = [found for found in met.tell("environment", own) if found is not None]
     if seat.rank != 0:
         return
-    here = dict(hosts[0])
-    if len(hosts) > 1:
-        here["hosts"] = [{"workers": list(ranks), **found} for ranks, found in zip(seat.hosts, hosts)]
-    files.write_json_atomic(run_dir / "environment.json", here)
+    files.write_json_atomic(run_dir / "environment.json", of_hosts(hosts, seat.hosts))
     for ranks, found in zip(seat.hosts[1:], hosts[1:]):
         if found["code"] != hosts[0]["code"]:
             print(
