@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from pandas.testing import assert_frame_equal
 
+from harness.trace import resolved
 from harness.trace.reader import Trace
 from tests import hosts as two_hosts
 from tests import jobs
-from tests.hosts import WAIT, Hosts, hosts  # noqa: F401
+from tests.hosts import WAIT, Command, hosts  # noqa: F401
 from tests.launching import losses
 from tests.redis_server import executable
 
@@ -39,6 +40,15 @@ def trained(pool, run_dir: Path) -> Path:
     return copy
 
 
+def until_checkpoint(run_dir: Path, first: Command, second: Command) -> None:
+    """Return once a run that is going on can be gone on with."""
+    deadline = time.monotonic() + WAIT
+    while not (run_dir / "checkpoints" / "latest").exists():
+        going = first.process.poll() is None and time.monotonic() < deadline
+        assert going, first.said + second.said
+        time.sleep(0.05)
+
+
 def test_two_hosts_train_as_one_does_and_say_what_they_cannot(place, pool, redis_server, hosts):  # noqa: F811
     """Host 1 sees no folder of host 0: it gets the run and its shards, and gives back its traces."""
     words = ("--port", PORT, "--bind", hosts.address(0), "--protected-mode", "no", "--save", "")
@@ -55,11 +65,7 @@ def test_two_hosts_train_as_one_does_and_say_what_they_cannot(place, pool, redis
     ]
     (long,) = prepared(place, "system=vanilla", "workers=4", "epochs=1000000", "progress=auto")
     first, second = hosts.train("tests.host_worker", *map(str, [*runs, *refused, long]), apart=place.folder)
-    deadline = time.monotonic() + WAIT
-    while not (long / "checkpoints" / "latest").exists():
-        going = first.process.poll() is None and time.monotonic() < deadline
-        assert going, first.said + second.said
-        time.sleep(0.05)
+    until_checkpoint(long, first, second)
     second.kill()
     assert first.end() != 0
     for one, both in zip(alone, runs):
@@ -77,6 +83,20 @@ def test_two_hosts_train_as_one_does_and_say_what_they_cannot(place, pool, redis
     assert lost and all("lost a peer in" in line and "GLOO_SOCKET_IFNAME=eth0" in line for line in lost)
     # What host 1 had of runs that ended is gone; it keeps what it was refused, or cut off from.
     assert len(list(hosts.apart.glob("**/config.yaml"))) == len([*refused, long])
+
+
+@pytest.mark.nightly(150)
+def test_a_run_whose_host_was_lost_goes_on_from_what_each_host_has(place, pool, hosts):  # noqa: F811
+    (run_dir,) = prepared(place, "system=vanilla", "workers=4", "epochs=400", "evaluate.every=100")
+    alone = trained(pool, run_dir)
+    first, second = hosts.train("harness.worker", str(run_dir), apart=place.folder)
+    until_checkpoint(run_dir, first, second)
+    second.kill()
+    assert first.end() != 0 and not (run_dir / "summary.json").exists()
+    for command in hosts.train("harness.worker", str(run_dir), apart=place.folder):
+        assert command.end() == 0, command.said
+    assert len(resolved.read(run_dir)["attempts"]) == 2
+    assert_frame_equal(losses(alone), losses(run_dir), check_exact=True)
 
 
 def test_where_there_are_no_namespaces_the_reason_is_said_unless_they_must_be_there(monkeypatch, tmp_path):
