@@ -31,10 +31,13 @@ def cluster_of(run: Run, run_dir: Path, comm: Comm, seat: Seat) -> Cluster | Non
         memory = told(comm, host_memory() / GIB)
         device = measure(comm.device, seat.hosts.index(seat.neighbours), seat.sharing)
         devices = pooled([Device(**each) for each in told(comm, dataclasses.asdict(device))])
-        if comm.rank == seat.neighbours[0]:  # once where hosts share the folder, and to the same content
-            files.write_json_atomic(
-                path, {"devices": [dataclasses.asdict(d) for d in devices], "host_memory_gb": min(memory)}
-            )
+        found = {"devices": [dataclasses.asdict(d) for d in devices], "host_memory_gb": min(memory)}
+        if comm.rank == 0:
+            files.write_json_atomic(path, found)
+        comm.barrier()
+        # On a host that does not see worker 0's folder: two that write one file would be in each other's way.
+        if comm.rank == seat.neighbours[0] and not path.exists():
+            files.write_json_atomic(path, found)
         comm.barrier()
     try:
         kept = files.read_json(path)
