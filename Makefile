@@ -5,7 +5,7 @@ VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: help redis env demo test test-python coverage nightly torture lint site wheel bench figures fidelity clean clean-cache
+.PHONY: help redis netns env demo test test-python coverage nightly torture lint site wheel bench bench-gpu figures fidelity clean clean-cache
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
@@ -27,6 +27,11 @@ redis:          ## redis-server from the system's packages, where it is missing 
 	@command -v redis-server >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
 	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server; } \
 	  || echo "redis-server is missing and cannot be installed here: the tests that need one will be skipped"
+
+netns:          ## ip and unshare from the system's packages, for tests that make two hosts of this one
+	@command -v ip >/dev/null && command -v unshare >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
+	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends iproute2 util-linux; } \
+	  || echo "ip is missing and cannot be installed here: the tests of two hosts will be skipped"
 
 test: env       ## the whole test suite, in two processes: one waits for its workers while the other computes
 	$(RUN) -m pytest -n 2 --dist worksteal
@@ -63,6 +68,9 @@ wheel:          ## build the wheel, and try it in an empty environment outside t
 
 bench: env      ## ratios against PyG and DGL, start-up, scaling, rooflines: all in one run
 	$(RUN) -m harness.bench
+
+bench-gpu: env  ## on a GPU: an epoch beside PyG's and DGL's, as one JSON, kept in results/bench/gpu.json
+	@$(RUN) -m harness.bench.gpu --json results/bench/gpu.json
 
 figures: env    ## every figure, from nothing: runs what is lacking (twins, and DATA where it holds real graphs), then draws
 	$(RUN) -m harness.figures --data-dir $(DATA)

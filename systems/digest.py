@@ -168,7 +168,7 @@ class Digest(System):
         return total if self.loss == "global" else max(local, 1)
 
     def combine(self, parameters):
-        self.slow.hold(self.comm.rank, self.seed, self.round, self.recorder)
+        self.slow.hold(self.comm, self.seed, self.round)
         self.representations.report(self.round)
         # nobody enters the next round before everything of this one is in the store
         self.representations.pushed()

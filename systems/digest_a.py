@@ -179,7 +179,7 @@ class DigestA(System):
         return total if self.loss == "global" else max(local, 1)
 
     def combine(self, parameters):
-        self.slow.hold(self.comm.rank, self.seed, self.round, self.recorder)
+        self.slow.hold(self.comm, self.seed, self.round)
         self.representations.report(self.now, 1 if self.in_step else self.comm.size)
         self.representations.pushed()
         if self.update == "gradient":

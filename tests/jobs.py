@@ -11,6 +11,7 @@ import torch
 from harness.bench.overlap import SlowLink
 from harness.cluster.config import Cluster
 from harness.comm.flight import HaloPlan
+from harness.comm.members import Seat
 from harness.comm.recorder import Recorder
 from harness.comm.store import Store
 from harness.conformance.train import train
@@ -35,7 +36,7 @@ def devices(comm, run, run_dir) -> Cluster | None:
     """What a run's workers take their devices to be."""
     from harness.run.devices import cluster_of  # pyarrow: only here
 
-    return cluster_of(run, run_dir, comm)
+    return cluster_of(run, run_dir, comm, Seat.on_cpu(comm.rank, comm.size))
 
 
 def score(comm, logits, shard) -> dict[str, float]:
@@ -55,8 +56,8 @@ def work(comm, run_dir) -> None:
     """A worker's whole run, from a prepared run folder."""
     from harness.run import config, worker  # what only a run of its own needs
 
-    group = (comm.rank, comm.size, comm.device, comm.transport)
-    worker.train(config.load(run_dir), run_dir, *group, None)
+    seat = Seat.on_cpu(comm.rank, comm.size)
+    worker.train(config.load(run_dir), run_dir, seat, comm.transport, Recorder())
 
 
 class Stopped(Exception):

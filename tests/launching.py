@@ -24,7 +24,7 @@ PATIENCE = 90  # seconds that a slow machine may take over anything here
 
 # A system that says how many threads it has, and fails as told: `how` at `epoch` on worker `rank`.
 TROUBLE = """
-import os, signal, torch
+import os, signal, threading, torch
 from dataclasses import dataclass
 from harness.check import InputError
 from harness.core.system import System
@@ -45,6 +45,8 @@ class Trouble(System):
                 raise ZeroDivisionError("told to fail")
             if self.how == "refuse":
                 raise InputError("trouble=1 is too much: give 0")
+            if self.how == "hang":
+                threading.Event().wait()
             if self.how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -37,6 +37,14 @@ def test_killed_worker_ends_the_run_and_leaves_a_readable_trace(place):
         assert traced == list(range(len(traced))) and len(traced) >= 4
 
 
+def test_a_run_in_which_nobody_moves_ends_after_its_patience(place):
+    done = place.run(*place.trouble, "system.how=hang", "progress=false", "patience=2")
+    assert done.code == 1 and done.err.count("\n") == 1
+    assert done.err.startswith("error: no worker has made progress for patience=2 s (worker")
+    assert "in epoch 3);" in done.err
+    assert Trace(place.runs()[0]).epochs["epoch"].max() == 2
+
+
 def test_worker_that_raises_shows_its_traceback_once(place):
     done = place.run(*place.trouble, "system.how=raise")
     assert done.code == 1

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -20,6 +21,7 @@ import torch.distributed as dist
 from harness.check import InputError
 from harness.comm import group, memory_transport, nameless, segments
 from harness.comm.meeting import Meeting
+from harness.comm.members import Seat
 from harness.comm.transport import PeerLost
 from harness.conformance.pool import MEMORY
 
@@ -61,12 +63,14 @@ def test_rows_of_another_operation_are_no_silent_garbage(pool):
 
 @linux
 def test_who_could_not_join_a_group_joins_the_next_under_the_name_that_the_others_have(monkeypatch, tmp_path):
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nowhere0")
-    joining = group.process_group(0, 2, torch.device("cpu"), str(tmp_path / "first"), "sockets")
-    with pytest.raises(PeerLost, match="worker 0 could not reach the others"), joining:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    joining = group.process_group(Meeting(0, 2, str(tmp_path / "first"), 0.2), Seat.on_cpu(0, 2), "sockets")
+    with (
+        pytest.raises(PeerLost, match=r"worker 0 could not reach the others: .*GLOO_SOCKET_IFNAME=lo"),
+        joining,
+    ):
         pass
     store = dist.FileStore(str(tmp_path / "second"), 1)
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     assert dist.group.WORLD.group_name == "0"
     dist.destroy_process_group()
@@ -86,7 +90,7 @@ def test_who_waits_for_a_worker_that_failed_has_lost_a_peer(pool, transport):
         pool.run(fails_alone, 3, transport=transport)
 
 
-def cannot_share(comm, where) -> str:
+def cannot_share(comm, where, folder) -> str:
     """A transport made where worker 1 has no memory to give, cannot open the others', or finds another
     process under their numbers."""
     broken = {
@@ -96,20 +100,15 @@ def cannot_share(comm, where) -> str:
     }[where]
     with mock.patch.object(nameless.os, *broken) if comm.rank == 1 else contextlib.nullcontext():
         try:
-            memory_transport.MemoryTransport(meeting_of(comm))
+            memory_transport.MemoryTransport(meeting_of(comm, folder))
             return "made"
         except InputError as error:
             return str(error)
 
 
-def meeting_of(comm) -> Meeting:
-    """One more at the store of the group that is open."""
-    store = dist.distributed_c10d._get_default_store()
-    return Meeting(dist.PrefixStore(f"again {time_of(comm)}", store), comm.rank, comm.size)
-
-
-def time_of(comm) -> int:
-    return int(comm.total([time.monotonic_ns() // 1000 if comm.rank == 0 else 0])[0])
+def meeting_of(comm, folder) -> Meeting:
+    """One more, beside that of the group that is open."""
+    return Meeting(comm.rank, comm.size, str(Path(folder) / "again"), 60)
 
 
 def _refuse(*given):
@@ -118,8 +117,8 @@ def _refuse(*given):
 
 @linux
 @pytest.mark.parametrize("where", ["own", "others", "another process"])
-def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker(pool, where):
-    for rank, told in enumerate(pool.run(cannot_share, 2, where, transport="sockets")):
+def test_memory_that_cannot_be_shared_is_a_sentence_on_every_worker(pool, where, tmp_path):
+    for rank, told in enumerate(pool.run(cannot_share, 2, where, str(tmp_path), transport="sockets")):
         told = re.sub(r"process \d+", "process N", told)
         reason = (
             "process N is another one here" if where == "another process" else "[Errno 13] Permission denied"
@@ -143,18 +142,18 @@ def test_auto_is_memory_on_one_host_and_sockets_between_hosts():
         group.wants_memory(2, 1, "memory")
 
 
-def chosen_without_memory(comm) -> tuple[str, str]:
+def chosen_without_memory(comm, folder) -> tuple[str, str]:
     """What auto takes where worker 1 has no memory to give, and what is said of it."""
     said = io.StringIO()
     without = mock.patch.object(nameless.os, "ftruncate", _refuse)
     with without if comm.rank == 1 else contextlib.nullcontext(), contextlib.redirect_stderr(said):
-        carrier = group.memory_of(meeting_of(comm), "auto")
+        carrier = group.memory_of(meeting_of(comm, folder), "auto")
     return type(carrier).__name__, said.getvalue()
 
 
 @linux
-def test_auto_is_sockets_where_memory_cannot_be_shared_and_says_so(pool):
-    first, second = pool.run(chosen_without_memory, 2, transport="sockets")
+def test_auto_is_sockets_where_memory_cannot_be_shared_and_says_so(pool, tmp_path):
+    first, second = pool.run(chosen_without_memory, 2, str(tmp_path), transport="sockets")
     assert first == (
         "NoneType",
         "note: the workers cannot share memory (worker 1 has none to give): sockets instead\n",

@@ -35,6 +35,7 @@ from harness.partition.shard import Shard
 from harness.run.config import make_system
 from harness.run.process import keep_freed_memory
 
+CPU = torch.device("cpu")
 TOLERANCE = 1e-3  # of every epoch's loss, relative
 EXACT = "systems.vanilla.Vanilla"
 CURVE = "ogbn-products"
@@ -51,8 +52,15 @@ def whole(graph: Graph) -> Shard:
 class Ours:
     """The trainer as a run uses it. Calling it does one epoch and keeps the loss."""
 
-    def __init__(self, shard: Shard, model: ModelConfig, optimiser: Optimiser, features: str):
-        comm = Comm(0, 1, torch.device("cpu"), Recorder())
+    def __init__(
+        self,
+        shard: Shard,
+        model: ModelConfig,
+        optimiser: Optimiser,
+        features: str,
+        device: torch.device = CPU,
+    ):
+        comm = Comm(0, 1, device, Recorder())
         system = make_system({"_target_": EXACT, "features": features})
         # The exact system does not read the number of epochs.
         self.trainer = Trainer(shard, comm, system, model, optimiser, seed=1, epochs=1)
@@ -75,10 +83,11 @@ class Peer:
         parameters: list[torch.nn.Parameter],
         shard: Shard,
         optimiser: Optimiser,
+        device: torch.device = CPU,
     ):
-        self.forward, self.x = forward, torch.as_tensor(shard.features)
-        self.train = torch.as_tensor(shard.train).nonzero().squeeze(1)
-        labels = torch.as_tensor(shard.labels)
+        self.forward, self.x = forward, torch.as_tensor(shard.features).to(device)
+        self.train = torch.as_tensor(shard.train).nonzero().squeeze(1).to(device)
+        labels = torch.as_tensor(shard.labels).to(device)
         self.multilabel = labels.ndim == 2
         self.labels = labels[self.train].float() if self.multilabel else labels[self.train].long()
         self.optimiser = optimiser.make(parameters, optimiser.lr)
@@ -101,7 +110,7 @@ class Peer:
         return self.forward(self.x)
 
 
-def pyg_peer(shard: Shard, weights, optimiser: Optimiser, form: str) -> Peer:
+def pyg_peer(shard: Shard, weights, optimiser: Optimiser, form: str, device: torch.device = CPU) -> Peer:
     """PyG's GCNConv over `form`: "edge_index" [2, E] (gather and scatter), or "csr", a torch.sparse
     matrix.
     """
@@ -120,15 +129,18 @@ def pyg_peer(shard: Shard, weights, optimiser: Optimiser, form: str) -> Peer:
     else:
         target = np.repeat(np.arange(block.num_rows, dtype=np.int64), np.diff(block.indptr))
         edges = torch.from_numpy(np.stack([block.indices.astype(np.int64), target]))
-    layers = [GCNConv(*weight.shape, cached=True) for weight, _ in weights]
+    edges = edges.to(device)
+    layers = [GCNConv(*weight.shape, cached=True).to(device) for weight, _ in weights]
     with torch.no_grad():
         for layer, (weight, bias) in zip(layers, weights):
             layer.lin.weight.copy_(weight.t())
             layer.bias.copy_(bias)
-    return Peer(_stack(layers, lambda layer, h: layer(h, edges)), _parameters(layers), shard, optimiser)
+    return Peer(
+        _stack(layers, lambda layer, h: layer(h, edges)), _parameters(layers), shard, optimiser, device
+    )
 
 
-def dgl_peer(shard: Shard, weights, optimiser: Optimiser) -> Peer | None:
+def dgl_peer(shard: Shard, weights, optimiser: Optimiser, device: torch.device = CPU) -> Peer | None:
     """DGL's GraphConv with `norm="both"` over the graph with self-loops, its formats made beforehand; None
     without DGL.
     """
@@ -142,12 +154,15 @@ def dgl_peer(shard: Shard, weights, optimiser: Optimiser) -> Peer | None:
     graph = dgl.graph((torch.from_numpy(block.indices), torch.from_numpy(target)), num_nodes=block.num_rows)
     graph = dgl.add_self_loop(graph).formats(["csc", "csr"])
     graph.create_formats_()
-    layers = [GraphConv(*weight.shape, norm="both") for weight, _ in weights]
+    graph = graph.to(device)  # its registry's build for CPUs refuses another
+    layers = [GraphConv(*weight.shape, norm="both").to(device) for weight, _ in weights]
     with torch.no_grad():
         for layer, (weight, bias) in zip(layers, weights):
             layer.weight.copy_(weight)
             layer.bias.copy_(bias)
-    return Peer(_stack(layers, lambda layer, h: layer(graph, h)), _parameters(layers), shard, optimiser)
+    return Peer(
+        _stack(layers, lambda layer, h: layer(graph, h)), _parameters(layers), shard, optimiser, device
+    )
 
 
 def _stack(layers, apply) -> Callable[[torch.Tensor], torch.Tensor]:

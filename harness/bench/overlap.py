@@ -12,7 +12,6 @@ worker's computing, which spans of all workers tell apart, since they share oper
 from __future__ import annotations
 
 import multiprocessing
-import os
 import statistics
 import time
 from collections.abc import Iterable
@@ -28,6 +27,8 @@ from harness.base.scratch import scratch
 from harness.bench.lines import Line
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
+from harness.comm.meeting import Meeting
+from harness.comm.members import Seat
 from harness.comm.recorder import Recorder
 from harness.comm.transport import Transfer
 from harness.core.config import ModelConfig
@@ -164,8 +165,8 @@ def measured(workers: list[dict[str, list]]) -> Measured:
 
 def _work(rank: int, shards: list[Shard], block: dict[str, Any], model: ModelConfig, folder: str) -> None:
     torch.set_num_threads(1)
-    os.environ["LOCAL_WORLD_SIZE"] = str(len(shards))
-    with process_group(rank, len(shards), torch.device("cpu"), str(Path(folder) / "meeting")) as transport:
+    meeting = Meeting(rank, len(shards), str(Path(folder) / "meeting"))
+    with process_group(meeting, Seat.on_cpu(rank, len(shards))) as transport:
 
         def passed(rate: float) -> tuple[dict[str, list], Comm]:
             comm = SlowLink(rank, len(shards), torch.device("cpu"), Recorder(), transport, rate=rate)

@@ -3,63 +3,68 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
+import socket
 import sys
+import threading
 from collections.abc import Iterator
 
-import torch
+import psutil
 import torch.distributed as dist
 
 from harness.check import InputError
 from harness.comm.meeting import Meeting
+from harness.comm.members import Seat
 from harness.comm.memory_transport import MemoryTransport
 from harness.comm.neighbours import let_nobody_in, listening
-from harness.comm.transport import ALONE, PeerLost, TorchTransport, Transport, losing_peers
+from harness.comm.transport import (
+    ALONE,
+    UNLIMITED,
+    PeerLost,
+    TorchTransport,
+    Transport,
+    losing_peers,
+)
+
+LEAVING = 30.0  # seconds that a group has to end, after which the process does so without it
 
 
 @contextlib.contextmanager
-def process_group(
-    rank: int, size: int, device: torch.device, meeting: str | None = None, transport: str = "auto"
-) -> Iterator[Transport]:
+def process_group(meeting: Meeting, seat: Seat, transport: str = "auto") -> Iterator[Transport]:
     """Join the other workers for as long as this is open; gives what carries bytes between them.
 
-    meeting     a file that all workers of one host meet in; None: as torchrun's environment says
+    seat        which all workers have agreed on, so that they take the same backend
     transport   "memory" or "sockets" where no GPU of its own does it; "auto": memory where all workers are on
                 one Linux host
 
     Workers that share memory open no socket at all. Others of one host talk over the loopback interface only,
-    unless GLOO_SOCKET_IFNAME names another. Raises PeerLost where one of the others went away before all had
-    met, InputError where workers told to share memory cannot.
+    those of several over the interface that reaches MASTER_ADDR, unless GLOO_SOCKET_IFNAME names another.
+    Raises PeerLost where one of the others went away before all had met, InputError where workers told to
+    share memory cannot.
     """
-    if size == 1:
+    if meeting.store is None:
         yield ALONE
         return
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    own_gpu = device.type == "cuda" and torch.cuda.device_count() >= local
-    backend = "nccl" if own_gpu else "gloo"
-    if local == size:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
-        if backend == "nccl":
-            os.environ.setdefault("NCCL_SOCKET_IFNAME", os.environ["GLOO_SOCKET_IFNAME"])
-    store = dist.FileStore(meeting, size) if meeting else None
     carrier: Transport | None = None
     with contextlib.ExitStack() as stack:
-        with losing_peers():
-            if wants_memory(size, local, transport) and backend == "gloo":
-                store = store or next(dist.rendezvous("env://", rank, size))[0]  # torchrun's own
-                carrier = memory_of(Meeting(store, rank, size), transport)
+        if wants_memory(seat.size, len(seat.neighbours), transport) and seat.backend == "gloo":
+            carrier = memory_of(meeting, transport)
         if carrier is None:
-            _open_group(backend, rank, size, store)
-            stack.callback(dist.destroy_process_group)
+            stack.enter_context(_open_group(meeting, seat))
             carrier = TorchTransport()
         stack.callback(carrier.close)
         yield carrier
 
 
-def _open_group(backend: str, rank: int, size: int, store: dist.Store | None) -> None:
-    """Open torch.distributed's default group. PeerLost where one of the others is not reached."""
+@contextlib.contextmanager
+def _open_group(meeting: Meeting, seat: Seat) -> Iterator[None]:
+    """torch.distributed's default group, for as long as this is open. PeerLost where one of the others is not
+    reached.
+    """
+    _choose_interface(seat)
     before = listening()
-    if backend == "gloo" and rank == 0:
+    if seat.backend == "gloo" and seat.rank == 0:
         print(
             "note: workers meet over sockets; until they have met, whoever can connect to them (any user of"
             " this host) can disturb the run; transport=memory opens none",
@@ -68,15 +73,77 @@ def _open_group(backend: str, rank: int, size: int, store: dist.Store | None) ->
     try:
         with losing_peers():
             dist.init_process_group(
-                backend, store=store, rank=rank if store else -1, world_size=size if store else -1
+                seat.backend,
+                store=meeting.store,
+                rank=meeting.rank,
+                world_size=meeting.size,
+                timeout=datetime.timedelta(seconds=meeting.seconds),
             )
-    except PeerLost as error:
+    except Exception as error:
         # torch names groups by their number and counts one that nobody joined. The next group would have
         # another name on this worker than on the others, and all would wait for each other.
         dist.distributed_c10d._world.group_count = 0
-        raise PeerLost(f"worker {rank} could not reach the others: {error}") from error
-    if backend == "gloo" and os.environ.get("TORCH_GLOO_LAZY_INIT", "0") in ("", "0"):
-        let_nobody_in(kept=before)
+        if isinstance(error, PeerLost):
+            raise PeerLost(f"worker {meeting.rank} could not reach the others: {error}") from error
+        raise
+    failed = True
+    try:
+        dist.distributed_c10d._set_pg_timeout(UNLIMITED)
+        if seat.backend == "gloo" and os.environ.get("TORCH_GLOO_LAZY_INIT", "0") in ("", "0"):
+            let_nobody_in(kept=before)
+        yield
+        failed = False
+    finally:
+        _leave(failed)
+
+
+def _choose_interface(seat: Seat) -> None:
+    """Set GLOO_SOCKET_IFNAME where the user has not."""
+    if len(seat.hosts) == 1:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+        if seat.backend != "gloo":
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", os.environ["GLOO_SOCKET_IFNAME"])
+    elif "GLOO_SOCKET_IFNAME" not in os.environ:
+        name = interface_to(os.environ.get("MASTER_ADDR", ""))
+        if name is not None:
+            os.environ["GLOO_SOCKET_IFNAME"] = name
+
+
+def interface_to(host: str) -> str | None:
+    """The network interface of this host from which packets to `host` go; None where there is none, or only
+    the loopback interface, which reaches no other host.
+
+    Left alone, gloo takes the interface of the address that this host's own name has, which often is the
+    loopback interface's.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, 1, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)  # nothing is sent
+            own = probe.getsockname()[0]
+    except OSError:
+        return None
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address == own for each in addresses):
+            return None if own.startswith("127.") or own == "::1" else name
+    return None
+
+
+def _leave(failed: bool) -> None:
+    """End the group. After a failure NCCL is told to give up what is under way, for which its peers may never
+    come: to end the group would wait for it. Whatever this waits for, it does not wait for ever.
+    """
+
+    def end() -> None:
+        with contextlib.suppress(RuntimeError):  # of a connection that is gone already
+            if failed and "nccl" in str(dist.get_backend()):
+                dist.distributed_c10d._abort_process_group()
+            else:
+                dist.destroy_process_group()
+
+    leaving = threading.Thread(target=end, name="leaving", daemon=True)
+    leaving.start()
+    leaving.join(LEAVING)
 
 
 def wants_memory(size: int, local: int, transport: str) -> bool:

@@ -26,31 +26,45 @@ def map_shared(comm: Comm, lengths: Sequence[int], instead: str) -> list[memoryv
     token, own = draw_token(comm), lengths[comm.rank]
     labels = [f"halobench-rows-{token}-{rank}" for rank in range(comm.size)]
     descriptor: int | None = None
+    refused: InputError | None = None
+    maps: list[memoryview] = []
     try:
-        if own:
-            descriptor = nameless.make(labels[comm.rank], own)
-            # else what does not fit is found out by a signal, when it is written
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(descriptor, 0, own)
-        # Every worker's process and descriptor: a sum to which each gives its own.
-        told = [0.0] * (2 * comm.size)
-        told[comm.rank], told[comm.size + comm.rank] = os.getpid(), descriptor or 0
-        told = comm.total(told)
-        maps = [
-            memoryview(
-                nameless.open_of(int(told[p]), int(told[comm.size + p]), labels[p], length) if length else b""
+        try:
+            if own:
+                descriptor = nameless.make(labels[comm.rank], own)
+                # else what does not fit is found out by a signal, when it is written
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(descriptor, 0, own)
+        except OSError as error:
+            refused = InputError(
+                f"this host gives no {own:,} bytes of shared memory ({error.strerror}); free some or give"
+                f" {instead}"
             )
-            for p, length in enumerate(lengths)
-        ]
-        comm.barrier()  # everybody has mapped everything
-    except (FileNotFoundError, PermissionError):
-        raise InputError(f"memory is shared by the workers of one host only; give {instead}") from None
-    except OSError as error:
-        raise InputError(
-            f"this host gives no {own:,} bytes of shared memory ({error.strerror}); free some or give"
-            f" {instead}"
-        ) from None
+        # Every worker's process and descriptor, -1 of one that has no memory: a sum to which each gives its
+        # own.
+        told = [0.0] * (2 * comm.size)
+        told[comm.rank] = os.getpid()
+        told[comm.size + comm.rank] = -1 if refused is not None else descriptor or 0
+        told = comm.total(told)
+        try:
+            if min(told) >= 0:
+                maps = [
+                    memoryview(
+                        nameless.open_of(int(told[p]), int(told[comm.size + p]), labels[p], length)
+                        if length
+                        else b""
+                    )
+                    for p, length in enumerate(lengths)
+                ]
+        except OSError:
+            refused = InputError(f"memory is shared by the workers of one host only; give {instead}")
+        # All workers have it, or none: one that went on alone would wait for the others.
+        (lacking,) = comm.total([refused is not None])
     finally:
         if descriptor is not None:
             nameless.release(descriptor, labels[comm.rank])
+    if refused is not None:
+        raise refused
+    if lacking:
+        raise InputError(f"{int(lacking)} of {comm.size} workers cannot share memory; give {instead}")
     return maps

@@ -11,7 +11,6 @@ its owner alone. The segments have no names: a worker opens another's through th
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import random
@@ -71,7 +70,7 @@ def share(meeting: Meeting) -> Segments:
         reason = str(error)
     # Tell the others the process, the label and the two descriptors; no descriptors where there are none.
     own = (os.getpid(), label, *(opened if not reason else ()))
-    told = [json.loads(word) for word in meeting.tell(json.dumps(own))]
+    told = meeting.tell("memory", own)
     # Map theirs. The rings in an inbox were made before its worker told of them.
     try:
         for p, (process, theirs, *descriptors) in enumerate(told):
@@ -86,7 +85,7 @@ def share(meeting: Meeting) -> Segments:
         reason = str(error)
     # All workers share memory, or none does. Once all have told of that, every worker has mapped everything,
     # so the descriptors are needed no more.
-    failed = "failed" in meeting.tell("failed" if reason else "mapped")
+    failed = any(meeting.tell("memory is lacking", bool(reason)))
     for descriptor in opened:
         nameless.release(descriptor, label)
     if failed:

@@ -5,7 +5,9 @@ the carrier.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,6 +20,8 @@ import torch.distributed as dist
 from harness.comm.clock import Mark, clock_of
 
 TRANSPORTS = ("auto", "memory", "sockets")
+# How long an operation may take: a straggler is no error, and `patience` ends a run in which nobody moves.
+UNLIMITED = datetime.timedelta(days=365)
 
 
 class PeerLost(RuntimeError):
@@ -124,7 +128,7 @@ class TorchTransport:
         if not self.on_host:
             # The device starts what both communicators were given in the order in which the host gave it.
             os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")
-            self.rows = Channel(dist.new_group(), torch.cuda.Stream())
+            self.rows = Channel(dist.new_group(timeout=UNLIMITED), torch.cuda.Stream())
             self.sums = Channel(None, torch.cuda.Stream())
         self.sum: OrderedSum | None = None  # the last one, whose second half may still have to be posted
 
@@ -212,11 +216,32 @@ class Channel:
 
 @contextlib.contextmanager
 def losing_peers() -> Iterator[None]:
-    """What torch.distributed raises where a peer went away, as PeerLost."""
+    """What torch.distributed raises where a peer went away, as PeerLost; any other error as it is."""
     try:
         yield
     except RuntimeError as error:
-        raise PeerLost(str(error)) from error
+        if not is_lost(error):
+            raise
+        # Without the place in gloo's source in front and the advice behind.
+        reason = re.sub(r"^\[[^\]]*\] | This is typically.*$", "", str(error).splitlines()[0]).rstrip(".")
+        name = os.environ.get("GLOO_SOCKET_IFNAME")
+        over = f"GLOO_SOCKET_IFNAME={name}" if name else "what gloo chose, as GLOO_SOCKET_IFNAME is not set"
+        raise PeerLost(f"{reason} (sockets over {over})") from error
+
+
+# What torch's stores, gloo and NCCL say where a connection ended or nobody answered.
+LOST = re.compile(
+    r"gloo/transport/|Connection (closed|reset|refused)|Broken pipe|[Tt]imeout waiting|[Ww]ait timeout"
+    r"|remote process exited"
+)
+
+
+def is_lost(error: RuntimeError) -> bool:
+    """Whether an error of torch.distributed says that a peer or the store is no longer reached. Gloo's checks
+    of what it is asked for fail in the files of its transport too, as "enforce fail".
+    """
+    known = isinstance(error, dist.DistNetworkError | dist.DistStoreError)
+    return known or bool(LOST.search(str(error)) and "enforce fail" not in str(error))
 
 
 class Works:

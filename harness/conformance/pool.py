@@ -14,6 +14,7 @@ from harness.base.scratch import scratch
 from harness.conformance.compiling import take_turns
 
 SIZE = 4
+RENDEZVOUS = 120.0  # seconds after which a worker that the others wait for is taken for lost
 MEMORY = "memory" if sys.platform == "linux" else "sockets"
 
 
@@ -81,6 +82,8 @@ def _serve(pipe) -> None:
 
     from harness.comm.comm import Comm
     from harness.comm.group import process_group
+    from harness.comm.meeting import Meeting
+    from harness.comm.members import Seat
     from harness.comm.recorder import Recorder
     from harness.comm.transport import ALONE, Transport
 
@@ -93,11 +96,13 @@ def _serve(pipe) -> None:
         while (message := pipe.recv()) is not None:
             job, rank, size, meeting, transport, args = message
             try:
-                if meeting and transport == "memory":
-                    sharing[size] = memory.enter_context(process_group(rank, size, cpu, meeting, transport))
-                elif meeting:
+                met = Meeting(rank, size, meeting, RENDEZVOUS) if meeting else None
+                seat = Seat.on_cpu(rank, size)
+                if met and transport == "memory":
+                    sharing[size] = memory.enter_context(process_group(met, seat, transport))
+                elif met:
                     group.close()
-                    sockets = group.enter_context(process_group(rank, size, cpu, meeting, transport))
+                    sockets = group.enter_context(process_group(met, seat, transport))
                 carrier = ALONE if size == 1 else sharing[size] if transport == "memory" else sockets
                 answer = (True, job(Comm(rank, size, cpu, Recorder(), carrier), *args))
             except BaseException:

@@ -39,9 +39,19 @@ class Checkpoints:
     run       names the run: what it writes is no other run's
     started   how many times the run has been started before, as far as its trace knows
     attempt   how many times it has been
+    keeper    whether this worker removes what is no longer needed from `folder`; None: worker 0 does
     """
 
-    def __init__(self, folder: Path, rank: int, comm: Comm, run: str = "", started: int = 0):
+    def __init__(
+        self,
+        folder: Path,
+        rank: int,
+        comm: Comm,
+        run: str = "",
+        started: int = 0,
+        keeper: bool | None = None,
+    ):
+        self.keeper = rank == 0 if keeper is None else keeper
         self.folder, self.rank, self.comm, self.run = folder, rank, comm, run
         self.attempt = started
         self.last = 0  # the epoch of the checkpoint that the run could go on from now
@@ -131,7 +141,7 @@ class Checkpoints:
         same = self.comm.total([weights]) == [weights * self.comm.size]
         of = {"run": self.run, "rank": self.rank, "epoch": next_epoch, "same_weights": same}
         path = self._path(next_epoch)
-        if self.rank == 0:  # before anything is written: there is room for two, as for any run
+        if self.keeper:  # before anything is written: there is room for two, as for any run
             for epoch in set(self._epochs()) - {self.last, next_epoch}:
                 shutil.rmtree(self._path(epoch).parent, ignore_errors=True)
         part = path.with_suffix(".part")

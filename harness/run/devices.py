@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import socket
 from pathlib import Path
-
-import torch
 
 from harness.check import InputError
 from harness.cluster.config import GIB, Cluster, Device
 from harness.cluster.measure import host_memory, measure, pooled
 from harness.comm.comm import Comm
+from harness.comm.members import Seat
 from harness.run.config import Run
+from harness.run.elsewhere import told
 from harness.trace import files
 
 
-def cluster_of(run: Run, run_dir: Path, comm: Comm) -> Cluster | None:
+def cluster_of(run: Run, run_dir: Path, comm: Comm, seat: Seat) -> Cluster | None:
     """The run's cluster with a device for each worker; None where it names none and the system asks for none.
 
     Measured devices are kept in the run folder, so that a resumed run goes on with the values that it began
@@ -31,16 +28,16 @@ def cluster_of(run: Run, run_dir: Path, comm: Comm) -> Cluster | None:
     path = run_dir / "devices.json"
     there = comm.total([path.exists()])[0] == comm.size
     if not there:
-        own = _tell({"host": socket.gethostname(), "memory_gb": host_memory() / GIB}, comm)
-        names = list(dict.fromkeys(each["host"] for each in own))
-        sharing = int(os.environ.get("LOCAL_WORLD_SIZE", comm.size))
-        device = measure(comm.device, names.index(socket.gethostname()), sharing)
-        devices = pooled([Device(**each) for each in _tell(dataclasses.asdict(device), comm)])
+        memory = told(comm, host_memory() / GIB)
+        device = measure(comm.device, seat.hosts.index(seat.neighbours), seat.sharing)
+        devices = pooled([Device(**each) for each in told(comm, dataclasses.asdict(device))])
+        found = {"devices": [dataclasses.asdict(d) for d in devices], "host_memory_gb": min(memory)}
         if comm.rank == 0:
-            least = min(each["memory_gb"] for each in own)
-            files.write_json_atomic(
-                path, {"devices": [dataclasses.asdict(d) for d in devices], "host_memory_gb": least}
-            )
+            files.write_json_atomic(path, found)
+        comm.barrier()
+        # On a host that does not see worker 0's folder: two that write one file would be in each other's way.
+        if comm.rank == seat.neighbours[0] and not path.exists():
+            files.write_json_atomic(path, found)
         comm.barrier()
     try:
         kept = files.read_json(path)
@@ -51,9 +48,3 @@ def cluster_of(run: Run, run_dir: Path, comm: Comm) -> Cluster | None:
         devices=[Device(**each) for each in kept["devices"]],
         host_memory_gb=run.cluster.host_memory_gb or kept["host_memory_gb"],
     )
-
-
-def _tell(value: dict, comm: Comm) -> list[dict]:
-    """Every worker's value, in rank order."""
-    text = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8, device=comm.device)
-    return [json.loads(bytes(part.tolist())) for part in comm.all_gather(text, -1, "devices")]

@@ -119,6 +119,6 @@ def _failure(failure) -> Exception:
         return RunFailed(f"worker {rank} ended with exit code {code} and no word of why", code)
     if code == BAD_INPUT:
         return InputError(told["message"].partition(": ")[2])
-    if code == SERVICE_LOST:
+    if code in (SERVICE_LOST, worker.STALLED):
         return RunFailed(told["message"].partition(": ")[2])
     return RunFailed(f"worker {rank} failed:\n{told['extraInfo']['py_callstack'].rstrip()}")

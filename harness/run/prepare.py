@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
 from harness.check import InputError
@@ -28,12 +27,12 @@ from harness.partition.cache import Cache, shards_for
 from harness.run import config as configs
 from harness.run import products
 from harness.run.config import Run
+from harness.run.lock import LOCK, locked
 from harness.run.process import RunFailed, be_child, forking, limit_memory
 from harness.trace import files, resolved
 from harness.trace.environment import environment
 from harness.trace.reader import Trace
 
-LOCK = "running.lock"
 PARTS = ("shards.json.part", "environment.json.part", "config.yaml.part")
 
 
@@ -180,25 +179,6 @@ def _check_folder(run: Run) -> None:
 def _is_ours(run_dir: Path) -> bool:
     """Whether a folder without a config is one that a run was being prepared in."""
     return {p.name for p in run_dir.iterdir()} <= {LOCK, "shards.json", "environment.json", *PARTS}
-
-
-@contextlib.contextmanager
-def locked(run_dir: Path) -> Iterator[None]:
-    """Keep a run folder for this process. InputError where another has it, or it cannot be written."""
-    lock = FileLock(run_dir / LOCK)
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise InputError(
-            f"{run_dir} is in use: the same run is going on in another process; wait for it to end"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{run_dir} cannot be written ({error.strerror}); give results=FOLDER") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _begun_on(run_dir: Path) -> dict | None:

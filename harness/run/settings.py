@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.check import at_least, choice
+from harness.check import at_least, choice, more_than
 from harness.comm.comm import WIRES
+from harness.comm.meeting import RENDEZVOUS
 from harness.comm.transport import TRANSPORTS
 from harness.core.kernels import check_kernel
 from harness.core.order import ORDERS
@@ -32,6 +33,9 @@ class RunConfig:
                "sockets" (gloo) or "auto" (memory where it can be). Workers with a GPU each use NCCL
     wire       "float32", or "bfloat16": rows of exchanges and broadcasts are rounded on their way, in both
                directions; sums (weights, batch norm) and evaluation are not
+    rendezvous seconds that a worker waits for the others when a run starts
+    patience   seconds without progress of any worker after which a run ends, longer than its longest step
+               without any: loading a shard, an evaluation, a checkpoint; null: it waits for ever
     data_dir   folder of raw data sets, laid out as torch_geometric and ogb do
     results    folder that run folders go to
     cache      folder of cached graphs and shards
@@ -58,6 +62,8 @@ class RunConfig:
     order: str = "auto"
     transport: str = "auto"
     wire: str = "float32"
+    rendezvous: float = RENDEZVOUS
+    patience: float | None = None
     data_dir: str = "data"
     results: str = "results"
     cache: str = "results/cache"
@@ -80,6 +86,9 @@ class RunConfig:
         choice("order", self.order, ORDERS)
         choice("transport", self.transport, TRANSPORTS)
         choice("wire", self.wire, WIRES)
+        more_than("rendezvous", self.rendezvous, 0)
+        if self.patience is not None:
+            more_than("patience", self.patience, 0)
         if self.threads is not None:
             at_least("threads", self.threads, 1)
         at_least("checkpoint_every", self.checkpoint_every, 0)

@@ -12,19 +12,23 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.elastic.multiprocessing.errors import get_error_handler, record
 
 from harness.check import InputError
 from harness.check.target import check_trusted
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
+from harness.comm.meeting import RENDEZVOUS, Meeting, first_line
+from harness.comm.members import Seat, counted, host_name, myself, seated, workers
 from harness.comm.recorder import Epoch, Recorder, cpu_count
-from harness.comm.transport import Transport
+from harness.comm.service import ServiceLost
+from harness.comm.transport import PeerLost, Transport
+from harness.comm.watch import Watch
 from harness.core.checkpoint import Checkpoints
 from harness.core.kernels import make_kernel
 from harness.core.order import FIXED, Costs, Order
@@ -33,40 +37,116 @@ from harness.core.trainer import Trainer
 from harness.partition import io
 from harness.partition.cache import check_file
 from harness.run import config as configs
-from harness.run import silence
+from harness.run import elsewhere, silence
 from harness.run.devices import cluster_of
-from harness.run.process import keep_freed_memory
+from harness.run.lock import locked
+from harness.run.process import RunFailed, keep_freed_memory
 from harness.run.progress import Progress
 from harness.run.silence import Beats
 from harness.trace import files, resolved, writer
 from harness.trace.asynchronous import AsynchronousTrace
-from harness.trace.environment import environment
+from harness.trace.environment import environment, of_hosts
 from harness.trace.reader import Trace, bytes_sent, check_streams, checksums
-from harness.trace.schema import NOT_FINITE
+from harness.trace.schema import NOT_FINITE, PEAK_ALLOCATED, PEAK_RESERVED
+
+STALLED = 4  # exit code of a worker that ended itself because nothing moved any more, or another had failed
 
 
 @record
 def main(run_dir: str, meeting: str | None = None) -> None:
     """Join the group that RANK and WORLD_SIZE describe and train the run in `run_dir`.
 
-    meeting   file in which the workers of one host meet; None: where torchrun's environment says
+    meeting   file in which the workers of one host meet, which have been started by what prepared the run;
+              None: where torchrun's environment says
 
-    Raises InputError where the run folder or the shard is missing or damaged, or the number of workers is
-    another.
+    Raises InputError, on all workers, where one of them cannot take part: the run folder or a shard is
+    missing or damaged, a device is not there, the number of workers is another. Raises PeerLost where another
+    worker went away, with that worker's last words where it had any.
     """
-    run = held(configs.load(Path(run_dir)), Path(run_dir))
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    folder, recorder = Path(run_dir), Recorder()
+    seconds = RENDEZVOUS
+    with contextlib.suppress(InputError):  # which is told to the others below
+        seconds = configs.load(folder).settings.rendezvous
+    met = Meeting(rank, size, meeting, seconds)
+    try:
+        with contextlib.ExitStack() as stack:
+            sees, wrong, run = [True] * size, "", None
+            if meeting is None:
+                sees, wrong = elsewhere.describe(met, host_name(), folder)
+            try:
+                run = held(configs.load(folder), folder)
+                if meeting is None:
+                    _check_start(run, folder, size, sees[rank])
+                    if rank == 0:
+                        stack.enter_context(locked(folder))
+            except InputError as error:
+                wrong = wrong or str(error)
+            device = run.settings.device if run is not None else "cpu"
+            seat = seated(met.members(myself(device, wrong)), rank, device)
+            assert run is not None, "who has none has said what is wrong"
+            if meeting is None:
+                _say_where(met, run, folder, seat)
+            if seat.note and rank == 0:
+                print(f"note: {seat.note}", file=sys.stderr)
+            if seat.device.type == "cuda":
+                torch.cuda.set_device(seat.device)
+            stack.enter_context(Watch(met, lambda: recorder.epoch, run.settings.patience, _ends(met)))
+            transport = stack.enter_context(process_group(met, seat, run.settings.transport))
+            beats = Beats(Path(meeting).with_name(silence.FILE), size) if meeting else None
+            train(run, folder, seat, transport, recorder, sees, beats)
+    except PeerLost as error:
+        raise PeerLost(met.failure() or str(error)) from error
+    except Exception as error:
+        kind = "" if isinstance(error, InputError | ServiceLost) else f"{type(error).__name__}: "
+        met.fail(f"{kind}{first_line(error)}")
+        raise
+
+
+def _check_start(run: configs.Run, run_dir: Path, size: int, sees: bool) -> None:
+    """Of a worker that another process has prepared, perhaps elsewhere and some time ago."""
     if size != run.settings.workers:
         raise InputError(
             f"workers={run.settings.workers} in {run_dir}/config.yaml but {size} workers were started;"
             " start as many as workers says"
         )
-    if rank == 0 and meeting is None:  # prepared by another process, perhaps elsewhere and some time ago
-        here = {**environment(), "code": run.code}
-        files.write_json_atomic(Path(run_dir) / "environment.json", here)
-    device = choose_device(run.settings.device)
-    with process_group(rank, size, device, meeting, run.settings.transport) as transport:
-        train(run, Path(run_dir), rank, size, device, transport, Path(meeting) if meeting else None)
+    if sees:  # else its shard is still to come
+        check_file(configs.shard_folder(run_dir), io.shard_name(int(os.environ.get("RANK", 0))))
+
+
+def _say_where(met: Meeting, run: configs.Run, run_dir: Path, seat: Seat) -> None:
+    """Write environment.json with what every host is, and print where the workers stand. Collective."""
+    own = {**environment(), "code": run.code} if seat.rank == seat.neighbours[0] else None
+    hosts = [found for found in met.tell("environment", own) if found is not None]
+    if seat.rank != 0:
+        return
+    files.write_json_atomic(run_dir / "environment.json", of_hosts(hosts, seat.hosts))
+    for ranks, found in zip(seat.hosts[1:], hosts[1:]):
+        if found["code"] != hosts[0]["code"]:
+            print(
+                f"note: the host of {workers(ranks)} has code {found['code']}, that of worker 0"
+                f" {hosts[0]['code']}",
+                file=sys.stderr,
+            )
+    if str(run.settings.progress).lower() != "false":
+        counts = " + ".join(str(len(ranks)) for ranks in seat.hosts)
+        print(
+            f"{run_dir}: {counted(seat.size, 'worker')} on {counted(len(seat.hosts), 'host')} ({counts}), on"
+            f" {seat.device.type}",
+            file=sys.stderr,
+        )
+
+
+def _ends(met: Meeting) -> Callable[[str], None]:
+    """What ends this process from a thread beside its training, with a sentence for whoever started it."""
+
+    def end(sentence: str) -> None:
+        get_error_handler().record_exception(RunFailed(sentence))
+        if met.under_launcher:
+            print(f"error: {sentence}", file=sys.stderr, flush=True)
+        os._exit(STALLED)
+
+    return end
 
 
 def held(run: configs.Run, run_dir: Path) -> configs.Run:
@@ -99,16 +179,17 @@ def _began(run_dir: Path) -> dict[str, Any] | None:
 def train(
     run: configs.Run,
     run_dir: Path,
-    rank: int,
-    size: int,
-    device: torch.device,
+    seat: Seat,
     transport: Transport,
-    meeting: Path | None,
+    recorder: Recorder,
+    sees: Sequence[bool] = (),
+    beats: Beats | None = None,
 ) -> None:
     """The whole of a worker's work inside an open process group.
 
-    meeting   file in which workers have met that the local launcher started, which has just read every shard
-              and watches whether they move; None under another
+    sees    which workers see the run folder of worker 0, by rank; empty: all do
+    beats   where a worker notes which epoch it begins, for a launcher on this host that watches whether it
+            moves; None: nobody watches
     """
     began = _began(run_dir)
     if began is not None:
@@ -118,17 +199,15 @@ def train(
                 f"{run_dir} goes on only with what it began with, for the same bits, but it began over"
                 f" transport {before} and would go on over {transport.name}; give fresh=true to start anew"
             )
-    beats = Beats(meeting.with_name(silence.FILE), size) if meeting else None
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    threads = run.settings.threads or max(1, cpu_count() // local)
+    rank, size, device = seat.rank, seat.size, seat.device
+    threads = run.settings.threads or max(1, cpu_count() // len(seat.neighbours))
     torch.set_num_threads(threads)
     keep_freed_memory()
-    recorder = Recorder()
     comm = Comm(rank, size, device, recorder, transport, run.settings.wire)
-    shards = configs.shard_folder(run_dir)
-    if meeting is None:
-        check_file(shards, io.shard_name(rank))
-    shard = io.load(shards, rank)
+    apart = not all(sees)
+    if apart:
+        elsewhere.bring_shards(comm, run_dir, sees)
+    shard = io.load(configs.shard_folder(run_dir), rank)
     measured = configs.costs(run_dir)
     trainer = Trainer(
         shard,
@@ -142,13 +221,15 @@ def train(
         evaluate=run.evaluate,
         scores=run.scores,
         kernel=make_kernel(run.settings.kernel, device, Tilings.of_json(configs.tilings(run_dir))),
-        cluster=cluster_of(run, run_dir, comm),
+        cluster=cluster_of(run, run_dir, comm, seat),
         order=Order(run.settings.order, Costs.of_json(measured) if measured else FIXED),
     )
     # By what its checkpoints know it: its fingerprint when it began, whatever that has become since.
     name = (began or {}).get("run") or run.fingerprint
     earlier = writer.attempts(run_dir) if rank == 0 else 0
-    checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, earlier)
+    # Of workers that see one folder the first removes from it what is no longer needed.
+    keeper = rank == (0 if not apart or sees[rank] else next(k for k in seat.neighbours if not sees[k]))
+    checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, earlier, keeper)
     met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
     if rank == 0:
         check_streams(run_dir)
@@ -188,6 +269,9 @@ def train(
             if beats:
                 beats.begin(rank, trainer.next_epoch)
             loss_share = trainer.train_epoch(trainer.next_epoch)
+            if device.type == "cuda":
+                recorder.metric(PEAK_ALLOCATED, torch.cuda.max_memory_allocated(device))
+                recorder.metric(PEAK_RESERVED, torch.cuda.max_memory_reserved(device))
             recorder.epoch.log += saving  # of the checkpoint before this epoch
             saving = 0.0
             waiting.append((recorder.epoch, loss_share))
@@ -236,6 +320,8 @@ def train(
         trainer.system.close()
         comm.drain()
     comm.barrier()
+    if apart:
+        elsewhere.take_back(comm, run_dir, sees, seat.hosts)
     if rank == 0:
         from harness.trace import (
             summary,  # pandas: half a second that no start has to wait for
@@ -244,23 +330,17 @@ def train(
         writer.finalise(run_dir)
         whole = {**summary.summarise(run_dir), "files": checksums(run_dir)}
         files.write_json_atomic(run_dir / "summary.json", whole)
-        if not run.settings.keep_checkpoint or diverged:
-            checkpoints.clear()
+    keep = run.settings.keep_checkpoint and not diverged
+    if keeper and not keep:
+        checkpoints.clear()
+    if keeper and rank != 0:
+        elsewhere.forget(run_dir, keep)
 
 
 def check_device(name: str) -> None:
     """Raises InputError for a device that this host has not."""
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device=cuda but no CUDA device is visible; give device=cpu")
-
-
-def choose_device(name: str) -> torch.device:
-    check_device(name)
-    if name == "cpu" or not torch.cuda.is_available():
-        return torch.device("cpu")
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
-    torch.cuda.set_device(device)
-    return device
 
 
 def peak_rss() -> int:

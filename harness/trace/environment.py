@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,21 @@ def environment() -> dict[str, Any]:
         "memory_bytes": psutil.virtual_memory().total,
         "packages": {name: _version(name) for name in VERSIONED},
         "threads": {name: os.environ[name] for name in THREADS if name in os.environ},
+    }
+
+
+def of_hosts(found: Sequence[dict[str, Any]], workers: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """environment.json of a run on several hosts, from `environment()` on each: `hosts` lists each one's,
+    with the ranks of its `workers`; cores, GPUs and memory are those of all hosts, the rest is the first's.
+    """
+    if len(found) == 1:
+        return dict(found[0])
+    return {
+        **found[0],
+        "cores": sum(each["cores"] for each in found),
+        "gpus": [gpu for each in found for gpu in each["gpus"]],
+        "memory_bytes": sum(each["memory_bytes"] for each in found),
+        "hosts": [{"workers": list(ranks), **each} for ranks, each in zip(workers, found)],
     }
 
 

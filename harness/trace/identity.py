@@ -8,8 +8,8 @@ from typing import Any
 
 from harness.check import InputError
 
-# Keys that say where a run is kept, how it is shown, and what a sweep chooses it by. Everything else that can
-# be asked for changes what is measured.
+# Keys that say where a run is kept, how it is shown, how long it waits, and what a sweep chooses it by.
+# Everything else that can be asked for changes what is measured.
 PLACE_KEYS = frozenset(
     {
         "data_dir",
@@ -22,6 +22,8 @@ PLACE_KEYS = frozenset(
         "launch",
         "progress",
         "keep_checkpoint",
+        "rendezvous",
+        "patience",
     }
 )
 # Synchronous systems compute the same whenever they are saved; the workers of an asynchronous one meet there.

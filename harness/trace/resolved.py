@@ -66,8 +66,11 @@ def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dic
 
 
 def machine(environment: dict[str, Any]) -> str:
-    """Processor, cores and GPUs of environment.json in a few words."""
+    """Processor, cores and GPUs of environment.json in a few words; of several hosts, how many they are."""
+    hosts = environment.get("hosts") or []
     gpus = environment.get("gpus") or []
-    return f"{environment['processor']}, {environment['cores']} cores" + (
-        f", {len(gpus)} x {gpus[0]}" if gpus else ""
+    return (
+        f"{environment['processor']}, {environment['cores']} cores"
+        + (f", {len(gpus)} x {gpus[0]}" if gpus else "")
+        + (f", {len(hosts)} hosts" if hosts else "")
     )

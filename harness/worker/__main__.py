@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
 from harness.check import InputError
 from harness.comm.service import ServiceLost
+from harness.comm.transport import PeerLost
 from harness.run.worker import main
+
+
+def ended(error: Exception, code: int) -> None:
+    """Say why in one sentence, and end at once: a group of NCCL that has lost a peer may never end."""
+    print(f"error: {error}", file=sys.stderr)
+    sys.stderr.flush()
+    os._exit(code)
+
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
@@ -17,8 +27,14 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1])
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except ServiceLost as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+        ended(error, 2)
+    except (ServiceLost, PeerLost) as error:
+        ended(error, 1)
+    if int(os.environ.get("RANK", 0)) == 0:
+        # Not before: it brings in statistics that nothing up to here has to wait for.
+        from rich.console import Console
+
+        from harness.report.single import run_table
+
+        Console().print(run_table(sys.argv[1]))
+        print(sys.argv[1])

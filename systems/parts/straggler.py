@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.check import InputError, at_least
-from harness.comm.recorder import Recorder
+from harness.comm.comm import Comm
+from harness.comm.recorder import synchronise
 
 
 @dataclass
@@ -45,14 +46,15 @@ class Straggler:
     def begin(self) -> None:
         self.started = time.monotonic()
 
-    def hold(self, rank: int, seed: int, epoch: int, recorder: Recorder) -> float:
-        """Sleep what worker `rank` owes in this epoch since `begin`, as a segment of the rest; returns the
+    def hold(self, comm: Comm, seed: int, epoch: int) -> float:
+        """Sleep what this worker owes in this epoch since `begin`, as a segment of the rest; returns the
         seconds.
         """
-        if rank != self.rank:
+        if comm.rank != self.rank:
             return 0.0
+        synchronise(comm.device)  # else `factor` would count only the time in which work was handed to a GPU
         owed = (self.factor - 1) * (time.monotonic() - self.started) + self.seconds
         owed += self.spread * float(np.random.default_rng((seed, epoch)).random())
-        with recorder.inside("rest", "straggle"):
+        with comm.recorder.inside("rest", "straggle"):
             time.sleep(owed)
         return owed

@@ -52,7 +52,7 @@ class Collectives:
     def get_backend(self, group: Any = None) -> str:
         return "nccl"
 
-    def new_group(self) -> str:
+    def new_group(self, timeout: Any = None) -> str:
         self.groups += 1
         return f"communicator {self.groups}"
 

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from harness import cli
-from harness.comm import group
+from harness.comm import group, members
 from harness.comm.recorder import Recorder
 from harness.comm.transport import NullTransport, TorchTransport
 from harness.run import launch, worker
@@ -25,6 +25,7 @@ def pretend(gpus: int) -> None:
     torch.cuda.is_available = lambda: True
     torch.cuda.device_count = lambda: gpus
     torch.cuda.set_device = lambda device: None
+    members.visible_gpus = lambda: tuple(f"pretended {index}" for index in range(gpus))
     launch.start_method = lambda device: "fork"
     open_group, train = dist.init_process_group, worker.train
 
@@ -36,7 +37,7 @@ def pretend(gpus: int) -> None:
         """In place of NCCL's transport, which takes a device to be made."""
 
     def train_pretended(*arguments: Any) -> None:
-        with pretended(Recorder(), nccl=dist.is_initialized() and dist.get_backend() == "nccl"):
+        with pretended(Recorder(), nccl=dist.is_initialized() and "nccl" in dist.get_backend()):
             train(*(TorchTransport() if isinstance(each, Later) else each for each in arguments))
 
     dist.init_process_group = init_process_group

@@ -1,0 +1,86 @@
+"""A thread beside a worker's training that ends the worker where it would wait for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from harness.comm.meeting import Marks, Meeting
+from harness.comm.members import workers
+from harness.comm.recorder import Epoch
+
+LOOK = 1.0  # seconds between two looks
+GRACE = 5.0  # seconds that a worker has to notice by itself that another has failed
+
+
+class Watch:
+    """While this is open, `end(sentence)` is called, on a thread of its own, where no worker has made
+    progress for `patience` seconds, or another worker has failed and this one has not noticed.
+
+    A worker makes progress where its record of the running epoch changes: a segment of its training thread
+    begins, or an evaluation ends. Loading a shard, an evaluation and a checkpoint are steps without any, so
+    `patience` is to be longer than these. None: progress is not looked at.
+    """
+
+    def __init__(
+        self,
+        meeting: Meeting,
+        running: Callable[[], Epoch],
+        patience: float | None,
+        end: Callable[[str], None],
+        grace: float = GRACE,
+    ):
+        self.running, self.patience, self.end, self.grace = running, patience, end, grace
+        self.interval = min(LOOK, patience / 4) if patience else LOOK
+        self.closed = threading.Event()
+        self.thread = None
+        # Workers that a launcher of one host started are ended by it as soon as one of them fails.
+        if meeting.store is not None and (patience or meeting.under_launcher):
+            self.marks = Marks(meeting)
+            self.thread = threading.Thread(target=self._look, name="watch", daemon=True)
+
+    def __enter__(self) -> Watch:
+        if self.thread is not None:
+            self.thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.closed.set()
+        if self.thread is not None:
+            self.thread.join(2 * self.interval)
+
+    def _look(self) -> None:
+        own, marks, moved = None, None, time.monotonic()
+        while not self.closed.wait(self.interval):
+            failure = self.marks.failure()
+            if failure and not self.closed.wait(self.grace):
+                self.end(failure)
+                return
+            if self.patience is None:
+                continue
+            epoch = self.running()
+            now = (epoch.epoch, len(epoch.spans), epoch.evaluate, epoch.log)
+            if now != own:
+                own = now
+                self.marks.set(epoch.epoch)
+            told = self.marks.read()
+            if told != marks:
+                marks, moved = told, time.monotonic()
+            elif time.monotonic() - moved >= self.patience and not self.closed.is_set():
+                self.end(stalled(self.patience, [epoch for _, epoch in told]))
+                return
+
+
+def stalled(patience: float, epochs: Sequence[int]) -> str:
+    """The sentence for workers that stand still in these epochs; -1 is before the first."""
+    least = min(epochs)
+    behind = workers([k for k, epoch in enumerate(epochs) if epoch == least])
+    where = f"in epoch {least}" if least >= 0 else "before the first epoch"
+    return (
+        f"no worker has made progress for patience={patience:g} s ({behind} furthest behind, {where}); give a"
+        " longer patience if a step takes so long, else see whether a host or a process stands still"
+    )

@@ -1,0 +1,32 @@
+"""One process at a time has a run folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from harness.check import InputError
+
+LOCK = "running.lock"
+
+
+@contextlib.contextmanager
+def locked(run_dir: Path) -> Iterator[None]:
+    """Keep a run folder for this process. InputError where another has it, or it cannot be written."""
+    lock = FileLock(run_dir / LOCK)
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise InputError(
+            f"{run_dir} is in use: the same run is going on in another process; wait for it to end"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{run_dir} cannot be written ({error.strerror}); give results=FOLDER") from None
+    try:
+        yield
+    finally:
+        lock.release()

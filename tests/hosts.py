@@ -1,0 +1,139 @@
+"""Two hosts on one machine: two network namespaces joined by a pair of virtual Ethernet interfaces, each with
+shared memory of its own, and the second with an empty folder in place of one of the first's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.launching import ROOT
+
+WAIT = 120  # seconds that a slow machine may take over a run
+# In the namespaces of a host: its own /dev/shm, the folder $1 in place of $2; then the command.
+BEGIN = """mount -t tmpfs tmpfs /dev/shm
+if [ -n "$1" ]; then mount --bind "$1" "$2"; fi
+shift 2
+exec "$@"
+"""
+
+
+class Hosts:
+    """Hosts 0 and 1, at addresses 10.113.0.1 and 10.113.0.2; `scratch` is a folder that both see."""
+
+    def __init__(self, scratch: Path):
+        self.scratch, self.names = scratch, [f"halobench-{os.getpid()}-{host}" for host in range(2)]
+        self.commands: list[Command] = []
+        self.apart = scratch / "elsewhere"
+        self.apart.mkdir()
+        for name in self.names:
+            ip("netns", "add", name)
+        # Names of interfaces are at most 15 characters long.
+        ends = [f"hb{os.getpid()}-{host}" for host in range(2)]
+        ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+        for host, (name, end) in enumerate(zip(self.names, ends)):
+            ip("link", "set", end, "netns", name)
+            ip("-n", name, "link", "set", end, "name", "eth0")
+            ip("-n", name, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
+            for each in ("lo", "eth0"):
+                ip("-n", name, "link", "set", each, "up")
+
+    @staticmethod
+    def address(host: int) -> str:
+        return f"10.113.0.{host + 1}"
+
+    def start(self, host: int, *words: str, apart: Path | None = None) -> Command:
+        """A command on a host. In place of the folder `apart` host 1 has one of its own, `self.apart`."""
+        instead = self.apart if apart is not None and host == 1 else ""
+        inside = ["ip", "netns", "exec", self.names[host], "unshare", "--mount", "sh", "-c", BEGIN, "sh"]
+        made = Command(
+            [*inside, str(instead), str(apart or ""), *words], self.scratch / f"{len(self.commands)}"
+        )
+        self.commands.append(made)
+        return made
+
+    def train(self, *words: str, apart: Path | None = None) -> list[Command]:
+        """torchrun on both hosts, two workers each, of a module and its arguments; gives both commands."""
+        return [
+            self.start(
+                host,
+                sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(host),
+                "--nproc-per-node", "2", "--master-addr", self.address(0), "--master-port", "29513",
+                "-m", *words,
+                apart=apart,
+            )
+            for host in range(2)
+        ]  # fmt: skip
+
+    def close(self) -> None:
+        for command in self.commands:
+            command.kill()
+        for name in self.names:
+            ip("netns", "delete", name)
+
+
+class Command:
+    """A command that is going on, whose output goes to a file."""
+
+    def __init__(self, words: Sequence[str], out: Path):
+        self.out = out
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        with out.open("wb") as file:
+            self.process = subprocess.Popen(
+                words, env=environment, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def said(self) -> str:
+        """All that it has printed."""
+        return self.out.read_text(errors="replace")
+
+    def end(self) -> int:
+        """Its exit code, once it has ended."""
+        try:
+            return self.process.wait(WAIT)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it did not end: {self.said}") from None
+
+    def kill(self) -> None:
+        """The command and all that it started, at once."""
+        if self.process.poll() is None:
+            own = psutil.Process(self.process.pid)
+            for process in (own, *own.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            self.process.wait()
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def lacking() -> str:
+    """Why there can be no such hosts here; "" where there can."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "two hosts on one machine need root on Linux"
+    if not shutil.which("ip") or not shutil.which("unshare"):
+        return "two hosts on one machine need ip (apt-get install iproute2) and unshare (util-linux)"
+    made = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True)
+    return (made.returncode and f"two hosts on one machine need namespaces: {made.stderr.strip()}") or ""
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """Two hosts for one test, or a skip that says why; a failure where HALOBENCH_MUST_HAVE asks for them."""
+    reason = lacking()
+    if reason:
+        assert "netns" not in os.environ.get("HALOBENCH_MUST_HAVE", ""), reason
+        pytest.skip(reason)
+    made = Hosts(tmp_path)
+    yield made
+    made.close()
