@@ -17,6 +17,8 @@ import pytest
 
 from tests.launching import ROOT
 
+# Mounts and process numbers of its own, as another host has.
+APART = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 WAIT = 120  # seconds that a slow machine may take over a run
 # In the namespaces of a host: its own /dev/shm, the folder $1 in place of $2; then the command.
 BEGIN = """mount -t tmpfs tmpfs /dev/shm
@@ -53,7 +55,7 @@ class Hosts:
     def start(self, host: int, *words: str, apart: Path | None = None) -> Command:
         """A command on a host. In place of the folder `apart` host 1 has one of its own, `self.apart`."""
         instead = self.apart if apart is not None and host == 1 else ""
-        inside = ["ip", "netns", "exec", self.names[host], "unshare", "--mount", "sh", "-c", BEGIN, "sh"]
+        inside = ["ip", "netns", "exec", self.names[host], "unshare", *APART, "sh", "-c", BEGIN, "sh"]
         made = Command(
             [*inside, str(instead), str(apart or ""), *words], self.scratch / f"{len(self.commands)}"
         )
@@ -123,7 +125,8 @@ def lacking() -> str:
         return "two hosts on one machine need root on Linux"
     if not shutil.which("ip") or not shutil.which("unshare"):
         return "two hosts on one machine need ip (apt-get install iproute2) and unshare (util-linux)"
-    made = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True)
+    joined = "mount -t tmpfs tmpfs /mnt && ip link add hb0 type veth peer name hb1"
+    made = subprocess.run(["unshare", "--net", *APART, "sh", "-c", joined], capture_output=True, text=True)
     return (made.returncode and f"two hosts on one machine need namespaces: {made.stderr.strip()}") or ""
 
 

@@ -23,7 +23,7 @@ from tests.launching import ROOT
 def test_every_command_explains_itself(name, capsys):
     code = 0
     try:
-        code = cli.main([name, "--help"] if name else ["--help"])
+        code = cli.main([*name.split(), "--help"] if name else ["--help"])
     except SystemExit as end:
         code = end.code
     said = capsys.readouterr()
@@ -38,7 +38,7 @@ def test_every_command_explains_itself(name, capsys):
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_usage_names_what_was_typed(name, typed, monkeypatch, capsys):
     entry = "/bin/halobench" if typed == "halobench" else str(ROOT / "harness" / "__main__.py")
-    monkeypatch.setattr(sys, "argv", [entry, name, "--help"])
+    monkeypatch.setattr(sys, "argv", [entry, *name.split(), "--help"])
     with contextlib.suppress(SystemExit):
         cli.main()
     shown = capsys.readouterr().out

@@ -192,7 +192,7 @@ def test_arrays_that_do_not_fit_are_named(name, file, change, says, tmp_path):
         ("class_map.json", "[" * 100000, "cannot be read"),
         ("role.json", '{"tr": [0], "va": [1]}', "role te is missing"),
         ("role.json", '{"tr": [0], "va": [1], "te": [40]}', "role te: 40 is not a vertex"),
-        ("role.json", '{"tr": [0.5], "va": [1], "te": [2]}', "is no list of vertices"),
+        ("role.json", '{"tr": [0.5], "va": [1], "te": [2]}', "is not a list of vertices"),
     ],
 )
 def test_json_that_does_not_fit_is_named(file, content, says, tmp_path):

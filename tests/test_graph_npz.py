@@ -157,7 +157,7 @@ def test_a_malformed_graph_gets_its_sentence(changes, says, tmp_path):
 @pytest.mark.parametrize(
     ("attr", "says"),
     [
-        ({"attr_shape": [V, 6, 1]}, "no matrix shape"),
+        ({"attr_shape": [V, 6, 1]}, "not a matrix shape"),
         ({"attr_shape": [V + 1, 6]}, "attr_indptr has 41 entries for 41 rows"),
         ({"attr_shape": [V, 1]}, "column [0-9] is out of range; columns are 0 to 0"),
         ({"attr_data": np.ones(3)}, "give one integer index per value"),

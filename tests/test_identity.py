@@ -23,7 +23,7 @@ from harness.run import config, overrides, prepare
 from harness.run.command import CONF
 from harness.trace import files, resolved
 from harness.trace.identity import identity
-from harness.trace.reader import Trace
+from harness.trace.reader import Trace, checksums
 from tests import traces
 
 # Keys that said where to run at version 0.1, and did not count.
@@ -304,9 +304,10 @@ def test_a_finished_run_that_other_code_computed_says_so_and_is_computed_again_w
     same = place.run("epochs=2")
     assert "code" not in same.out and "finished before" in same.out
     found = resolved.read(run_dir)
-    (run_dir / "resolved.json").write_text(
-        json.dumps({**found, "attempts": [{**found["attempts"][0], "code": "0ld"}]})
-    )
+    other = {**found, "attempts": [{**found["attempts"][0], "code": "0ld"}]}
+    files.write_json_atomic(run_dir / resolved.FILE, other)
+    summary = files.read_json(run_dir / "summary.json")
+    files.write_json_atomic(run_dir / "summary.json", {**summary, "files": checksums(run_dir)})
     shown = place.run("epochs=2")
     now = found["attempts"][0]["code"]
     assert (
@@ -317,7 +318,9 @@ def test_a_finished_run_that_other_code_computed_says_so_and_is_computed_again_w
     assert again.code == 0 and "kept the earlier run as" in again.out
     assert resolved.read(run_dir)["attempts"][0]["code"] == now
     assert "kept" not in place.run("epochs=2", "stale=rerun").out
-    (run_dir / "resolved.json").unlink()
+    (run_dir / resolved.FILE).unlink()  # as of version 0.1, whose summaries have no checksums
+    summary = files.read_json(run_dir / "summary.json")
+    files.write_json_atomic(run_dir / "summary.json", {k: v for k, v in summary.items() if k != "files"})
     assert "note: computed by unknown code" in place.run("epochs=2").out
 
 

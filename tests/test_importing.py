@@ -78,7 +78,7 @@ def test_a_dgl_graph(tmp_path, capsys, weighted):
     dgl.save_graphs(str(tmp_path / "b.bin"), [made, made])
     assert "2 graphs: save one" in refused(tmp_path, capsys, "dgl", tmp_path / "b.bin")
     (tmp_path / "c.bin").write_text("no graph")
-    assert "no file of dgl.save_graphs" in refused(tmp_path, capsys, "dgl", tmp_path / "c.bin")
+    assert "is not a file of dgl.save_graphs" in refused(tmp_path, capsys, "dgl", tmp_path / "c.bin")
 
 
 @pytest.mark.parametrize("directed", [False, True])

@@ -206,7 +206,7 @@ def test_keys_of_before_name_the_same_model():
         (["model.name=gnc"], ['model.name="gnc"', 'did you mean "gcn"?']),
         (["model.norm=batsh"], ['model.norm="batsh"', 'did you mean "batch"?']),
         (["model.activation=swish"], ['model.activation="swish"', "elu, gelu, leaky_relu, relu, tanh"]),
-        (["model.residual=perhaps"], ["model.residual='perhaps'"]),
+        (["model.residual=perhaps"], ["model.residual=perhaps is not true or false: give one of them"]),
         (["+model._target_=torch.nn.Linear"], ['model._target_="torch.nn.Linear" is not a ModelConfig']),
     ],
     ids=lambda x: x[-1] if isinstance(x, list) else None,

@@ -23,6 +23,7 @@ from harness.core.parallel import use_threads
 from harness.partition.shard import Csr
 
 LEVELS = 1 << 16
+SIGNS = signed(0x8000_8000_8000_8000)
 SERIAL_BELOW = 1 << 15  # entries: waking threads costs more than it saves
 
 
@@ -79,12 +80,15 @@ def drop_with_torch(
     x: torch.Tensor, ids: torch.Tensor, base: int, threshold: int, scale: float
 ) -> torch.Tensor:
     """The same bits by torch operations, on any device."""
-    rows, width = x.shape
-    group = torch.arange((width + 3) // 4, device=x.device)
-    z = mix_tensor(((ids.long() << 32).unsqueeze(1) + group) * signed(GOLDEN) + signed(base))
-    lanes = z.unsqueeze(2) >> torch.arange(0, 64, 16, device=x.device) & 0xFFFF
-    keep = lanes.reshape(rows, -1)[:, :width] >= threshold
-    return torch.where(keep, x * scale, torch.zeros((), dtype=x.dtype, device=x.device))
+    width = x.shape[1]
+    group = torch.arange((width + 3) // 4, device=x.device) * signed(GOLDEN)
+    vertex = (ids.long() << 32) * signed(GOLDEN) + signed(base)
+    words = mix_tensor(vertex.unsqueeze(1) + group)
+    # A word's four lanes are its bytes as they lie, read as signed numbers of 16 bits: their first bit is
+    # turned over, so that they are in the order of the unsigned ones.
+    lanes = (words ^ SIGNS).view(torch.int16)[:, :width]
+    keep = lanes >= threshold - LEVELS // 2
+    return torch.where(keep, x * scale, 0)
 
 
 def _drop(x: torch.Tensor, ids: torch.Tensor, key: int, threshold: int) -> torch.Tensor:
