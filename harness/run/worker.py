@@ -232,7 +232,7 @@ def train(
     checkpoints = Checkpoints(run_dir / "checkpoints", rank, comm, name, earlier, keeper)
     met = checkpoints.restore(trainer)  # epochs of the run that were over when the workers met last
     if rank == 0:
-        check_streams(run_dir)
+        check_streams(run_dir, checkpoints.attempt)
         machine = Trace(run_dir).environment
         attempt = {
             "device": device.type,

@@ -238,13 +238,13 @@ def bytes_sent(run_dir: Path, worker: int, before: int) -> int:
     return int(pc.sum(rows.filter(ours)["bytes_sent"]).as_py() or 0)
 
 
-def check_streams(run_dir: Path) -> None:
-    """Raise InputError where a stream of a run that goes on is damaged: it would come out when all the rest
-    has been computed.
+def check_streams(run_dir: Path, attempt: int) -> None:
+    """Raise InputError where a stream that a run left before this attempt is damaged: it would come out when
+    all the rest has been computed. Other workers may be writing those of this attempt.
     """
     for path in sorted((Path(run_dir) / "stream").glob("*.arrow")):
         named = STREAM.fullmatch(path.name)
-        if named and named["table"] in TABLES:
+        if named and named["table"] in TABLES and int(named["attempt"]) < attempt:
             _read_stream(path, TABLES[named["table"]])
 
 
