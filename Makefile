@@ -1,11 +1,12 @@
-# A fresh machine needs Python 3.11+ and make. Everything else is installed into .venv from pyproject.toml, pinned by
-# constraints.txt.
+# A fresh machine needs Python 3.11+ and make. Everything else is installed into .venv from pyproject.toml,
+# pinned by constraints.txt.
 PYTHON ?= python3
 VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: help redis netns env demo test test-python coverage nightly torture lint site wheel bench bench-gpu figures fidelity clean clean-cache
+.PHONY: help redis netns env demo test test-python coverage nightly torture lint site wheel bench \
+        bench-gpu figures fidelity clean clean-cache
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 

@@ -68,8 +68,8 @@ class Cdfgnn(ReplicaSystem):
     rule      "prose" or "literal"
     epsilon   eps at the start: a row is sent where it has changed by more than eps
     xi        of eq. (6): eps changes by at most this per epoch
-    mu1       of eq. (6): what the training accuracy falls below its mean by before eps changes
-    mu2       of eq. (6): what the training accuracy rises above its mean by before eps changes
+    mu1       of eq. (6): eps changes where the training accuracy is more than this below its mean
+    mu2       of eq. (6): eps changes where the training accuracy is more than this above its mean
     nu1       of eq. (6): the largest eps
     nu2       of eq. (6): the smallest eps
     lambda1   of eq. (6): eps grows by at most this factor per epoch, at least 1

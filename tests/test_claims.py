@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness import cli
 from harness.check import InputError
 from harness.claims import evaluate, experiment, published, table
-from harness.claims.__main__ import FOLDER
+from harness.claims.experiment import FOLDER
 from harness.claims.verdict import DIRECTION, FAILS, HOLDS, UNKNOWN, as_well, judge, judge_order
 from harness.figures import __main__ as figures
 from harness.report.groups import Estimate

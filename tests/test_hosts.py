@@ -41,7 +41,7 @@ def trained(pool, run_dir: Path) -> Path:
 
 
 def until_checkpoint(run_dir: Path, first: Command, second: Command) -> None:
-    """Return once a run that is going on can be gone on with."""
+    """Return once a run that is going on can be resumed."""
     deadline = time.monotonic() + WAIT
     while not (run_dir / "checkpoints" / "latest").exists():
         going = first.process.poll() is None and time.monotonic() < deadline

@@ -13,7 +13,9 @@ from harness.check import InputError, choice, typed
 from harness.claims import published
 from harness.claims.measure import Measure, measure_of
 from harness.claims.verdict import SIDES
+from harness.run import runner
 
+FOLDER = Path(runner.CONF) / "experiment"
 SIZES = ("smoke", "small", "paper")
 COMPARED = ("value", "ratio", "less_percent", "difference", "descending")
 

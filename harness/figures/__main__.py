@@ -22,7 +22,6 @@ from harness import figures
 from harness.base.terminal import Terminal
 from harness.check import InputError, choice
 from harness.claims import experiment
-from harness.claims.__main__ import FOLDER as CONF_EXPERIMENT
 from harness.graph.config import name_of
 from harness.run import overrides, runner
 from harness.run.runner import Places
@@ -94,7 +93,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     asked = parser.parse_args(arguments)
     console = Terminal(stderr=True)
     try:
-        planned = planned_in(asked.folder or CONF_EXPERIMENT)
+        planned = planned_in(asked.folder or experiment.FOLDER)
         known = {} if asked.folder and planned else available(asked.folder)
         for name in asked.names:
             choice("figure", name, (*known, *planned))

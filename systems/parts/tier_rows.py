@@ -78,14 +78,13 @@ class TierRows:
         the own tier holds all of it nothing is, and what was made of it stays good.
         """
         rows, ages = self.local[layer], self.local_born[layer]
-        halo, filled = self.features, layer == 0 and self.features is not None
-        if halo is None or not filled:
-            halo = rows.new_empty(num_halo, rows.shape[1])
+        kept = self.features if layer == 0 else None
+        halo = rows.new_empty(num_halo, rows.shape[1]) if kept is None else kept
         if layer == 0:
             self.features = halo
         born = torch.full((num_halo,), epoch)
         # Every place of the halo is in exactly one of three sets: own tier, owners, global tier.
-        if not filled:
+        if kept is None:
             halo.index_copy_(0, fetch.local_places, rows.index_select(0, fetch.local_slots))
         born[fetch.local_places.cpu()] = ages[fetch.local_slots.cpu()]
         if arrived is not None and len(arrived):
