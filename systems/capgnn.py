@@ -20,6 +20,9 @@ Decisions
   than among all: a global tier that is not larger than a worker's own is never hit by that worker (with
   `top_k=-1`). `tiers=exclusive` is a variant: for the global tier R(v) counts only the workers whose local
   tier does not hold v, and the tier serves only those. The hit rates of both are under the first picture.
+- `policy=low_overlap` ranks vertices by lowest R(v) instead, in every place where `jaca` takes the highest:
+  Fig. 14 compares the two. `capacity_share` sizes each tier by a share of the most that it could hold, as
+  that figure does: the worker's halo, and all halos together.
 - `fifo` and `lru` use the same two tiers: every lookup enters the local tier, in halo order; what was in
   neither enters the global tier through a queue at the end of the epoch, worker by worker. The ids looked
   up in vain are told to all workers, 4 bytes per id, counted.
@@ -90,9 +93,10 @@ from systems.parts.tier_rows import TierRows
 @dataclass
 class Capgnn(System):
     """jaca   true: the joint cache; false: every row is fetched fresh
-    policy   which vertices are cached: "jaca" (highest overlap ratio), "fifo" or "lru"
+    policy   which vertices are cached: "jaca" (highest overlap ratio), "low_overlap", "fifo" or "lru"
     tiers   "inclusive" (global tier: highest overlap ratio) or "exclusive" (of what local tiers do not hold)
     capacity   vertices in each worker's tier and in the global one; null: Algorithm 1, from free memory
+    capacity_share   instead of capacity: of each tier's largest, the own halo and all halos; 0 to 1
     local_capacity   vertices in each worker's own tier; null: as capacity
     global_capacity   vertices in the global tier, in host memory; null: as capacity
     top_k   vertices taken from each neighbour's part, highest overlap ratio first (Algorithm 1); -1: all
@@ -115,6 +119,7 @@ class Capgnn(System):
     policy: str = "jaca"
     tiers: str = "inclusive"
     capacity: int | None = None
+    capacity_share: float | None = None
     local_capacity: int | None = None
     global_capacity: int | None = None
     top_k: int = -1
@@ -145,6 +150,13 @@ class Capgnn(System):
         for name in ("capacity", "local_capacity", "global_capacity"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 0)
+        if self.capacity_share is not None:
+            within("capacity_share", self.capacity_share, 0, 1)
+            if self.capacity is not None:
+                raise InputError(
+                    f"capacity={self.capacity} and capacity_share={self.capacity_share} both size the tiers;"
+                    " give one"
+                )
         at_least("top_k", self.top_k, -1)
         at_least("refresh", self.refresh, 1)
         choice("gradients", self.gradients, ("fresh", "exact"))
@@ -171,7 +183,10 @@ class Capgnn(System):
 
     def needs_devices(self):
         return self.rapa or (
-            self.jaca and self.capacity is None and None in (self.local_capacity, self.global_capacity)
+            self.jaca
+            and self.capacity is None
+            and self.capacity_share is None
+            and None in (self.local_capacity, self.global_capacity)
         )
 
     def restrict(self, shard, comm):
@@ -202,7 +217,7 @@ class Capgnn(System):
             return
         first = 1 if self.features == "once" else 0
         widths = {l: self.widths[l] for l in range(first, self.num_layers)}
-        self.halos = Halos(self.shard, self.comm)
+        self.halos = Halos(self.shard, self.comm, lowest=self.policy == "low_overlap")
         sizes, exclusive = self.sizes(list(widths.values())), self.tiers == "exclusive"
         whose = (self.halos, self.shard, self.comm, self.plan)
         self.cache = Tiers(*whose, self.policy, *sizes, self.top_k, exclusive=exclusive)
@@ -210,9 +225,17 @@ class Capgnn(System):
 
     def sizes(self, widths: list[int]) -> tuple[list[int], int]:
         """Vertices that each worker's tier and the global tier hold: as given, or by Algorithm 1."""
+        if self.capacity_share is not None:
+            local = [int(self.capacity_share * len(ids)) for ids in self.halos.ids]
+            shared = int(self.capacity_share * len(self.halos.union))
+            return self._given(local, shared)
         local, shared = capacities(
             self.halos, self.cluster, widths, self.top_k, self.reserved_device_mb, self.reserved_host_mb
         )
+        return self._given(local, shared)
+
+    def _given(self, local: list[int], shared: int) -> tuple[list[int], int]:
+        """These sizes, where no number of vertices is given."""
         given = self.local_capacity if self.local_capacity is not None else self.capacity
         local = local if given is None else [given] * self.comm.size
         given = self.global_capacity if self.global_capacity is not None else self.capacity

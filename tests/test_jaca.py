@@ -140,7 +140,7 @@ def test_where_all_that_is_looked_up_fits_both_kinds_train_alike_to_the_bit(
         assert same == [{key: epoch[key] for key in kept} for epoch, kept in zip(theirs["metrics"], same)]
 
 
-@pytest.mark.parametrize("policy", ["fifo", "lru"])
+@pytest.mark.parametrize("policy", ["low_overlap", "fifo", "lru"])
 def test_exclusive_tiers_are_refused_where_no_ratio_ranks_vertices(policy):
     with pytest.raises(InputError, match=f"tiers=exclusive .* policy={policy} does not; give policy=jaca or"):
         Capgnn(policy=policy, tiers="exclusive")

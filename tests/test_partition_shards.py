@@ -17,7 +17,7 @@ from harness.partition import io
 from harness.partition.assign import METHODS, assign
 from harness.partition.build import build_shards
 from harness.partition.shard import Csr, Shard
-from harness.partition.stats import Statistics
+from harness.partition.stats import Statistics, two_hops
 from tests.graphs import edge_list, graphs, random_graph
 
 
@@ -250,6 +250,21 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
 
 
 @given(partitions())
+def test_halos_of_two_hops_equal_a_count_by_hand(partition):
+    graph, owners, shards = partition
+    into = {v: {u for w, u in plain_edges(graph) if w == v} for v in range(graph.num_vertices)}
+    halos = []
+    for part in range(len(shards)):
+        inner = set(np.flatnonzero(owners == part).tolist())
+        first = set().union(*(into[v] for v in inner)) - inner
+        halos.append((first | set().union(*(into[v] for v in first))) - inner)
+    assert two_hops(graph, owners, len(shards)) == {
+        "halo_two_hops": [len(halo) for halo in halos],
+        "shared_halo_two_hops": sum(sum(v in halo for halo in halos) > 1 for v in into),
+    }
+
+
+@given(partitions())
 def test_statistics_equal_a_count_by_hand(partition):
     graph, owners, shards = partition
     statistics = Statistics()
@@ -268,6 +283,7 @@ def test_statistics_equal_a_count_by_hand(partition):
     assert have["edge_cut"] == cut and have["edge_cut_share"] == pytest.approx(cut / max(len(edges), 1))
     ratio = [sum(u in halo for halo in halos) for u in set().union(*halos)]  # R(v), eq. 2
     assert have["overlap"] == pytest.approx(np.mean(ratio) if ratio else 0)
+    assert have["shared_halo"] == sum(r > 1 for r in ratio)
     assert have["replication"] == pytest.approx(1 + sum(len(h) for h in halos) / graph.num_vertices)
     degrees = np.bincount([v for v, _ in edges], minlength=graph.num_vertices) + 1.0
     weight = {(v, u): (degrees[v] * degrees[u]) ** -0.5 for v, u in edges}

@@ -46,18 +46,45 @@ def test_every_undirected_edge_has_one_owner(case):
     assert len(want) == 0 or (edges.owner.min() >= 0 and edges.owner.max() < edges.parts)
 
 
-@given(graphs(min_vertices=6), HOSTED, st.sampled_from([0.3, 1.0, 10.0]), st.integers(0, 9))
-def test_expansion_keeps_its_bound_on_balance(graph, workers, tau, seed):
+@given(
+    graphs(min_vertices=6),
+    HOSTED,
+    st.sampled_from([0.3, 1.0, 10.0]),
+    st.sampled_from([None, 1.0, 1.3, 2.0]),
+    st.integers(0, 9),
+)
+def test_expansion_keeps_its_bound_on_balance(graph, workers, tau, imbalance, seed):
     parts, edges = workers[0], len(pairs(graph))
-    for method, slack in (("hep", hep.SLACK), ("dne", dne.SLACK)):
+    for method, usual in (("hep", hep.IMBALANCE), ("dne", dne.IMBALANCE)):
         knobs = {"tau": tau} if method == "hep" else {}
+        if imbalance is not None:
+            knobs["imbalance"] = imbalance
         owner = assign_edges(graph, method, parts, seed, **knobs).owner
-        assert np.bincount(owner, minlength=parts).max() <= np.ceil(slack * edges / parts)
+        assert np.bincount(owner, minlength=parts).max() <= np.ceil((imbalance or usual) * edges / parts)
+
+
+@pytest.mark.parametrize("method", ["hep", "dne"])
+def test_a_larger_imbalance_is_used(method):
+    """A star in which one worker may own nearly everything, beside one in which none may."""
+    star = random_graph(41, 0).replace(
+        indptr=np.concatenate([[0], np.arange(40, 81)]).astype(np.int32),
+        indices=np.concatenate([np.arange(1, 41), np.zeros(40)]).astype(np.int32),
+    )
+    knobs = {"tau": 0.01} if method == "hep" else {}  # all is streamed
+    largest = [
+        np.bincount(assign_edges(star, method, 4, 0, imbalance=most, **knobs).owner, minlength=4).max()
+        for most in (1.0, 3.0)
+    ]
+    assert largest[0] == 10 < largest[1] <= 30
 
 
 @pytest.mark.parametrize(
     "method, slack, knobs",
-    [("hep", hep.SLACK, {"tau": 0.5}), ("hep", hep.SLACK, {"tau": 100.0}), ("dne", dne.SLACK, {})],
+    [
+        ("hep", hep.IMBALANCE, {"tau": 0.5}),
+        ("hep", hep.IMBALANCE, {"tau": 100.0}),
+        ("dne", dne.IMBALANCE, {}),
+    ],
 )
 def test_a_hub_is_shared_out(method, slack, knobs):
     """A star: one vertex's edges are more than any worker may own."""

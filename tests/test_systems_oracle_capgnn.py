@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.check import InputError
 from harness.run.config import make_system
 from systems.capgnn import Capgnn
 from tests import systems
@@ -15,7 +16,13 @@ from tests.oracles import capgnn
 from tests.oracles.samples import RUNS, random_graph
 from tests.systems import Settings
 
-CACHES = [("jaca", "inclusive"), ("jaca", "exclusive"), ("fifo", "inclusive"), ("lru", "inclusive")]
+CACHES = [
+    ("jaca", "inclusive"),
+    ("jaca", "exclusive"),
+    ("fifo", "inclusive"),
+    ("lru", "inclusive"),
+    ("low_overlap", "inclusive"),
+]
 NAMES = ("lookups", "local_hits", "global_hits", "refreshed", "misses")
 
 
@@ -124,9 +131,9 @@ def sent_by_definition(history, epoch: int, widths: list[int], policy: str) -> d
     ids = messages = 0
     if epoch == 0:  # the halo, and how much of it is whose
         ids, messages = int(lookups.sum()), parts * parts
-    if policy != "jaca":  # what was looked up in vain, and how much that is
+    if policy in ("fifo", "lru"):  # what was looked up in vain, and how much that is
         ids, messages = ids + int(history.failed[epoch].sum()), messages + parts
-    rows = ids + (0 if policy == "jaca" else parts)
+    rows = ids + (parts if policy in ("fifo", "lru") else 0)
     want[-1, "forward", "ids"] = ((parts - 1) * rows, (parts - 1) * (4 * ids + 8 * messages))
     return {key: value for key, value in want.items() if value[1]}
 
@@ -156,6 +163,7 @@ def copied_by_definition(history, epoch: int, widths: list[int]) -> dict:
         (CACHES[1], False, "fresh"),
         (CACHES[2], False, "exact"),
         (CACHES[3], True, "exact"),
+        (CACHES[4], False, "exact"),
     ],
 )
 def test_what_is_sent_follows_from_the_tiers_and_no_row_is_older_than_the_refresh(
@@ -282,3 +290,21 @@ def test_capacities_are_algorithm_1s(pool, seed, top_k, features, room, host):
     ]
     assert [m["local_capacity"] for m in metrics] == local
     assert [m["global_capacity"] for m in metrics] == [shared] * 4
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
+def test_a_share_of_the_largest_capacity_sizes_both_tiers(pool, share):
+    graph = random_graph(8, vertices=40)
+    knobs = {"rapa": False, "capacity_share": share, "policy": "low_overlap"}
+    outcome = systems.run(pool, graph, systems.block("capgnn", **knobs), 3, settings=Settings(epochs=1))
+    halos = capgnn.halos_of(graph, outcome.assignment)
+    metrics = [worker["metrics"][0][-1, "local_capacity"] for worker in outcome.workers]
+    assert metrics == [int(share * len(halo)) for halo in halos]
+    union = set().union(*(halo.tolist() for halo in halos))
+    for worker in outcome.workers:
+        assert worker["metrics"][0][-1, "global_capacity"] == int(share * len(union))
+
+
+def test_two_sizes_of_the_tiers_are_refused():
+    with pytest.raises(InputError, match="capacity=3 and capacity_share=0.5 both size the tiers; give one"):
+        Capgnn(capacity=3, capacity_share=0.5)

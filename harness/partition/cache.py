@@ -28,7 +28,7 @@ from harness.partition.assign import assign
 from harness.partition.build import build_shards
 from harness.partition.build_replicas import build_replicas
 from harness.partition.config import EdgeCut, Partitioner, VertexCut
-from harness.partition.stats import LabelCounts, Statistics, facts
+from harness.partition.stats import LabelCounts, Statistics, facts, two_hops
 from harness.partition.vertexcut import assign_edges, statistics
 
 FORMAT = 3  # of shards and graphs on disk: a new one leaves old entries untouched and unused
@@ -182,11 +182,11 @@ def shards_for(
 
 def _cut_vertices(graph: Graph, partition: EdgeCut, parts: int, seed: int, folder: Path) -> dict[str, Any]:
     """Save the shards of an edge-cut; returns its statistics."""
-    counted = Statistics()
-    for shard in build_shards(graph, assign(graph, partition, parts, seed), parts):
+    counted, owner = Statistics(), assign(graph, partition, parts, seed)
+    for shard in build_shards(graph, owner, parts):
         io.save(shard, folder)
         counted.add(shard)
-    return counted.result()
+    return {**counted.result(), **two_hops(graph, owner, parts)}
 
 
 def _cut_edges(graph: Graph, partition: VertexCut, parts: int, seed: int, folder: Path) -> dict[str, Any]:

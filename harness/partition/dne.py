@@ -5,7 +5,7 @@ edges (a random vertex where its boundary is empty) and takes their free edges; 
 have come together on some workers goes to the smallest of those. Where workers reach for the same edge, the
 lower id is first.
 
-Balance: a worker stops at the edge that fills it to `SLACK` times the mean.
+Balance: a worker stops at the edge that fills it to `imbalance` times the mean.
 """
 
 from __future__ import annotations
@@ -16,12 +16,19 @@ from numba import njit
 from harness.partition.neighbours import incidence
 
 SHARE = 0.1
-SLACK = 1.1
+IMBALANCE = 1.1
 
 
-def assign(low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, seed: int) -> np.ndarray:
+def assign(
+    low: np.ndarray,
+    high: np.ndarray,
+    num_vertices: int,
+    parts: int,
+    seed: int,
+    imbalance: float = IMBALANCE,
+) -> np.ndarray:
     """[M] int32: the worker of each undirected edge low[m] - high[m]."""
-    capacity = int(np.ceil(SLACK * len(low) / parts))
+    capacity = int(np.ceil(imbalance * len(low) / parts))
     lottery = np.random.default_rng(seed).permutation(num_vertices).astype(np.int32)
     return _grow(*incidence(low, high, num_vertices), lottery, parts, capacity)
 

@@ -7,7 +7,7 @@ start. Edges between two of them are streamed afterwards by HDRF, which knows wh
 replicas.
 
 Balance: a worker takes at most ceil(low edges / P) by expansion, its surplus going to the next; streaming
-fills it up to `SLACK` times the mean of all edges.
+fills it up to `imbalance` times the mean of all edges.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numba import njit
 
 from harness.partition.neighbours import incidence
 
-SLACK = 1.05
+IMBALANCE = 1.05
 LAMBDA = 1.1  # HDRF's weight of balance
 
 
@@ -36,7 +36,13 @@ class Rim(NamedTuple):
 
 
 def assign(
-    low: np.ndarray, high: np.ndarray, num_vertices: int, parts: int, seed: int, tau: float
+    low: np.ndarray,
+    high: np.ndarray,
+    num_vertices: int,
+    parts: int,
+    seed: int,
+    tau: float,
+    imbalance: float = IMBALANCE,
 ) -> np.ndarray:
     """[M] int32: the worker of each undirected edge low[m] - high[m]."""
     edges = len(low)
@@ -50,7 +56,7 @@ def assign(
     largest = int(degrees[~is_high].max(initial=0))
     rim = Rim(*(np.full(n, -1, np.int64) for n in (largest + 1, num_vertices, num_vertices, num_vertices)))
     _expand(*incidence(low, high, num_vertices), is_high, owner, holds, rim, capacity, first)
-    _stream(low, high, streamed, degrees, owner, holds, parts, int(np.ceil(SLACK * edges / parts)))
+    _stream(low, high, streamed, degrees, owner, holds, parts, int(np.ceil(imbalance * edges / parts)))
     return owner
 
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 
+from harness.graph.graph import Graph
 from harness.partition.shard import Csr, ReplicaShard, Shard
 
 
@@ -76,6 +78,7 @@ class Statistics:
     sent_rows        rows each worker sends in one halo exchange
     edge_cut         directed edges whose ends have different owners; edge_cut_share of all
     overlap          mean of R(v), CaPGNN's overlap ratio (eq. 2), over the vertices that are in any halo
+    shared_halo      vertices that are in the halos of two workers or more
     replication      (inner + halo) / V
     majority         by split, see `LabelCounts.majority`
     remote_weight    share of the GCN matrix D^-1/2 (A + I) D^-1/2 that stands between vertices of different
@@ -122,12 +125,43 @@ class Statistics:
             "edge_cut": cut,
             "edge_cut_share": cut / max(total, 1),
             "overlap": float(in_halo.mean()) if len(in_halo) else 0.0,
+            "shared_halo": int((in_halo > 1).sum()),
             "replication": (vertices + sum(each["halo"])) / vertices,
             "majority": self.labels.majority(),
             "remote_weight": float(self.weights[0] / self.weights[1]),
             "vertex_balance": max(each["inner"]) * len(workers) / vertices,
             "edge_balance": max(edges) * len(workers) / max(total, 1),
         }
+
+
+def two_hops(graph: Graph, owner: np.ndarray, parts: int) -> dict[str, Any]:
+    """Halos of two hops: the remote in-neighbours of a worker's vertices, and theirs (CaPGNN, section 3.4).
+
+    halo_two_hops         vertices in each worker's
+    shared_halo_two_hops  vertices that are in those of two workers or more
+
+    owner [V]. Takes O(P E) steps and V bytes.
+    """
+    sizes, found = [], np.zeros(graph.num_vertices, np.int32)
+    for part in range(parts):
+        inner = owner == part
+        one_hop = np.zeros(graph.num_vertices, np.bool_)
+        _mark(graph.indptr, graph.indices, inner, inner, one_hop)
+        both = one_hop.copy()
+        _mark(graph.indptr, graph.indices, one_hop, inner, both)
+        sizes.append(int(both.sum()))
+        found += both
+    return {"halo_two_hops": sizes, "shared_halo_two_hops": int((found > 1).sum())}
+
+
+@numba.njit(cache=True, nogil=True)
+def _mark(indptr, indices, rows, inner, marked):
+    """Mark the in-neighbours of `rows` that are not `inner`; all [V] bool."""
+    for v in range(len(rows)):
+        if rows[v]:
+            for e in range(indptr[v], indptr[v + 1]):
+                if not inner[indices[e]]:
+                    marked[indices[e]] = True
 
 
 def _weights(shard: Shard) -> np.ndarray:

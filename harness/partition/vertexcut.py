@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from harness.base.splitmix import GOLDEN, mix
-from harness.check import InputError, choice, more_than, typed, within
+from harness.check import InputError, at_least, choice, more_than, typed, within
 from harness.graph.csr import from_csr
 from harness.graph.graph import Graph
 from harness.partition import dne, ebv, hep
@@ -105,24 +105,37 @@ class Hep(VertexCut):
     """Neighbourhood expansion, then streaming of the edges between vertices of high degree
     (harness.partition.hep).
 
-    tau      vertices of more than tau mean degrees are not expanded
+    tau        vertices of more than tau mean degrees are not expanded
+    imbalance  the most edges that streaming gives a worker, over the mean
     """
 
     tau: float = 10.0
+    imbalance: float = hep.IMBALANCE
 
     def __post_init__(self) -> None:
         super().__post_init__()
         more_than("tau", self.tau, 0)
+        at_least("imbalance", self.imbalance, 1)
 
     def edge_owners(self, low, high, num_vertices, parts, seed):
-        return hep.assign(low, high, num_vertices, parts, seed, self.tau)
+        return hep.assign(low, high, num_vertices, parts, seed, self.tau, self.imbalance)
 
 
+@dataclass
 class Dne(VertexCut):
-    """All workers expand at once (harness.partition.dne)."""
+    """All workers expand at once (harness.partition.dne).
+
+    imbalance  the most edges of a worker, over the mean
+    """
+
+    imbalance: float = dne.IMBALANCE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("imbalance", self.imbalance, 1)
 
     def edge_owners(self, low, high, num_vertices, parts, seed):
-        return dne.assign(low, high, num_vertices, parts, seed)
+        return dne.assign(low, high, num_vertices, parts, seed, self.imbalance)
 
 
 def undirected_edges(graph: Graph) -> tuple[np.ndarray, np.ndarray]:

@@ -23,7 +23,8 @@ from harness.comm.flight import HaloPlan
 from harness.partition.shard import Shard
 from systems.parts.rowcache import NONE, Queue, Selection, Tier
 
-POLICIES = ("jaca", "fifo", "lru")
+POLICIES = ("jaca", "low_overlap", "fifo", "lru")
+FIXED = POLICIES[:2]  # vertices ranked once, for the whole run
 TIERS = ("inclusive", "exclusive")
 MIB = 1024**2
 
@@ -34,9 +35,10 @@ class Halos:
     ids      by worker: [m_p] global ids in halo order;  counts [P, P]: of p's halo, how many are q's
     union    [u] vertices in any halo, ascending;  ratio [u] R(v);  owner [u]
     keys     by worker: [m_p] the key of every place
+    worth    [u] what vertices are ranked by, highest first: R(v), or -R(v) with `lowest`
     """
 
-    def __init__(self, shard: Shard, comm: Comm):
+    def __init__(self, shard: Shard, comm: Comm, lowest: bool = False):
         self.rank = comm.rank
 
         def tell(array: np.ndarray) -> list[np.ndarray]:
@@ -46,6 +48,7 @@ class Halos:
         self.ids, self.counts = tell(shard.halo), np.stack(tell(shard.halo_counts))
         everything = np.concatenate(self.ids)
         self.union, first, self.ratio = np.unique(everything, return_index=True, return_counts=True)
+        self.worth = -self.ratio if lowest else self.ratio
         workers = np.arange(comm.size)
         self.owners = [np.repeat(workers, counts) for counts in self.counts]
         self.owner = np.concatenate(self.owners)[first]
@@ -63,22 +66,22 @@ class Halos:
             comm.recorder.count(-1, "forward", "ids", p, len(own), own.nbytes + self.counts[self.rank].nbytes)
 
     def best(self, p: int, k: int) -> np.ndarray:
-        """H_p of Algorithm 1: the places [c] with the k highest R(v) of each owner (-1: all), highest R(v)
+        """H_p of Algorithm 1: the places [c] of the k vertices worth most of each owner (-1: all), the best
         first, ties by id.
         """
-        ratio, ids = self.ratio[self.keys[p]], self.ids[p]
+        worth, ids = self.worth[self.keys[p]], self.ids[p]
         chosen = np.arange(len(ids))
         if k >= 0:
-            by_owner = np.lexsort((ids, -ratio, self.owners[p]))
+            by_owner = np.lexsort((ids, -worth, self.owners[p]))
             start = np.concatenate([[0], np.cumsum(self.counts[p])])[:-1]
             rank_inside = np.arange(len(ids)) - start[self.owners[p][by_owner]]
             chosen = by_owner[rank_inside < k]
-        return chosen[np.lexsort((ids[chosen], -ratio[chosen]))]
+        return chosen[np.lexsort((ids[chosen], -worth[chosen]))]
 
     def best_of_all(self, k: int) -> np.ndarray:
         """H_CPU: the keys [c] that are in any H_p, in the same order."""
         keys = np.unique(np.concatenate([self.keys[p][self.best(p, k)] for p in range(len(self.ids))]))
-        return self._ranked(keys, self.ratio)
+        return self._ranked(keys, self.worth)
 
     def best_of_rest(self, k: int, held: list[np.ndarray]) -> np.ndarray:
         """The keys [c] of H_CPU that some worker looks up and does not hold: most such workers first.
@@ -92,9 +95,9 @@ class Halos:
             ratio[own[~mask]] += 1
         return self._ranked(keys[ratio[keys] > 0], ratio)
 
-    def _ranked(self, keys: np.ndarray, ratio: np.ndarray) -> np.ndarray:
-        """keys [c] by descending ratio [u], ties by id."""
-        return keys[np.lexsort((self.union[keys], -ratio[keys]))]
+    def _ranked(self, keys: np.ndarray, worth: np.ndarray) -> np.ndarray:
+        """keys [c] by descending worth [u], ties by id."""
+        return keys[np.lexsort((self.union[keys], -worth[keys]))]
 
 
 def fitting(memory_gb: float | None, reserved_mb: float, widths: Sequence[int]) -> float:
@@ -168,7 +171,8 @@ class Fetch:
 class Tiers:
     """The tiers' contents by key and place. `local`, this worker's; `shared`, everybody's, the same on all.
 
-    Under `jaca` both hold the vertices of highest R(v), of the own halo and of all halos, for the whole run.
+    Under `jaca` both hold the vertices of highest R(v), of the own halo and of all halos, for the whole run;
+    under `low_overlap` those of lowest R(v).
     With `exclusive` tiers the global one holds the vertices that are looked up most often past a local tier,
     and serves a worker only vertices that its own tier does not hold, in a refresh too.
     Under `fifo` and `lru` the own tier takes in every row that is looked up, in halo order, and the global
@@ -192,7 +196,7 @@ class Tiers:
         self.local_row = np.searchsorted(shard.inner, halos.union)  # of keys that this worker owns
         self.segments = [rows.cpu().numpy() for rows in plan.send_rows.split(plan.send_counts)]
         me, places = comm.rank, [len(ids) for ids in halos.ids]
-        if policy == "jaca":
+        if policy in FIXED:
             tiers = [Selection(m, c, halos.best(p, top_k)) for p, (m, c) in enumerate(zip(places, local))]
             self.held = [tier.slots != NONE for tier in tiers]
             best = halos.best_of_rest(top_k, self.held) if exclusive else halos.best_of_all(top_k)

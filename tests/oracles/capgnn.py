@@ -8,10 +8,10 @@ inputs are cached, and the host as many of C = union of C_i with its own memory 
 section 5 capacities are given as numbers of vertices.
 
 Which vertices a tier holds. policy "jaca": for the whole run, the first of C_i (local) and of C (global) in
-descending order of R, ties by id; a vertex may be in both. With tiers "exclusive" R counts, for the global
-tier, only the workers whose local tier does not hold v (where there is none, v is not in it); and in a
-refresh, too, a worker gets from it only what its local tier does not hold. "fifo" and "lru" are lists, next
-to go first. The paper says no more; decided is:
+descending order of R, ties by id; a vertex may be in both. "low_overlap": in ascending order of R. With
+tiers "exclusive" R counts, for the global tier, only the workers whose local tier does not hold v (where
+there is none, v is not in it); and in a refresh, too, a worker gets from it only what its local tier does not
+hold. "fifo" and "lru" are lists, next to go first. The paper says no more; decided is:
 
     Every worker looks its whole halo up once per epoch, in halo order, first in its local list. What is not
     there is taken in at the end, and the first goes where the list is full; it goes at once, so that a later
@@ -77,10 +77,12 @@ def halos_of(graph, assignment: np.ndarray) -> list[np.ndarray]:
     return halos
 
 
-def candidates(halos: list[np.ndarray], assignment: np.ndarray, k: int) -> tuple[list[list[int]], list[int]]:
-    """C_i by worker and C, in descending order of R, ties by id."""
+def candidates(
+    halos: list[np.ndarray], assignment: np.ndarray, k: int, sign: int = -1
+) -> tuple[list[list[int]], list[int]]:
+    """C_i by worker and C, in descending order of R (`sign` 1: ascending), ties by id."""
     ratio = sum(np.isin(np.arange(len(assignment)), halo).astype(int) for halo in halos)
-    best = lambda chosen: sorted(chosen, key=lambda v: (-ratio[v], v))
+    best = lambda chosen: sorted(chosen, key=lambda v: (sign * ratio[v], v))
     local = []
     for halo in halos:
         by_owner = [best(halo[assignment[halo] == j]) for j in range(len(halos))]
@@ -112,9 +114,12 @@ def left_over(halos: list[np.ndarray], best: list[int], held: list[list[int]]) -
     return sorted((v for v in best if asking[v]), key=lambda v: (-asking[v], v))
 
 
+FIXED = ("jaca", "low_overlap")
+
+
 class Tier:
     def __init__(self, policy: str, capacity: int, best: list[int]):
-        self.policy, self.capacity, self.held = policy, capacity, best[:capacity] if policy == "jaca" else []
+        self.policy, self.capacity, self.held = policy, capacity, best[:capacity] if policy in FIXED else []
 
     def use(self, v: int, take_in: bool) -> bool:
         """Whether v is found."""
@@ -122,7 +127,7 @@ class Tier:
         if found and self.policy == "lru":
             self.held.remove(v)
             self.held.append(v)
-        if not found and take_in and self.policy != "jaca" and self.capacity:
+        if not found and take_in and self.policy not in FIXED and self.capacity:
             self.held = [*self.held[-self.capacity + 1 :], v] if self.capacity > 1 else [v]
         return found
 
@@ -148,7 +153,7 @@ def train(
     weight_decay: float = 0.0,
 ) -> CapgnnHistory:
     assert (
-        policy in ("jaca", "fifo", "lru")
+        policy in (*FIXED, "fifo", "lru")
         and gradients in ("fresh", "exact")
         and features in ("refetch", "once")
     )
@@ -159,7 +164,7 @@ def train(
     count = int(graph.train.sum())
     layers = num_layers(weights)
     n = len(assignment)
-    best_local, best = candidates(halos, assignment, top_k)
+    best_local, best = candidates(halos, assignment, top_k, 1 if policy == "low_overlap" else -1)
     local = [Tier(policy, local_capacity, best_local[i]) for i in workers]
     if tiers == "exclusive":
         best = left_over(halos, best, [tier.held for tier in local])
