@@ -187,6 +187,8 @@ def test_hits_are_those_of_the_kept_vertices_and_misses_are_what_is_sent(pool, p
             }
             if features == "refetch":
                 want[0, "hit_rate"] = (kept & drawn)[n].sum() / max(drawn[n].sum(), 1)
+                if epoch % 3 == 0:
+                    want[0, "map_bytes"] = 5 * halos[n].sum()
             assert systems.of_the_system(worker["metrics"][epoch]) == pytest.approx(want)
         rows = {(1, "forward", "halo"): drawn.sum(), (1, "backward", "halo"): used.sum()}
         if epoch == 3:

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from harness.check import InputError
 from harness.claims import published
 from harness.claims.experiment import SIZES, Claim, Experiment, Need
+from harness.claims.measure import best_validation
 from harness.claims.verdict import DECIDED, UNKNOWN, Verdict, as_well, judge, judge_order
 from harness.report.groups import Estimate, Run, estimate
 
@@ -80,16 +82,15 @@ class _Runs:
         return self.read[size, row]
 
     def decide(self, claim: Claim) -> Result:
-        rows = [*claim.rows, *([claim.control] if claim.control else [])]
         for size in reversed([size for size in SIZES if size in self.experiment.sizes]):
-            there = {row: self.of(size, row) for row in dict.fromkeys(rows)}
-            known = {row: runs for row, runs in there.items() if runs is not None}
-            if len(known) == len(there):
-                ours, verdict = decided(claim, known)
-                return self._result(claim, verdict, ours, size)
-        return self._result(claim, Verdict(NOT_RUN, f"halobench figures {self.experiment.name}"))
+            chosen = self.experiment.on(size, claim.graph)
+            there = {row: self.of(size, row) for row in claim.needed} if chosen else {}
+            known = {row: [runs[i] for i in chosen] for row, runs in there.items() if runs is not None}
+            if chosen and len(known) == len(there):
+                return self._result(claim, *decided(claim, known), size)
+        return self._result(claim, None, Verdict(NOT_RUN, f"halobench figures {self.experiment.name}"))
 
-    def _result(self, claim: Claim, verdict: Verdict, ours: Estimate | None = None, size: str = "") -> Result:
+    def _result(self, claim: Claim, ours: Estimate | None, verdict: Verdict, size: str = "") -> Result:
         name = self.experiment.name
         return Result(claim.entry, name, claim.says, verdict, claim.published, ours, size)
 
@@ -99,10 +100,19 @@ def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate
 
     runs   of each row on each graph
     """
-    by_row = {row: _by_seed(claim, graphs) for row, graphs in runs.items()}
     lost = [row for row, graphs in runs.items() if any(_diverged(run) for runs in graphs for run in runs)]
-    if lost and "acc" in str(claim.measure):
+    if lost and claim.value.scored:
         return None, Verdict(UNKNOWN, f"{', '.join(lost)} diverged")
+    try:
+        targets = [estimate(map(best_validation, own)).mean for own in runs.get(claim.value.reference, ())]
+        asked = [*claim.rows, *([claim.control] if claim.control else [])]
+        by_row = {row: _by_seed(claim, runs[row], targets) for row in asked}
+    except InputError as error:
+        return None, Verdict(UNKNOWN, str(error))
+    missing = [row for row, values in by_row.items() if np.isnan(values).any()]
+    if missing:
+        why = "never gets there" if claim.value.reference else "has no value"
+        return None, Verdict(UNKNOWN, f"a seed of {missing[0]} {why}")
     first, *others = (by_row[row] for row in claim.rows)
     if claim.compare == "descending":
         steps = [estimate(_flat(a - b)) for a, b in zip([first, *others], others)]
@@ -133,10 +143,15 @@ def _compared(how: str, a: np.ndarray, b: np.ndarray | None) -> np.ndarray:
     ]()
 
 
-def _by_seed(claim: Claim, graphs: list[list[Run]]) -> np.ndarray:
+def _by_seed(claim: Claim, graphs: list[list[Run]], targets: list[float]) -> np.ndarray:
     """Values of shape (graphs, seeds); the runs of a graph are those of a sweep, in the order of seeds."""
-    value = claim.value
-    return np.array([[value(run) for run in sorted(runs, key=lambda r: int(str(r.seed)))] for runs in graphs])
+    value = claim.value.value
+    return np.array(
+        [
+            [value(run, target) for run in sorted(runs, key=lambda r: int(str(r.seed)))]
+            for runs, target in zip(graphs, targets or [float("nan")] * len(graphs))
+        ]
+    )
 
 
 def _flat(values: np.ndarray) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ class Claim:
     direction        "above" or "below" `neutral`
     neutral          the value of no difference; null: 1 of a ratio, else 0
     tolerance        instead of 10 % of our mean, in the unit of the value; needs `reason`
+    graph            the graph of the size on which this is decided; null: the mean over all of them
     control          a row that has none of what the claim is about: where it does as well in `measure`, the
                      verdict is "cannot tell"
     by_construction  why agreement proves nothing, where a twin was made to have this value
@@ -64,6 +65,7 @@ class Claim:
     neutral: float | None = None
     tolerance: float | None = None
     reason: str = ""
+    graph: str | None = None
     control: str | None = None
     by_construction: str = ""
 
@@ -74,6 +76,12 @@ class Claim:
     @property
     def value(self) -> Measure:
         return measure_of(self.measure)
+
+    @property
+    def needed(self) -> list[str]:
+        """Every row whose runs decide it."""
+        more = (self.control, self.value.reference)
+        return list(dict.fromkeys([*self.rows, *filter(None, more)]))
 
 
 @dataclass(frozen=True)
@@ -105,9 +113,24 @@ class Experiment:
     needs: tuple[Need, ...] = ()
 
     def sweeps(self, row: str, size: str) -> list[str]:
-        """The sweep of a row on each graph of a size, as on the command line."""
+        """The sweep of a row on each graph of a size, as on the command line.
+
+        What a row says wins over what its size says of the same key; EPOCHS/5 stands for a fifth of the
+        size's epochs.
+        """
         asked = self.sizes[size]
-        return [f"{self.rows[row]} dataset={graph} {asked.runs}" for graph in asked.graphs]
+        own = self.rows[row].split()
+        given = dict(word.split("=", 1) for word in asked.runs.split())
+        if "epochs" in given:
+            fifth = str(int(given["epochs"]) // 5)
+            own = [word.replace("EPOCHS/5", fifth) for word in own]
+        keys = {word.split("=", 1)[0] for word in own}
+        common = [f"{key}={value}" for key, value in given.items() if key not in keys]
+        return [" ".join([*own, f"dataset={graph}", *common]) for graph in asked.graphs]
+
+    def on(self, size: str, graph: str | None) -> list[int]:
+        """The places of a graph, by its name, among those of a size; of all graphs without a name."""
+        return [i for i, each in enumerate(self.sizes[size].graphs) if graph in (None, each.split()[0])]
 
 
 def load(folder: Path) -> dict[str, Experiment]:
@@ -145,16 +168,17 @@ def _experiment(name: str, given: Any) -> Experiment:
     if experiment.claims and not (experiment.rows and experiment.sizes):
         raise InputError("its claims have no runs: give rows and sizes")
     for i, claim in enumerate(experiment.claims):
-        _check(f"claims[{i}]", claim, experiment.rows)
+        _check(f"claims[{i}]", claim, experiment.rows, sizes)
     for i, need in enumerate(experiment.needs):
         choice(f"needs[{i}].entry", need.entry, published.experiments())
     return experiment
 
 
-def _check(where: str, claim: Claim, rows: Iterable[str]) -> None:
+def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str, Size]) -> None:
     choice(f"{where}.entry", claim.entry, published.experiments())
     choice(f"{where}.compare", claim.compare, COMPARED)
-    for row in [*claim.rows, *([claim.control] if claim.control else [])]:
+    measure_of(claim.measure, f"{where}.measure")
+    for row in claim.needed:
         choice(f"{where}.rows", row, rows)
     wanted = {"value": (1, 1), "descending": (2, 99)}.get(claim.compare, (2, 2))
     if not wanted[0] <= len(claim.rows) <= wanted[1]:
@@ -166,10 +190,17 @@ def _check(where: str, claim: Claim, rows: Iterable[str]) -> None:
         choice(f"{where}.direction", claim.direction, SIDES)
     if claim.tolerance is not None and not claim.reason:
         raise InputError(f"{where}.tolerance={claim.tolerance} has no reason: give reason")
+    if claim.graph is not None:
+        graphs = {graph.split()[0] for size in sizes.values() for graph in size.graphs}
+        choice(f"{where}.graph", claim.graph, graphs)
+    for row in claim.needed:
+        if "," in rows[row]:
+            raise InputError(
+                f"{where}.rows: {row} is a sweep ({rows[row]}): give a row for each of its values"
+            )
     if claim.published is None and claim.direction is None and claim.compare != "descending":
         raise InputError(f"{where} has neither published nor direction: give one")
     if not isinstance(claim.published, int | float | None):
         ends = claim.published
         if not (isinstance(ends, list) and len(ends) == 2 and ends[0] <= ends[1]):
             raise InputError(f"{where}.published={ends}: give a number, or [least, most]")
-    measure_of(claim.measure, f"{where}.measure")

@@ -3,85 +3,160 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from harness.check import InputError, choice
+from harness.check import InputError, choice, within
 from harness.report.columns import ALL
+from harness.report.curves import curve
 from harness.report.groups import Run
 
-HOW: dict[str, Callable[[Any], float]] = {
-    "mean": np.mean, "sum": np.sum, "max": np.max, "min": np.min, "last": lambda values: list(values)[-1]
-}  # fmt: skip
-Measure = Callable[[Run], float]
+
+def _gaps(values: np.ndarray) -> float:
+    """How irregular the epochs are in which a metric is not 0: the standard deviation of the epochs between
+    two of them over their mean, in the mean over workers; 0 where they are at equal distances.
+    """
+    found = [np.diff(np.flatnonzero(column)) for column in values.T]
+    known = [gaps.std() / gaps.mean() for gaps in found if len(gaps) > 1]
+    return float(np.mean(known)) if known else float("nan")
+
+
+# What becomes of values by epoch (rows) and worker (columns).
+HOW: dict[str, Callable[[np.ndarray], float]] = {
+    "mean": np.nanmean,
+    "sum": np.nansum,
+    "max": np.nanmax,
+    "min": np.nanmin,
+    "first": lambda values: np.nanmean(values[0]),
+    "last": lambda values: np.nanmean(values[-1]),
+    "irregularity": _gaps,
+}
+VALIDATION = {"acc": "val", "auc": "val_auc"}  # by the score that leads
+REACHED = {"epochs": "epoch", "seconds": "seconds", "bytes": "megabytes"}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a run.
+
+    value      of the run; where `reference` is not empty, also of the score that it is held against
+    reference  the row whose best validation score, a mean over its seeds on the same graph, that is
+    scored     whether it is, or depends on, a score, which a run that diverged does not have
+    """
+
+    value: Callable[[Run, float], float]
+    reference: str = ""
+    scored: bool = False
 
 
 def measure_of(given: Any, field: str = "measure") -> Measure:
     """The measure that a file asks for, one of
 
-    KEY                                     a column of the tables by its key in a CSV (`mb_epoch`)
-    {metric: NAME, how: mean, layer: 1}     a metric of the trace over epochs and workers; of one layer, or of
-                                            all, whose values are added up
-    {metrics: [NAME, ...], of: [NAME, ...]} 100 times the sum of metrics over the sum of others
-    {shards: NAME, how: max}                a statistic of the partition, of a list by `how` (default max)
-    {shards: NAME, of: NAME}                the sum of one over workers as a ratio to that of another
+    KEY                                  a column of the tables by its key in a CSV (`mb_epoch`)
+    {metric: NAME, how: mean, layer: 1, epochs: [1, 10], per: vertices}
+                                         a metric of the trace by epoch and worker, of one layer, or of all,
+                                         whose values are added up; of some epochs, counted from 1; divided by
+                                         the mean over workers of a statistic of the partition
+    {metrics: [NAME, ...], of: [NAME, ...], layer: 1, epochs: [1, 10], least: true}
+                                         100 times the sum of metrics over the sum of others; `least`: in the
+                                         epoch in which that is least
+    {shards: NAME, how: max}             a statistic of the partition, of a list by `how` (default max)
+    {shards: NAME, of: NAME}             the sum of one over workers as a ratio to that of another
+    {to: 0.99, of: ROW, in: epochs}      epochs, seconds or bytes (MB) until the validation score is this
+                                         share of ROW's best
 
     InputError where it is none of these.
     """
     if isinstance(given, str):
         choice(field, given, ALL)
-        return _column(given)
+        column = ALL[given]
+        return Measure(lambda run, _: _number(column.value(run.summary)), scored=column.scored)
     if isinstance(given, Mapping):
         keys = set(given)
-        named = given.get("how", "max" if "shards" in keys else "mean")
-        choice(f"{field}.how", named, HOW)
-        how = HOW[named]
-        if keys <= {"metric", "how", "layer"} and "metric" in keys:
-            return lambda run: _metric(run, given["metric"], how, given.get("layer"))
-        if keys == {"metrics", "of"}:
-            return lambda run: 100 * _total(run, given["metrics"]) / _total(run, given["of"])
+        if "metric" in keys and keys <= {"metric", "how", "layer", "epochs", "per"}:
+            how = HOW[_known_how(given, "mean", field)]
+            return Measure(lambda run, _: _metric(run, given, how))
+        if {"metrics", "of"} <= keys <= {"metrics", "of", "layer", "epochs", "least"}:
+            return Measure(lambda run, _: _share(run, given))
         if keys == {"shards", "of"}:
-            return lambda run: float(
-                np.sum(_shards(run, given["shards"])) / np.sum(_shards(run, given["of"]))
+            return Measure(
+                lambda run, _: float(_shards(run, given["shards"]).sum() / _shards(run, given["of"]).sum())
             )
-        if keys <= {"shards", "how"} and "shards" in keys:
-            return lambda run: float(how(_shards(run, given["shards"])))
+        if "shards" in keys and keys <= {"shards", "how"}:
+            how = HOW[_known_how(given, "max", field)]
+            return Measure(lambda run, _: float(how(_shards(run, given["shards"])[None, :])))
+        if keys == {"to", "of", "in"}:
+            within(f"{field}.to", given["to"], 0, 1)
+            choice(f"{field}.in", given["in"], REACHED)
+            return Measure(
+                lambda run, best: _reached(run, given["to"] * best, REACHED[given["in"]]),
+                str(given["of"]),
+                scored=True,
+            )
     raise InputError(
-        f"{field}={given}: give a column's key, {{metric: NAME}}, {{metrics: [...], of: [...]}} or"
-        " {shards: NAME}"
+        f"{field}={given}: give a column's key, {{metric: NAME}}, {{metrics: [...], of: [...]}},"
+        " {shards: NAME} or {to: SHARE, of: ROW, in: epochs}"
     )
 
 
-def _column(key: str) -> Measure:
-    def value(run: Run) -> float:
-        found = ALL[key].value(run.summary)
-        return float("nan") if found is None else float(found)
+def best_validation(run: Run) -> float:
+    """The leading score of the validation vertices at its best, in %; not a number where there is none."""
+    best = run.summary["best"]
+    found = best and best[VALIDATION[run.summary["score"]]]
+    return _number(found and 100 * found)
 
-    return value
+
+def _known_how(given: Mapping[str, Any], usual: str, field: str) -> str:
+    named = given.get("how", usual)
+    choice(f"{field}.how", named, HOW)
+    return str(named)
 
 
-def _rows(run: Run, name: str):
+def _number(found: float | None) -> float:
+    return float("nan") if found is None else float(found)
+
+
+def _table(run: Run, name: str, given: Mapping[str, Any]) -> np.ndarray:
+    """A metric by epoch (rows) and worker (columns), of the layers and epochs that are asked for; NaN where a
+    worker has none."""
     metrics = run.trace.metrics
     rows = metrics[metrics["name"] == name]
     if rows.empty:
         _known(dict.fromkeys(metrics["name"]), name, run)
-    return rows
+    if given.get("layer") is not None:
+        rows = rows[rows["layer"] == given["layer"]]
+    if given.get("epochs") is not None:
+        first, last = given["epochs"]
+        rows = rows[rows["epoch"].between(first - 1, last - 1)]
+    if rows.empty:
+        raise InputError(f"{run.path} has no {name} in {dict(given)}")
+    return rows.groupby(["epoch", "worker"])["value"].sum().unstack("worker").to_numpy(float)
 
 
-def _metric(run: Run, name: str, how: Callable[[Any], float], layer: int | None) -> float:
-    rows = _rows(run, name)
-    if layer is not None:
-        rows = rows[rows["layer"] == layer]
-    return float(how(rows.groupby(["epoch", "worker"])["value"].sum()))
+def _metric(run: Run, given: Mapping[str, Any], how: Callable[[np.ndarray], float]) -> float:
+    value = float(how(_table(run, given["metric"], given)))
+    return value / float(_shards(run, given["per"]).mean()) if "per" in given else value
 
 
-def _total(run: Run, names: list[str]) -> float:
-    return float(sum(_rows(run, name)["value"].sum() for name in names))
+def _share(run: Run, given: Mapping[str, Any]) -> float:
+    above, below = (
+        sum(np.nansum(_table(run, name, given), axis=1) for name in given[key]) for key in ("metrics", "of")
+    )
+    if given.get("least"):
+        return float(100 * np.min(above[below > 0] / below[below > 0]))
+    return float(100 * np.sum(above) / np.sum(below))
+
+
+def _reached(run: Run, target: float, column: str) -> float:
+    rows = curve(run, run.summary["score"])
+    there = rows[rows["val"] >= target]
+    return float(there[column].iloc[0]) if len(there) else float("nan")
 
 
 def _shards(run: Run, name: str) -> np.ndarray:
-    return np.atleast_1d(_known(run.trace.shards, name, run))
+    return np.atleast_1d(np.asarray(_known(run.trace.shards, name, run), dtype=float))
 
 
 def _known(there: Mapping[str, Any], name: str, run: Run) -> Any:

@@ -75,7 +75,7 @@ class Drawn:
         self.boundary = self.adjacency.drawn
         cache = system.features_cache
         self.hit = cache.kept[self.boundary]  # [k] whose features need no asking
-        self.slots = cache.place[self.boundary[self.hit]]
+        self.slots = cache.place[self.boundary[self.hit]].long()
         self.rows = cache.rows
         self.missing: Request | None = None  # what the cache lacks, under `refetch`
         self.asking: tuple[InFlight, torch.Tensor, torch.Tensor] | None = None
@@ -143,7 +143,7 @@ class FeatureCache:
     """Features of the boundary vertices most worth keeping (section V); the owners know which, so a hit costs
     nothing.
 
-    kept   [m] bool; place [m] row of `rows` where kept
+    kept   [m] bool; place [m] int32, the row of `rows` where kept: the map of section V-A, 5 bytes per vertex
     told   [s] bool, whether the peer that row would be sent to has it
     """
 
@@ -151,7 +151,7 @@ class FeatureCache:
         self.system, shard, device = system, system.shard, system.device
         self.size = round(system.cache * shard.num_halo) if system.features == "refetch" else 0
         self.kept = torch.zeros(shard.num_halo, dtype=torch.bool, device=device)
-        self.place = torch.zeros(shard.num_halo, dtype=torch.int64, device=device)
+        self.place = torch.zeros(shard.num_halo, dtype=torch.int32, device=device)
         self.told = torch.zeros(len(system.plan.send_rows), dtype=torch.bool, device=device)
         self.rows = torch.zeros(0, shard.features.shape[1], dtype=system.dtype, device=device)
 
@@ -190,11 +190,12 @@ class FeatureCache:
         flight.wait()
         self.kept = kept
         self.place = torch.zeros_like(old_place)
-        self.place[places] = torch.arange(len(places), device=device)
+        self.place[places] = torch.arange(len(places), dtype=torch.int32, device=device)
         self.rows = old_rows.new_empty(len(places), old_rows.shape[1])
         stays = kept & was_kept
-        self.rows[self.place[stays]] = old_rows[old_place[stays]]
-        self.rows[self.place[fresh]] = rows
+        self.rows[self.place[stays].long()] = old_rows[old_place[stays].long()]
+        self.rows[self.place[fresh].long()] = rows
+        comm.recorder.metric("map_bytes", self.kept.nbytes + self.place.nbytes, 0)
 
     def complete(self, drawn: Drawn, arrived: torch.Tensor) -> torch.Tensor:
         """Layer 0's boundary rows [k, f0]: those kept when the graph was drawn, and those that arrived."""
@@ -207,5 +208,5 @@ class FeatureCache:
         return {"kept": self.kept, "place": self.place, "told": self.told, "rows": self.rows}
 
     def load_state_dict(self, state):
-        self.kept, self.place = state["kept"], state["place"]
+        self.kept, self.place = state["kept"], state["place"].to(torch.int32)
         self.told, self.rows = state["told"], state["rows"]

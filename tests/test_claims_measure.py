@@ -1,0 +1,131 @@
+"""The measures that experiments name: of metrics, of the partition, and of how soon a score is reached."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from harness.check import InputError
+from harness.claims import evaluate, experiment
+from harness.claims.measure import HOW, best_validation, measure_of
+from harness.report.groups import Run
+from tests import traces
+
+# By epoch: worker 0's metric x in two layers, what could have been, and worker 1's.
+FIRST = [{(0, "x"): 4.0, (1, "x"): 1.0, (0, "all"): 10.0}, {(0, "x"): 2.0, (1, "x"): 3.0, (0, "all"): 10.0}]
+SECOND = [{(0, "x"): 6.0, (1, "x"): 0.0, (0, "all"): 10.0}, {(0, "x"): 0.0, (1, "x"): 0.0, (0, "all"): 10.0}]
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    return Run(traces.measured(tmp_path / "run", FIRST, traces.config(epochs=2), SECOND))
+
+
+@pytest.mark.parametrize(
+    "given,value",
+    [
+        ({"metric": "x"}, (5 + 5 + 6 + 0) / 4),  # layers are added up
+        ({"metric": "x", "layer": 0}, (4 + 2 + 6 + 0) / 4),
+        ({"metric": "x", "epochs": [2, 2]}, 2.5),
+        ({"metric": "x", "how": "max"}, 6),
+        ({"metric": "x", "how": "first"}, 5.5),
+        ({"metric": "x", "how": "last"}, 2.5),
+        ({"metric": "x", "how": "sum", "layer": 1}, 4),
+        ({"metrics": ["x"], "of": ["all"]}, 100 * 16 / 40),
+        ({"metrics": ["x"], "of": ["all"], "layer": 0}, 100 * 12 / 40),
+        ({"metrics": ["x"], "of": ["all"], "least": True}, 100 * 5 / 20),
+        ({"metrics": ["x", "all"], "of": ["all"], "epochs": [1, 1]}, 100 * 31 / 20),
+    ],
+)
+def test_metrics_by_epoch_and_worker(run, given, value):
+    assert measure_of(given).value(run, math.nan) == pytest.approx(value)
+
+
+def test_statistics_of_the_partition(tmp_path):
+    stats = {"halo": [10, 30], "inner": [50, 50], "vertices": 100}
+    run = Run(traces.finished(tmp_path / "run", stats=stats))
+    for given, value in [
+        ({"shards": "halo"}, 30),
+        ({"shards": "halo", "how": "sum"}, 40),
+        ({"shards": "halo", "of": "inner"}, 0.4),
+        ({"shards": "vertices"}, 100),
+    ]:
+        assert measure_of(given).value(run, math.nan) == pytest.approx(value)
+    with pytest.raises(InputError, match="has no rim; it has .*halo"):
+        measure_of({"shards": "rim"}).value(run, math.nan)
+
+
+def test_a_metric_is_divided_by_the_mean_of_a_statistic(tmp_path):
+    folder = traces.measured(tmp_path / "run", FIRST, traces.config(epochs=2), SECOND)
+    traces.prepare(folder, traces.config(epochs=2), stats={"halo": [10, 30]})
+    assert measure_of({"metric": "x", "how": "max", "per": "halo"}).value(Run(folder), math.nan) == 6 / 20
+
+
+@pytest.mark.parametrize(
+    "epochs,value", [([0, 2, 4, 6], 0.0), ([0, 1, 5], 0.6), ([3], math.nan), ([], math.nan)]
+)
+def test_irregularity_is_the_spread_of_the_distances(epochs, value):
+    active = np.zeros((8, 1))
+    active[epochs] = 1
+    assert HOW["irregularity"](active) == pytest.approx(value, nan_ok=True)
+
+
+def test_epochs_and_bytes_to_a_share_of_another_rows_best(tmp_path):
+    run = Run(traces.finished(tmp_path / "run", traces.config(epochs=30), target=0.8))
+    best = best_validation(run)
+    by_epoch = [measure_of({"to": share, "of": "a", "in": "epochs"}) for share in (0.1, 0.5, 1.0)]
+    found = [measure.value(run, best) for measure in by_epoch]
+    assert found == sorted(found) and found[0] < found[-1] <= 30
+    assert by_epoch[0].reference == "a" and by_epoch[0].scored
+    assert math.isnan(by_epoch[-1].value(run, best + 1)), "more than it ever has"
+    sent = measure_of({"to": 1.0, "of": "a", "in": "bytes"}).value(run, best)
+    # Two workers: 64 and 128 bytes of rows, 10 of weights.
+    assert sent == pytest.approx(found[-1] * 2 * (64 + 128 + 10) / 1e6)
+
+
+def plan(tmp_path, **claim) -> tuple[experiment.Experiment, dict[str, list]]:
+    """An experiment of two rows on two graphs, three seeds each, and its run folders by sweep."""
+    rows = {"fast": "system=fast", "slow": "system=slow"}
+    size = experiment.Size(["cora", "dblp"], "seed=1,2,3", 1)
+    made = experiment.Experiment("mine", "t", rows, {"small": size}, (experiment.Claim(**claim),))
+    folders: dict[str, list] = {}
+    for row, target in (("fast", 0.8), ("slow", 0.7)):
+        for sweep, bonus in zip(made.sweeps(row, "small"), (0.0, 0.1)):
+            folders[sweep] = [
+                traces.finished(
+                    tmp_path / f"{row}{bonus}{seed}",
+                    traces.config(seed=seed, epochs=20),
+                    target=target + bonus + 0.003 * seed,
+                )
+                for seed in (1, 2, 3)
+            ]
+    return made, folders
+
+
+def decided(tmp_path, **claim) -> evaluate.Result:
+    common = {"entry": "sancus_claim_accuracy", "says": "", "direction": "above"}
+    made, folders = plan(tmp_path, **{**common, **claim})
+    results = evaluate.results({"mine": made}, folders.__getitem__)
+    return next(each for each in results if each.entry == common["entry"])
+
+
+def test_a_claim_on_one_graph_reads_its_runs_alone(tmp_path):
+    keys = {"measure": "test_acc_percent", "rows": ["fast"]}
+    both, one = (decided(tmp_path / str(graph), graph=graph, **keys).ours.mean for graph in (None, "dblp"))
+    assert 3 < one - both < 5, "dblp's accuracies rise to 10 points above cora's"
+
+
+def test_how_soon_a_row_gets_to_anothers_best(tmp_path):
+    keys = {"rows": ["fast", "slow"], "compare": "ratio", "direction": "below"}
+    # Within the slower row's reach both get there; to the faster one's best the slower never does.
+    near = decided(tmp_path / "a", measure={"to": 0.9, "of": "slow", "in": "epochs"}, **keys)
+    assert near.verdict.word == "direction holds" and near.ours.mean < 1
+    far = decided(tmp_path / "b", measure={"to": 1.0, "of": "fast", "in": "epochs"}, **keys)
+    assert far.verdict.word == "cannot tell" and "never gets there" in far.verdict.why
+
+
+def test_runs_that_lack_what_is_asked_for_decide_nothing(tmp_path):
+    found = decided(tmp_path, measure={"metric": "epsilon"}, rows=["fast"])
+    assert found.verdict.word == "cannot tell" and "has no epsilon" in found.verdict.why
