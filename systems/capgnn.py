@@ -20,9 +20,8 @@ Decisions
   than among all: a global tier that is not larger than a worker's own is never hit by that worker (with
   `top_k=-1`). `tiers=exclusive` is a variant: for the global tier R(v) counts only the workers whose local
   tier does not hold v, and the tier serves only those. The hit rates of both are under the first picture.
-- `policy=low_overlap` ranks vertices by lowest R(v) instead, in every place where `jaca` takes the highest:
-  Fig. 14 compares the two. `capacity_share` sizes each tier by a share of the most that it could hold, as
-  that figure does: the worker's halo, and all halos together.
+- For Fig. 14: `policy=low_overlap` takes the lowest R(v) wherever `jaca` takes the highest; `capacity_share`
+  sizes the tiers by a share of the most they could hold, the worker's halo and all halos together.
 - `fifo` and `lru` use the same two tiers: every lookup enters the local tier, in halo order; what was in
   neither enters the global tier through a queue at the end of the epoch, worker by worker. The ids looked
   up in vain are told to all workers, 4 bytes per id, counted.
@@ -76,16 +75,7 @@ from harness.comm.crossing import Crossing
 from harness.comm.flight import InFlight
 from harness.core.system import System, check_features
 from systems.parts.halo_request import Request
-from systems.parts.jaca import (
-    POLICIES,
-    TIERS,
-    Fetch,
-    Halos,
-    Part,
-    Tiers,
-    capacities,
-    direct_fetch,
-)
+from systems.parts.jaca import POLICIES, TIERS, Fetch, Halos, Part, Tiers, capacities, direct_fetch, shares
 from systems.parts.rapa import Step, restrict
 from systems.parts.tier_rows import TierRows
 
@@ -153,10 +143,8 @@ class Capgnn(System):
         if self.capacity_share is not None:
             within("capacity_share", self.capacity_share, 0, 1)
             if self.capacity is not None:
-                raise InputError(
-                    f"capacity={self.capacity} and capacity_share={self.capacity_share} both size the tiers;"
-                    " give one"
-                )
+                both = f"capacity={self.capacity} and capacity_share={self.capacity_share}"
+                raise InputError(f"{both} both size the tiers; give one")
         at_least("top_k", self.top_k, -1)
         at_least("refresh", self.refresh, 1)
         choice("gradients", self.gradients, ("fresh", "exact"))
@@ -170,9 +158,8 @@ class Capgnn(System):
     def supports(self, run):
         if run.weighted and self.rapa:
             return (
-                "rapa=true scores halo vertices by degrees (eq. 16 of the paper), which know no edge weights,"
-                " and the edges of this graph have some; give system.rapa=false, or leave edge_weight out of"
-                " the file"
+                "rapa=true scores halo vertices by degrees (eq. 16), which know no edge weights, and the"
+                " edges of this graph have some; give system.rapa=false, or leave edge_weight out of the file"
             )
         if run.wire != "float32" and self.jaca:
             return (
@@ -226,20 +213,13 @@ class Capgnn(System):
     def sizes(self, widths: list[int]) -> tuple[list[int], int]:
         """Vertices that each worker's tier and the global tier hold: as given, or by Algorithm 1."""
         if self.capacity_share is not None:
-            local = [int(self.capacity_share * len(ids)) for ids in self.halos.ids]
-            shared = int(self.capacity_share * len(self.halos.union))
-            return self._given(local, shared)
-        local, shared = capacities(
-            self.halos, self.cluster, widths, self.top_k, self.reserved_device_mb, self.reserved_host_mb
-        )
-        return self._given(local, shared)
-
-    def _given(self, local: list[int], shared: int) -> tuple[list[int], int]:
-        """These sizes, where no number of vertices is given."""
-        given = self.local_capacity if self.local_capacity is not None else self.capacity
-        local = local if given is None else [given] * self.comm.size
-        given = self.global_capacity if self.global_capacity is not None else self.capacity
-        return local, shared if given is None else given
+            local, shared = shares(self.halos, self.capacity_share)
+        else:
+            reserved = self.reserved_device_mb, self.reserved_host_mb
+            local, shared = capacities(self.halos, self.cluster, widths, self.top_k, *reserved)
+        given = self.local_capacity, self.global_capacity
+        own, common = (self.capacity if size is None else size for size in given)
+        return local if own is None else [own] * self.comm.size, shared if common is None else common
 
     # -- an epoch --
 

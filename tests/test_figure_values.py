@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from harness.claims.experiment import FOLDER
 from harness.figures import (
     capgnn_hits,
     capgnn_rapa,
@@ -16,6 +17,7 @@ from harness.figures import (
     sancus_broadcasts,
     staleness_stability,
 )
+from harness.figures.figure import available
 from harness.graph.twin_specs import SPECS
 from harness.report import groups
 from harness.run import runner
@@ -201,7 +203,7 @@ def test_sancus_dots_are_as_large_as_the_share_of_workers_that_broadcast(tmp_pat
 
 
 def test_sancus_methods_are_those_of_fig_24():
-    sweeps = sancus_broadcasts.sweeps("twin/reddit")
+    sweeps = available(FOLDER, "small")["sancus_broadcasts"].rows("twin/reddit").values()
     asked = [
         dict(override.split("=", 1) for override in run) for sweep in sweeps for run in runner.expand(sweep)
     ]

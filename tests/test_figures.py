@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from PIL import Image
 
 from harness.check import InputError
+from harness.claims.experiment import FOLDER
 from harness.figures import __main__ as figures
+from harness.figures.figure import available
 from harness.run import runner
 from harness.run.runner import Places
 from tests.conftest import ROOT
 from tests.launching import Started
 from tests.test_page_commands import COMMANDS
 
-FIGURES = figures.available()
+FIGURES = {size: available(FOLDER, size) for size in ("smoke", "small")}
+DRAWN = [name for name, figure in FIGURES["small"].items() if figure.drawings]
 TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
 
 
@@ -29,13 +35,34 @@ def test_a_sweep_expands_as_hydra_expands_it():
     assert len(runner.expand("system=vanilla,sancus seed=1,2,3")) == 6
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", DRAWN)
 def test_what_a_figure_asks_for_is_a_run(name, places):
-    for graph in (graph for choices in FIGURES[name].GRAPHS for graph in choices):
-        for sweep in FIGURES[name].sweeps(graph):
+    figure = FIGURES["small"][name]
+    for graph in (graph for choices in figure.graphs for graph in choices):
+        for sweep in figure.rows(graph).values():
             asked = runner.expand(sweep)
             ends = [" ".join(asked[0]), " ".join(asked[-1])]  # to compose them all takes half a minute
             assert len({folder for end in ends for folder in runner.folders(end, places)}) == len(set(ends))
+
+
+def with_runs(monkeypatch, name: str, rows: dict[str, str]) -> None:
+    """Let the figure of this name ask for other runs, whatever the graph."""
+
+    def changed(*given, **more):
+        known = available(*given, **more)
+        return known | {name: replace(known[name], rows=lambda graph: rows)}
+
+    monkeypatch.setattr(figures, "available", changed)
+
+
+def starting(place):
+    """What starts a sweep in these tests: a forked command, for to start one alone takes seconds."""
+
+    def start(sweep, there):
+        ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
+        assert ended.code == 0, ended.err
+
+    return start
 
 
 def test_a_sweep_is_started_as_the_command_would(places):
@@ -46,28 +73,20 @@ def test_a_sweep_is_started_as_the_command_would(places):
         runner.start(f"system=vanila dataset={TINY}", places)
 
 
-@pytest.mark.parametrize("name", sorted(FIGURES.keys() - {command.split()[0] for _, command in COMMANDS}))
+@pytest.mark.parametrize("name", sorted(set(DRAWN) - {command.split()[0] for _, command in COMMANDS}))
 def test_a_figure_on_no_page_draws_from_traces_and_reuses_what_has_run(
     name, places, place, monkeypatch, tmp_path, capsys
 ):
-    """The first run of each of its sweeps, shortened; the command is forked rather than started, which alone
-    takes seconds.
-    """
-    module = FIGURES[name]
-    sweeps = []
-    for sweep in module.sweeps(TINY):
+    """The first run of each of its sweeps, shortened."""
+    figure, rows = FIGURES["smoke"][name], {}
+    for row, sweep in figure.rows(TINY).items():
         short = {"epochs": "12", "evaluate.every": "4", "gpus": "2"} | (
             {"cluster": "capgnn/x2"} if "cluster=" in sweep else {}
         )
         kept = [o for o in runner.expand(sweep)[0] if o.partition("=")[0] not in short]
-        sweeps.append(" ".join([*kept, *(f"{key}={value}" for key, value in short.items())]))
-
-    def start(sweep, there):
-        ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
-        assert ended.code == 0, ended.err
-
-    monkeypatch.setattr(module, "sweeps", lambda graph: sweeps)
-    monkeypatch.setattr(runner, "start", start)
+        rows[row] = " ".join([*kept, *(f"{key}={value}" for key, value in short.items())])
+    with_runs(monkeypatch, name, rows)
+    monkeypatch.setattr(runner, "start", starting(place))
     arguments = [
         name,
         "--graph",
@@ -82,9 +101,10 @@ def test_a_figure_on_no_page_draws_from_traces_and_reuses_what_has_run(
     assert figures.main(arguments) == 0
     said = capsys.readouterr().out.splitlines()
     drawn = [line for line in said if line.endswith(".png")]
-    assert any(line.startswith("|") for line in said) == hasattr(module, "table")
+    assert any(line.startswith("|") for line in said) == hasattr(figure.drawings[0][0], "table")
     assert drawn
     for path in drawn:
+        assert Path(path).with_suffix(".pdf").read_bytes().startswith(b"%PDF")
         pixels = Image.open(path).convert("L")
         assert pixels.getextrema() == (0, 255) or pixels.getextrema()[0] < 80, "something is drawn"
     monkeypatch.setattr(runner, "start", lambda *_: pytest.fail("a run that had finished was started again"))
@@ -92,24 +112,17 @@ def test_a_figure_on_no_page_draws_from_traces_and_reuses_what_has_run(
 
 
 def test_a_graph_of_ones_own_is_drawn_by_its_name(tmp_path, monkeypatch, place):
-    monkeypatch.setattr(
-        FIGURES["systems"],
-        "sweeps",
-        lambda graph: [f"system=vanilla dataset={graph} gpus=2 epochs=2 kernel=numba"],
-    )
-
-    def start(sweep, there):
-        ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
-        assert ended.code == 0, ended.err
-
-    monkeypatch.setattr(runner, "start", start)
     graph = f"npz dataset.path={place.graph} dataset.name=mine"
+    with_runs(
+        monkeypatch, "systems", {"vanilla": f"system=vanilla dataset={graph} gpus=2 epochs=2 kernel=numba"}
+    )
+    monkeypatch.setattr(runner, "start", starting(place))
     assert (
         figures.main(["systems", "--graph", graph, "--out", str(tmp_path), "--results", str(tmp_path / "r")])
         == 0
     )
     data = pd.read_csv(tmp_path / "systems-mine-accuracy-over-epochs.csv")
-    assert {path.suffix for path in tmp_path.glob("systems-mine-*")} == {".png", ".csv"}
+    assert {path.suffix for path in tmp_path.glob("systems-mine-*")} == {".png", ".pdf", ".csv"}
     assert data.x_axis.unique().tolist() == ["epoch"] and len(data[data.kind == "line"]) == 3
 
 
@@ -118,17 +131,16 @@ def test_an_unknown_figure_is_refused_with_the_nearest_name(capsys):
     assert 'figure="sistems" is not known; did you mean "systems"?' in capsys.readouterr().err
 
 
-def test_a_graph_that_is_not_here_gives_way_to_a_twin_or_is_left_out_and_said(tmp_path, monkeypatch, capsys):
+def test_a_graph_that_is_not_here_is_left_out_and_said(tmp_path, monkeypatch, capsys):
     made = []
-    monkeypatch.setattr(figures, "make", lambda name, module, graph, *_: made.append((name, graph)))
-    assert figures.main(["pscgcn_hits", "systems", "--data-dir", str(tmp_path)]) == 0
-    assert made == [
-        ("pscgcn_hits", "twin/reddit dataset.scale=0.02"),
-        ("systems", "twin/reddit dataset.scale=0.02"),
-    ]
-    assert f"systems: amazon-photo is not in {tmp_path}, left out" in " ".join(
-        capsys.readouterr().err.split()
-    )
+    monkeypatch.setattr(figures, "make", lambda figure, graphs, *_: made.append((figure.name, graphs)))
+    small = ["--size", "small", "--data-dir", str(tmp_path)]
+    assert figures.main(["pscgcn_hits", "systems", *small]) == 0
+    assert made == [("systems", ["twin/reddit dataset.scale=0.02"])]
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"systems: amazon-photo is not in {tmp_path}, left out" in said
+    assert f"pscgcn_hits: amazon-computers is not in {tmp_path}, left out" in said
+    assert "2 figures of size small: about " in said
     assert figures.main(["systems", "--graph", "dlbp"]) == 2
     assert 'did you mean "dblp"?' in capsys.readouterr().err
 
@@ -160,16 +172,12 @@ def test_a_figure_from_outside_the_tree_of_such_a_system(tmp_path, place, monkey
     (folder / "_shared.py").write_text("no figure")
     monkeypatch.syspath_prepend(place.folder / "modules")
 
-    def start(sweep, there):
-        ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
-        assert ended.code == 0, ended.err
-
-    monkeypatch.setattr(runner, "start", start)
+    monkeypatch.setattr(runner, "start", starting(place))
     places = {"config-dir": place.folder / "conf", "out": tmp_path / "o", "results": tmp_path / "r",
               "cache": tmp_path / "c"}  # fmt: skip
     arguments = ["--from", str(folder), *(f"--{name}={path}" for name, path in places.items())]
     assert figures.main([*arguments, "--list"]) == 0
-    assert capsys.readouterr().out == f"{'mine':<20} the loss of a system of one's own\n"
+    assert capsys.readouterr().out == "mine  the loss of a system of one's own\n"
     assert figures.main(arguments) == 0, capsys.readouterr().err
     (drawn,) = (tmp_path / "o").glob("*.csv")
     assert drawn.stem == "mine-twin-flickr" and set(pd.read_csv(drawn).label) == {"trouble"}
@@ -194,3 +202,51 @@ def test_what_is_no_folder_of_figures_is_refused(tmp_path, capsys, text, said):
         (folder / "mine.py").write_text(text)
     assert figures.main(["--from", str(folder)]) == 2
     assert said in capsys.readouterr().err
+
+
+PLAN = """
+title: what one's own drawing shows
+rows:
+  mine: system=vanilla
+sizes:
+  smoke: {graphs: ["%s"], runs: gpus=2 epochs=2 kernel=numba seed=1, minutes: 1}
+draw:
+  losses: {}
+"""
+
+
+def test_an_experiment_of_ones_own_with_a_drawing_of_ones_own(tmp_path, place, monkeypatch, capsys):
+    folder = tmp_path / "my_figures"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(PLAN % TINY)
+    (folder / "losses.py").write_text("def draw" + OWN.split("def draw")[1].replace("Figure()", "Figure()"))
+    drawing = folder / "losses.py"
+    drawing.write_text("from matplotlib.figure import Figure\n\n\n" + drawing.read_text())
+    monkeypatch.setattr(runner, "start", starting(place))
+    places = ["--out", str(tmp_path / "o"), "--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
+    assert figures.main(["--from", str(folder), *places]) == 0, capsys.readouterr().err
+    assert {path.name for path in (tmp_path / "o").glob("*")} == {
+        f"mine-twin-flickr.{ending}" for ending in ("png", "pdf", "csv")
+    }
+    drawing.unlink()
+    assert figures.main(["--from", str(folder), *places]) == 2
+    assert 'mine.draw="losses" is not known' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name, size, says",
+    [
+        ("capgnn_fig16", "smoke", "capgnn_fig16 has no runs of size smoke yet (Epoch and communication time"),
+        ("sancus_broadcasts", "paper", "has no runs of size paper: give --size smoke or small"),
+    ],
+)
+def test_what_has_no_runs_says_what_it_waits_for(name, size, says, capsys):
+    assert figures.main([name, "--size", size]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_what_is_published_stands_for_the_experiments_that_decide_it(monkeypatch):
+    made = []
+    monkeypatch.setattr(figures, "make", lambda figure, *_: made.append(figure.name))
+    assert figures.main(["cdfgnn_fig7", "cdfgnn_cache", "--data-dir", str(ROOT.parent / "shared/data")]) == 0
+    assert made == ["cdfgnn_cache"]

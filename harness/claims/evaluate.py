@@ -27,6 +27,7 @@ class Result:
     """A part of a published entry and its verdict.
 
     ours         the value here, over seeds; None where nothing was measured
+    neutral      the value of no difference; None where the paper has no direction
     size         of the runs it is from
     """
 
@@ -37,6 +38,7 @@ class Result:
     published: Any = None
     ours: Estimate | None = None
     size: str = ""
+    neutral: float | None = None
 
 
 def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Result]:
@@ -92,7 +94,8 @@ class _Runs:
 
     def _result(self, claim: Claim, ours: Estimate | None, verdict: Verdict, size: str = "") -> Result:
         name = self.experiment.name
-        return Result(claim.entry, name, claim.says, verdict, claim.published, ours, size)
+        neutral = None if claim.direction is None else claim.no_difference
+        return Result(claim.entry, name, claim.says, verdict, claim.published, ours, size, neutral)
 
 
 def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate | None, Verdict]:

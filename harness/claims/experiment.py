@@ -101,6 +101,7 @@ class Experiment:
     title   what is compared
     rows    overrides by row
     sizes   by name, of "smoke", "small" and "paper"
+    draw    what draws its runs (a file of `harness/figures/`), each with its options
     claims  what its runs decide
     needs   parts of entries that wait for something
     """
@@ -109,11 +110,16 @@ class Experiment:
     title: str = ""
     rows: Mapping[str, str] = field(default_factory=dict)
     sizes: Mapping[str, Size] = field(default_factory=dict)
+    draw: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     needs: tuple[Need, ...] = ()
 
     def sweeps(self, row: str, size: str) -> list[str]:
-        """The sweep of a row on each graph of a size, as on the command line.
+        """The sweep of a row on each graph of a size."""
+        return [self.sweep(row, size, graph) for graph in self.sizes[size].graphs]
+
+    def sweep(self, row: str, size: str, graph: str) -> str:
+        """The sweep of a row on a graph, as on the command line.
 
         What a row says wins over what its size says of the same key; EPOCHS/5 stands for a fifth of the
         size's epochs.
@@ -126,7 +132,7 @@ class Experiment:
             own = [word.replace("EPOCHS/5", fifth) for word in own]
         keys = {word.split("=", 1)[0] for word in own}
         common = [f"{key}={value}" for key, value in given.items() if key not in keys]
-        return [" ".join([*own, f"dataset={graph}", *common]) for graph in asked.graphs]
+        return " ".join([*own, f"dataset={graph}", *common])
 
     def on(self, size: str, graph: str | None) -> list[int]:
         """The places of a graph, by its name, among those of a size; of all graphs without a name."""
@@ -152,7 +158,7 @@ def _experiment(name: str, given: Any) -> Experiment:
     if not isinstance(given, dict):
         raise InputError("it holds no keys: give title, rows, sizes and claims")
     for key in given:
-        choice("key", key, ("title", "rows", "sizes", "claims", "needs"))
+        choice("key", key, ("title", "rows", "sizes", "draw", "claims", "needs"))
     sizes = {}
     for size, how in (given.get("sizes") or {}).items():
         choice("size", size, SIZES)
@@ -162,6 +168,7 @@ def _experiment(name: str, given: Any) -> Experiment:
         str(given.get("title", "")),
         {str(row): str(how) for row, how in (given.get("rows") or {}).items()},
         sizes,
+        _drawings(given.get("draw") or {}),
         tuple(typed(Claim, each, f"claims[{i}]") for i, each in enumerate(given.get("claims") or ())),
         tuple(typed(Need, each, f"needs[{i}]") for i, each in enumerate(given.get("needs") or ())),
     )
@@ -172,6 +179,13 @@ def _experiment(name: str, given: Any) -> Experiment:
     for i, need in enumerate(experiment.needs):
         choice(f"needs[{i}].entry", need.entry, published.experiments())
     return experiment
+
+
+def _drawings(given: Any) -> dict[str, dict[str, Any]]:
+    if isinstance(given, dict) and all(isinstance(options, dict | None) for options in given.values()):
+        return {str(name): {str(key): value for key, value in (options or {}).items()}
+                for name, options in given.items()}  # fmt: skip
+    raise InputError(f"draw={given}: give the names of drawings, each with its options, as NAME: {{}}")
 
 
 def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str, Size]) -> None:

@@ -1,75 +1,33 @@
 """Draw figures of the papers from runs: start those that are lacking, reuse those there are.
 
-Every figure is a file of this folder, or of one named by `--from`; see `harness/figures/__init__.py`. The
-name of an experiment (`conf/experiment/`) makes its runs, and prints what they decide.
+A figure is an experiment (`conf/experiment/NAME.yaml`): it makes the experiment's runs, draws them and prints
+what they decide. The name of a published figure, table or claim (`cdfgnn_fig7`) stands for the experiments
+that decide a part of it. Figures of one's own are in a folder that `--from` names; see
+`harness/figures/__init__.py`.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
-import pkgutil
-import re
 import sys
-import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 
-from harness import figures
 from harness.base.terminal import Terminal
 from harness.check import InputError, choice
-from harness.claims import experiment
-from harness.graph.config import name_of
+from harness.claims import experiment, published
+from harness.figures.figure import Figure, available
+from harness.figures.make import here, make
 from harness.run import overrides, runner
 from harness.run.runner import Places
-
-TOOLS = ("__main__", "panels")
-
-
-def available(folder: Path | None = None) -> dict[str, ModuleType]:
-    """Every figure of this package by name, in alphabetical order; or those of a folder of one's own.
-
-    Raises InputError where the folder is none, or a file in it is no figure.
-    """
-    if folder is None:
-        names = [m.name for m in pkgutil.iter_modules(figures.__path__) if m.name not in TOOLS]
-        return {name: importlib.import_module(f"harness.figures.{name}") for name in names}
-    if not folder.is_dir():
-        raise InputError(f'from="{folder}" is not a folder: give one with a file per figure')
-    found = {path.stem: _loaded(path) for path in sorted(folder.glob("[!_]*.py"))}
-    if not found:
-        raise InputError(f'from="{folder}" holds no figure: put NAME.py there (harness/figures/__init__.py)')
-    return found
-
-
-def planned_in(folder: Path) -> dict[str, experiment.Experiment]:
-    """The experiments of a folder; none where it has no yaml."""
-    return experiment.load(folder) if any(folder.glob("*.yaml")) else {}
-
-
-def _loaded(path: Path) -> ModuleType:
-    """A figure's file as a module. InputError where it lacks what a figure has."""
-    spec = importlib.util.spec_from_file_location(f"figure_{path.stem}", path)
-    assert spec is not None and spec.loader is not None  # of every file that ends in .py
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # its author's: whatever it is, it is told as one sentence
-        raise InputError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
-    for name in ("TITLE", "GRAPHS", "sweeps", "draw"):
-        if not hasattr(module, name):
-            raise InputError(f"{path} lacks {name}: a figure has TITLE, GRAPHS, sweeps(graph), draw(groups)")
-    return module
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.figures") -> int:
     """Exit code 0; 1 where a run failed, its figure left out; 2 with one sentence where what was given cannot
     be used.
     """
-    parser = argparse.ArgumentParser(prog=program, description=__doc__.splitlines()[0])
+    first, _, more = __doc__.partition("\n\n")
+    parser = argparse.ArgumentParser(prog=program, description=first, epilog=more)
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all; see --list)")
     parser.add_argument("--list", action="store_true", help="name every figure and what it shows")
     parser.add_argument(
@@ -77,7 +35,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         dest="folder",
         type=Path,
         metavar="FOLDER",
-        help="a folder of one's own instead of these: figures as NAME.py, or experiments as NAME.yaml",
+        help="a folder of one's own instead of these: experiments as NAME.yaml, or figures as NAME.py",
     )
     parser.add_argument(
         "--graph",
@@ -85,20 +43,20 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         help='another graph than the figures\' own, as "dblp dataset.split=low_label"',
     )
     parser.add_argument(
-        "--size", choices=experiment.SIZES, default=experiment.SIZES[0], help="of experiments (default smoke)"
+        "--size",
+        choices=experiment.SIZES,
+        default=experiment.SIZES[0],
+        help="how much is run (default smoke)",
     )
     runner.add_places(
-        parser, "results/figures", "where the PNG files go, each with its data as CSV beside it"
+        parser, "results/figures", "where each picture goes as PNG and PDF, with its data as CSV"
     )
     asked = parser.parse_args(arguments)
     console = Terminal(stderr=True)
+    folder = asked.folder or experiment.FOLDER
     try:
-        planned = planned_in(asked.folder or experiment.FOLDER)
-        known = {} if asked.folder and planned else available(asked.folder)
-        for name in asked.names:
-            choice("figure", name, (*known, *planned))
-            if name in planned and asked.size not in planned[name].sizes:
-                raise InputError(f"{name} has no runs of size {asked.size}{sizes_of(planned[name])}")
+        known = available(folder, asked.size, chosen=asked.folder is not None)
+        chosen = wanted(asked.names, known, folder, asked.size)
         if asked.graph:
             words = [*runner.searchpath(asked.config_dir), *f"dataset={asked.graph}".split()]
             overrides.check(words, runner.CONF)
@@ -106,101 +64,53 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         print(f"error: {error}", file=sys.stderr)
         return 2
     if asked.list:
-        for name, module in known.items():
-            print(f"{name:<20} {module.TITLE}")
-        for name, plan in planned.items():
-            print(f"{name:<20} experiment: {plan.title}")
+        width = max(map(len, known))
+        for name, figure in known.items():
+            print(f"{name:<{width}}  {figure.title}")
         return 0
     places, failed = Places.of(asked), False
-    for name in asked.names or known or planned:
-        if name in planned:
-            try:
-                decide(planned[name], asked.size, places, console)
-            except InputError as error:
-                console.print(f"error: {name}: {error}", style="red", highlight=False, soft_wrap=True)
-                failed = True
-            continue
-        for choices in [[asked.graph]] if asked.graph else known[name].GRAPHS:
-            graph = next((graph for graph in choices if runner.is_here(graph, places.data_dir)), None)
-            if graph is None:
-                console.print(
-                    f"{name}: {choices[0].split()[0]} is not in {places.data_dir}, left out", highlight=False
-                )
-                continue
-            try:
-                make(name, known[name], graph, places, asked.out, console)
-            except InputError as error:
-                console.print(f"error: {name}: {error}", style="red", highlight=False, soft_wrap=True)
-                failed = True
+    total = sum(figure.plan.sizes[asked.size].minutes for figure in chosen if figure.plan is not None)
+    if len(chosen) > 1 and total:
+        console.print(
+            f"{len(chosen)} figures of size {asked.size}: about {total:g} minutes on two cores, from nothing",
+            highlight=False,
+        )
+    for figure in chosen:
+        try:
+            graphs = [asked.graph] if asked.graph else here(figure, places, console)
+            if graphs:
+                make(figure, graphs, places, asked.out, console)
+        except InputError as error:
+            console.print(f"error: {figure.name}: {error}", style="red", highlight=False, soft_wrap=True)
+            failed = True
     return int(failed)
 
 
-def decide(plan: experiment.Experiment, size: str, places: Places, console: Terminal) -> None:
-    """Run what an experiment lacks at a size, then print the verdicts on its claims."""
-    sweeps = [sweep for row in plan.rows for sweep in plan.sweeps(row, size)]
-    folders = {sweep: runner.folders(sweep, places) for sweep in sweeps}
-    lacking = {sweep: len(found) - len(runner.finished(found)) for sweep, found in folders.items()}
-    console.print(
-        f"{plan.name}, {size}: {sum(map(len, folders.values()))} runs, {sum(lacking.values())} to start;"
-        f" all of them take about {plan.sizes[size].minutes:g} minutes on two cores",
-        highlight=False,
-    )
-    for sweep, missing in lacking.items():
-        if missing:
-            runner.start(sweep, places)
-    from harness.claims import evaluate, table
-
-    only = replace(plan, sizes={size: plan.sizes[size]})
-    made = evaluate.results({plan.name: only}, folders.__getitem__)
-    print(table.plain([result for result in made if result.experiment == plan.name]))
-
-
-def sizes_of(plan: experiment.Experiment) -> str:
-    return f": give {' or '.join(plan.sizes)}" if plan.sizes else ": its parts wait for something"
+def wanted(names: Sequence[str], known: Mapping[str, Figure], folder: Path, size: str) -> list[Figure]:
+    """The figures that are asked for: by their names, or by what is published; all where none is named."""
+    plans = experiment.load(folder) if any(folder.glob("*.yaml")) else {}
+    entries: dict[str, list[str]] = {}  # published: experiments with a part of it
+    for name, plan in plans.items():
+        for entry in {part.entry for part in plan.claims} | {part.entry for part in plan.needs}:
+            entries.setdefault(entry, []).append(name)
+    found = []
+    for name in names:
+        choice("figure", name, (*known, *plans, *entries))
+        meant = [name] if name in known or name in plans else entries[name]
+        deciding = [each for each in meant if each in known]
+        if not deciding:
+            plan = plans[meant[0]]
+            raise InputError(f"{name} has no runs of size {size}{_instead(name, plan)}")
+        found += deciding
+    return [known[name] for name in dict.fromkeys(found or known)]
 
 
-def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, console: Terminal) -> None:
-    """One figure on one graph: run what is lacking, then draw from the traces alone."""
-    started, sweeps = time.monotonic(), module.sweeps(graph)
-    folders = {sweep: runner.folders(sweep, places) for sweep in sweeps}
-    lacking = {sweep: len(found) - len(runner.finished(found)) for sweep, found in folders.items()}
-    total = sum(map(len, folders.values()))
-    console.print(
-        f"{name} on {graph.split()[0]}: {total} runs, {sum(lacking.values())} to start", highlight=False
-    )
-    for sweep, missing in lacking.items():
-        if missing:
-            runner.start(sweep, places)
-    # pandas and matplotlib: nothing before has to wait for them.
-    import matplotlib
-
-    from harness.report import drawn, groups, style
-
-    compared, _ = groups.load(dict.fromkeys(folder for found in folders.values() for folder in found))
-    out.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(style.STYLE):
-        made = module.draw(compared)
-        stem = name_on(name, graph)
-        for ending, figure in (made if isinstance(made, dict) else {"": made}).items():
-            path = style.save(figure, out / f"{'-'.join(filter(None, [stem, ending]))}.png")
-            drawn.write(figure, path)
-            print(path)
-        if hasattr(module, "table"):
-            print(module.table(compared))
-    console.print(f"  {time.monotonic() - started:.0f} s", highlight=False)
-
-
-def name_on(name: str, graph: str) -> str:
-    """What the files of a figure are called on a graph, or on several ("a,b"), which go without their
-    names.
-    """
-    option, *more = graph.split()
-    if "," in option:
-        return name
-    given = dict(word.split("=", 1) for word in more)
-    block = {"name": given.get("dataset.name", option), "source": option, "path": given.get("dataset.path")}
-    called = name_of(block)
-    return "-".join([name, re.sub(r"[^\w]+", "-", called)])
+def _instead(name: str, plan: experiment.Experiment) -> str:
+    if plan.sizes:
+        return f": give --size {' or '.join(plan.sizes)}"
+    needs = [need.needs for need in plan.needs if need.entry == name]
+    title = published.entries()[name].title if needs else plan.title
+    return f" yet ({title}): it needs {'; '.join(needs) or 'what its file says'}"
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ since the paper does not say how it counts a refresh, in which every row of a la
 
 from harness.figures.panels import by_epoch, knob, line, panels
 
-TITLE = "CaPGNN, Fig. 15: hit rate by policy and capacity"
-GRAPHS = [["twin/reddit dataset.scale=0.02"]]
 # By name: policy and tiers.
 CACHES = {
     "jaca": ("jaca", "inclusive"),
@@ -22,14 +20,6 @@ CACHES = {
 }
 CAPACITIES = (500, 1000, 2000, 3000, 5000)
 TIERS = {"local": {"marker": "o", "linestyle": "-"}, "global": {"marker": "s", "linestyle": "--"}}
-
-
-def sweeps(graph: str) -> list[str]:
-    capacities = ",".join(map(str, CAPACITIES))
-    return [f"system=capgnn system.rapa=false system.pipeline=false system.features=refetch "
-            f"system.policy={policy} system.tiers={tiers} system.capacity={capacities} "
-            f"dataset={graph} partition=metis gpus=4 epochs=11 seed=1 evaluate.every=11"
-            for policy, tiers in CACHES.values()]  # fmt: skip
 
 
 def draw(groups):

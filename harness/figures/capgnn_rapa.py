@@ -7,14 +7,7 @@ From the metrics `rapa_lambda`, `rapa_vertices` and `rapa_edges`, whose layer is
 
 from harness.figures.panels import knob, line, panels
 
-TITLE = "CaPGNN, Fig. 20: the workers' cost while RAPA balances"
-GRAPHS = [["twin/reddit dataset.scale=0.02"]]
 CLUSTERS = {4: "capgnn/x4", 8: "capgnn/x8"}
-
-
-def sweeps(graph: str) -> list[str]:
-    return [f"system=capgnn cluster={cluster} dataset={graph} partition=metis gpus={workers} epochs=2 seed=1"
-            for workers, cluster in CLUSTERS.items()]  # fmt: skip
 
 
 def draw(groups):

@@ -12,21 +12,13 @@ from matplotlib.figure import Figure
 from harness.figures.panels import by_epoch
 from harness.report.style import COLOURS, PARTS, title
 
-TITLE = "CaPGNN, Table 8: bytes with JACA as a share of vanilla's"
 TWINS = ("reddit", "yelp", "amazon-products", "ogbn-products", "flickr")
-GRAPHS = [[f"{','.join(f'twin/{name}' for name in TWINS)} dataset.scale=0.01"]]
 # Table 8, GCN: seconds of communication in 200 epochs of Vanilla and of +JACA.
 PUBLISHED = {"reddit": (112.31, 41.86), "yelp": (114.53, 49.29), "amazon-products": (263.0, 133.4),
              "ogbn-products": (199.66, 102.2), "flickr": (36.91, 9.55), "corafull": (11.99, 1.51),
              "coauthor-physics": (46.2, 5.89)}  # fmt: skip
 WAYS = {"backward": "gradients", "forward": "halo rows"}
 COLUMNS = ("graph", "cached", *WAYS.values(), "bytes", "published", "difference")
-
-
-def sweeps(graph: str) -> list[str]:
-    how = (f"system.features=refetch model.layers=3 model.hidden=256 cluster=capgnn/x4 dataset={graph} "
-           "partition=metis gpus=4 epochs=11 seed=1 evaluate.every=11")  # fmt: skip
-    return [f"system=vanilla {how}", f"system=capgnn system.rapa=false system.pipeline=false {how}"]
 
 
 def table(groups) -> str:

@@ -12,14 +12,7 @@ import pandas as pd
 from harness.figures.panels import by_epoch, knob, line, panels, series
 from harness.report.groups import Run
 
-TITLE = "CDFGNN, Fig. 7: share of messages sent by layer and direction, with epsilon"
-GRAPHS = [["twin/reddit dataset.scale=0.02"], ["amazon-computers dataset.split=random"]]
 QUIET = 0.05  # a share sent below which almost nothing is
-
-
-def sweeps(graph: str) -> list[str]:
-    how = f"dataset={graph} gpus=4 epochs=150 seed=1 evaluate.every=10"
-    return [f"system=cdfgnn system.features=refetch system.epsilon=0.01,0.1 model.dropout=0.5,0 {how}"]
 
 
 def shares(run: Run, direction: str, name: str = "sent") -> pd.DataFrame:

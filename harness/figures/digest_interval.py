@@ -8,15 +8,8 @@ stands in the legend.
 from harness.figures.panels import accuracy_panels, knob
 from harness.report.style import COLOURS
 
-TITLE = "DIGEST, Fig. 6: accuracy by synchronisation interval"
-GRAPHS = [["twin/reddit dataset.scale=0.02"]]
 INTERVALS = (1, 5, 10, 20)
 PUBLISHED = {1: "worse", 10: "best", 20: "worse"}
-
-
-def sweeps(graph: str) -> list[str]:
-    how = f"dataset={graph} partition=metis gpus=4 epochs=150 seed=1 evaluate.every=5"
-    return [f"system=digest system.interval={','.join(map(str, INTERVALS))} model.norm=none,l2 {how}"]
 
 
 def draw(groups):

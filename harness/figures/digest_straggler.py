@@ -7,15 +7,6 @@ DIGEST-A when the server had the updates of an epoch of the run (the metric `ser
 
 from harness.figures.panels import knob, line, panels, series
 
-TITLE = "DIGEST, Fig. 7: a straggler, synchronous and asynchronous"
-GRAPHS = [["twin/reddit dataset.scale=0.02"]]
-
-
-def sweeps(graph: str) -> list[str]:
-    how = f"dataset={graph} partition=metis gpus=4 epochs=100 seed=1 evaluate.every=5 checkpoint_every=0"
-    slow = "system.straggler=0 system.delay=0.08 system.delay_spread=0.02"
-    return [f"system=digest,digest_a {how}", f"system=digest,digest_a {slow} {how}"]
-
 
 def draw(groups):
     what = "One worker is delayed by 80 to 100 ms per epoch (paper: 8 to 10 s)"

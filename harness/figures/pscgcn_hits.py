@@ -7,18 +7,9 @@ nothing to cache.
 
 from harness.figures.panels import by_epoch, knob, line, panels
 
-TITLE = "PSC-GCN, Fig. 8: hit rate of the feature cache by policy and size"
-GRAPHS = [["amazon-computers dataset.split=low_label", "twin/reddit dataset.scale=0.02"]]
 POLICIES = ("inclusion", "degree", "random")
 SIZES = (0.1, 0.2, 0.3, 0.5)
 RENEWED = 10
-
-
-def sweeps(graph: str) -> list[str]:
-    sizes = ",".join(map(str, SIZES))
-    caches = f"system.policy={','.join(POLICIES)} system.cache={sizes} system.refresh={RENEWED}"
-    how = f"dataset={graph} partition=metis gpus=4 epochs=20 seed=1 evaluate.every=20"
-    return [f"system=pscgcn system.features=refetch system.rate=0.1 {caches} {how}"]
 
 
 def draw(groups):

@@ -8,17 +8,9 @@ caption prints eps_E = {1, 2} for SCS-E1 and SCS-E3; they are 1 and 3 here, as i
 from harness.figures.panels import by_epoch, knob, panels
 from harness.report.style import COLOURS
 
-TITLE = "SANCUS, Fig. 24: which epochs broadcast, by method and bound"
-GRAPHS = [["twin/reddit dataset.scale=0.02"], ["amazon-photo dataset.split=low_label"]]
 # The letter of each rule, and how many of its bound's unit the paper counts as 1.
 RULES = {"epoch_fixed": ("E", 1), "epoch_adaptive": ("A", 1), "variation_gap": ("H", 0.01)}
 AREA = 26  # of the dot of an epoch in which all workers broadcast, square points
-
-
-def sweeps(graph: str) -> list[str]:
-    how = f"dataset={graph} partition=random gpus=4 epochs=100 seed=1 evaluate.every=10"
-    bounds = {"epoch_fixed": "1,3", "epoch_adaptive": "1,2,3", "variation_gap": "0.01,0.02,0.03"}
-    return [f"system=sancus system.staleness={rule} system.bound={bounds[rule]} {how}" for rule in RULES]
 
 
 def draw(groups):

@@ -10,19 +10,8 @@ import numpy as np
 
 from harness.figures.panels import knob, line, panels
 
-TITLE = "stale rows under Adam: which learning rates settle, by the share of weight that is remote"
-GRAPHS = [["amazon-computers dataset.split=low_label", "twin/reddit dataset.scale=0.02"]]
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
 MOMENTUM = 0.9  # Adam's beta_1
-
-
-def sweeps(graph: str) -> list[str]:
-    how = f"optimiser.lr={','.join(map(str, RATES))} dataset={graph} epochs=200 seed=1 evaluate.every=20"
-    return [
-        f"system=vanilla partition=metis gpus=4 {how}",
-        f"system=pipegcn partition=metis gpus=4 {how}",
-        f"system=pipegcn partition=random gpus=2,4 {how}",
-    ]
 
 
 def largest_step(remote: float, momentum: float = MOMENTUM) -> float:

@@ -129,6 +129,11 @@ def capacities(
     return local, int(shared)
 
 
+def shares(halos: Halos, share: float) -> tuple[list[int], int]:
+    """This share of the most that each worker's tier, and the global one, could hold, in vertices."""
+    return [int(share * len(ids)) for ids in halos.ids], int(share * len(halos.union))
+
+
 @dataclass
 class Part:
     """Some places of every worker's halo, exchanged directly.

@@ -1,0 +1,14 @@
+"""The leading score of each row over epochs, time or bytes, side by side: for experiments of any kind."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from harness.figures.panels import accuracy_panels
+from harness.report.groups import Group
+
+
+def draw(groups: list[Group], says: str, over: Sequence[str] = ("epoch", "megabytes")) -> Figure:
+    """A panel per column of `harness.report.curves.curve` in `over`; a line per row of the experiment."""
+    ordered = sorted(groups, key=lambda group: group.label)
+    return accuracy_panels(ordered, says, tuple(over), lambda group: group.label)

@@ -1,0 +1,135 @@
+"""A figure made: the runs that are lacking, then pictures and verdicts from the traces alone."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from harness.base.terminal import Terminal
+from harness.figures.figure import Figure
+from harness.graph.config import name_of
+from harness.run import runner
+from harness.run.runner import Places
+
+
+def make(figure: Figure, graphs: list[str], places: Places, out: Path, console: Terminal) -> None:
+    """Run what a figure lacks on these graphs; draw it on each; print what its experiment decides.
+
+    out   the folder that gets a PNG, a PDF and a CSV per picture
+    """
+    rows = {graph: figure.rows(graph) for graph in graphs}
+    sweeps = [sweep for by_row in rows.values() for sweep in by_row.values()]
+    folders = {sweep: runner.folders(sweep, places) for sweep in sweeps}
+    lacking = {sweep: len(found) - len(runner.finished(found)) for sweep, found in folders.items()}
+    total = len({folder for found in folders.values() for folder in found})
+    console.print(
+        f"{figure.name}: {total} runs on {', '.join(graph.split()[0] for graph in graphs)},"
+        f" {sum(lacking.values())} to start{_minutes(figure)}",
+        highlight=False,
+    )
+    started = time.monotonic()
+    for sweep, missing in lacking.items():
+        if missing:
+            runner.start(sweep, places)
+    for graph in graphs:
+        _draw(figure, graph, {row: folders[sweep] for row, sweep in rows[graph].items()}, out)
+    if figure.plan is not None and figure.plan.claims:
+        _decide(figure, graphs, folders, out)
+    console.print(f"  {time.monotonic() - started:.0f} s", highlight=False)
+
+
+def _minutes(figure: Figure) -> str:
+    if figure.plan is None:
+        return ""
+    return f"; size {figure.size} takes about {figure.plan.sizes[figure.size].minutes:g} minutes on two cores"
+
+
+def _draw(figure: Figure, graph: str, folders: dict[str, list[Path]], out: Path) -> None:
+    # pandas and matplotlib: nothing before has to wait for them.
+    import matplotlib
+
+    from harness.report import groups, style
+
+    if not figure.drawings:
+        return
+    compared, _ = groups.load(dict.fromkeys(folder for found in folders.values() for folder in found))
+    whose = {folder: row for row, found in folders.items() for folder in found}
+    by_row = [whose[group.first.path] for group in compared]
+    out.mkdir(parents=True, exist_ok=True)
+    for module, options in figure.drawings:
+        drawing = module.__name__.rpartition(".")[2].removeprefix("figure_")
+        # A row that is one group is called as its experiment calls it, where a drawing takes options: it
+        # serves experiments of any kind and knows no knob.
+        named = [
+            replace(group, label=row) if options and by_row.count(row) == 1 else group
+            for group, row in zip(compared, by_row)
+        ]
+        with matplotlib.rc_context(style.STYLE):
+            made = module.draw(named, **options)
+            stem = name_on(figure.name, graph)
+            more = drawing if len(figure.drawings) > 1 and drawing != figure.name else ""
+            for ending, picture in (made if isinstance(made, dict) else {"": made}).items():
+                _save(picture, out / "-".join(filter(None, [stem, more, ending])))
+            if hasattr(module, "table"):
+                print(module.table(named))
+
+
+def _decide(figure: Figure, graphs: list[str], folders: dict[str, list[Path]], out: Path) -> None:
+    """Print the verdicts on the experiment's claims, and draw ours beside what is published."""
+    import matplotlib
+
+    from harness.claims import evaluate, picture, table
+    from harness.report import style
+
+    assert figure.plan is not None
+    only = replace(figure.plan.sizes[figure.size], graphs=graphs)
+    plan = replace(figure.plan, sizes={figure.size: only})
+    results = evaluate.results({plan.name: plan}, folders.__getitem__)
+    own = [result for result in results if result.experiment == plan.name]
+    print(table.plain(own))
+    with matplotlib.rc_context(style.STYLE):
+        if (drawing := picture.draw(plan.title, own, graphs)) is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            _save(drawing, out / f"{plan.name}-claims")
+
+
+def _save(picture, stem: Path) -> None:
+    """As PNG and PDF, with what is drawn as CSV."""
+    from harness.report import drawn, style
+
+    for ending in (".pdf", ".png"):
+        path = style.save(picture, stem.with_name(stem.name + ending))
+    drawn.write(picture, path)
+    print(path)
+
+
+def name_on(name: str, graph: str) -> str:
+    """What the files of a figure are called on a graph, or on several ("a,b"), which go without their
+    names.
+    """
+    option, *more = graph.split()
+    if "," in option:
+        return name
+    given = dict(word.split("=", 1) for word in more)
+    block = {"name": given.get("dataset.name", option), "source": option, "path": given.get("dataset.path")}
+    called = name_of(block)
+    return "-".join([name, re.sub(r"[^\w]+", "-", called)])
+
+
+def here(figure: Figure, places: Places, console: Terminal) -> list[str]:
+    """The graphs of a figure whose raw files are here, each or what is to be taken instead; the others are
+    named.
+    """
+    found = []
+    for choices in figure.graphs:
+        graph = next((graph for graph in choices if runner.is_here(graph, places.data_dir)), None)
+        if graph is None:
+            console.print(
+                f"{figure.name}: {choices[0].split()[0]} is not in {places.data_dir}, left out",
+                highlight=False,
+            )
+        else:
+            found.append(graph)
+    return found
