@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,22 +145,22 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_sentence(given, says, tmp_
     assert "mine.yaml: " in str(caught.value) and "\n" not in str(caught.value)
 
 
-def runs_of(tmp_path: Path, accuracy: dict[str, float]):
+def runs_of(tmp_path: Path, accuracy: dict[str, float], graph: str = "cora"):
     """Run folders of three seeds by the sweeps of the rule's rows; each row's seeds differ by a point."""
     there = {}
     for system, target in accuracy.items():
         paths = []
         for seed in (1, 2, 3):
-            composed = traces.config(seed=seed, system___target_=f"somewhere.{system}.S")
-            path = tmp_path / f"{system}{seed}-{target}"
+            composed = traces.config(seed=seed, system___target_=f"somewhere.{system}.S", dataset__name=graph)
+            path = tmp_path / f"{graph}-{system}{seed}-{target}"
             paths.append(traces.finished(path, composed, target=target + 0.01 * seed))
         there[f"system={system} dataset=cora seed=1,2,3"] = paths
     return lambda sweep: there.get(sweep, [tmp_path / "none"])
 
 
-def verdict_of(tmp_path, accuracy, **keys) -> evaluate.Result:
+def verdict_of(tmp_path, accuracy, graph="cora", **keys) -> evaluate.Result:
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed(**keys)))
-    found = evaluate.results(experiment.load(tmp_path), runs_of(tmp_path, accuracy))
+    found = evaluate.results(experiment.load(tmp_path), runs_of(tmp_path, accuracy, graph))
     (result,) = (each for each in found if each.entry == "sancus_claim_accuracy")
     return result
 
@@ -172,8 +173,10 @@ def test_a_changed_trace_changes_the_verdict(tmp_path):
     assert verdict_of(tmp_path, {"a": 0.8, "b": 0.7}, published=1.05 * ahead.ours.mean).verdict.word == HOLDS
     control = verdict_of(tmp_path, {"a": 0.8, "b": 0.8}, rows=["a"], compare="value", control="b")
     assert control.verdict == evaluate.Verdict(UNKNOWN, "b, the control, does as well")
-    made = verdict_of(tmp_path, {"a": 0.8, "b": 0.7}, by_construction="the twin was made so")
-    assert made.verdict == evaluate.Verdict("by construction", "the twin was made so")
+    both, why = {"a": 0.8, "b": 0.7}, "the twin was made so"
+    made = verdict_of(tmp_path, both, "twin/cora", by_construction=why)
+    assert made.verdict == evaluate.Verdict("by construction", why)
+    assert verdict_of(tmp_path, both, by_construction=why).verdict.word == DIRECTION, "the real graph was not"
 
 
 def test_the_listing_names_all_and_counts_them(tmp_path, capsys):
@@ -192,17 +195,18 @@ def test_an_experiment_is_run_and_decided(tmp_path, capsys, monkeypatch):
     """From the yaml to the verdict, on runs that the command itself starts."""
     plan = EXPERIMENTS["halos"]
     tiny = experiment.Size(["twin/flickr dataset.scale=0.005"], "gpus=2 epochs=1 seed=1,2", 1)
-    short = experiment.Experiment("halos", plan.title, plan.rows, {"smoke": tiny}, plan.claims, plan.needs)
+    short = replace(plan, sizes={"smoke": tiny})
     monkeypatch.setattr(experiment, "load", lambda folder: {"halos": short})
-    places = ["--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]
+    names = ("results", "cache", "out")
+    places = [f"--{name}={tmp_path / name}" for name in names]
     assert figures.main(["halos", *places]) == 0
     said = capsys.readouterr()
-    assert "halos, smoke: 4 runs, 4 to start" in re.sub(r"\s+", " ", said.err)
+    assert "halos: 4 runs on twin/flickr, 4 to start; size smoke takes" in re.sub(r"\s+", " ", said.err)
     assert "direction holds METIS, which cuts fewer edges" in re.sub(r"\s+", " ", said.out)
     assert figures.main(["halos", *places]) == 0
-    assert "4 runs, 0 to start" in re.sub(r"\s+", " ", capsys.readouterr().err)
+    assert "4 runs on twin/flickr, 0 to start" in re.sub(r"\s+", " ", capsys.readouterr().err)
     assert figures.main(["halos", "--size", "paper", *places]) == 2
-    assert "halos has no runs of size paper: give smoke" in capsys.readouterr().err
+    assert "halos has no runs of size paper: give --size smoke" in capsys.readouterr().err
 
 
 PAGE = Path(__file__).parent.parent / "docs" / "howto" / "claims.md"
@@ -212,7 +216,8 @@ PAGE = Path(__file__).parent.parent / "docs" / "howto" / "claims.md"
 @pytest.mark.nightly(60)
 def test_the_experiment_of_the_page_is_run_and_decided(real_data, tmp_path, capsys):
     (tmp_path / "mine.yaml").write_text(re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S)[0])
-    places = ["--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]
+    names = ("results", "cache", "out")
+    places = [f"--{name}={tmp_path / name}" for name in names]
     given = ["--from", str(tmp_path), "--size", "small", *places, "--data-dir", str(real_data)]
     assert figures.main(["mine", *given]) == 0
     assert "here " in capsys.readouterr().out

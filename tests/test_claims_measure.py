@@ -33,6 +33,9 @@ def run(tmp_path) -> Run:
         ({"metric": "x", "how": "first"}, 5.5),
         ({"metric": "x", "how": "last"}, 2.5),
         ({"metric": "x", "how": "sum", "layer": 1}, 4),
+        ({"metric": "x", "layer": "last", "times": 100}, 100 * (1 + 3 + 0 + 0) / 4),
+        ({"metric": "x", "layer": 0, "how": "spread"}, 1.0),  # 2 and 0 in the last epoch
+        ({"bytes_per_row": "forward", "layer": 0}, 64 / 4),
         ({"metrics": ["x"], "of": ["all"]}, 100 * 16 / 40),
         ({"metrics": ["x"], "of": ["all"], "layer": 0}, 100 * 12 / 40),
         ({"metrics": ["x"], "of": ["all"], "least": True}, 100 * 5 / 20),
@@ -89,7 +92,7 @@ def plan(tmp_path, **claim) -> tuple[experiment.Experiment, dict[str, list]]:
     """An experiment of two rows on two graphs, three seeds each, and its run folders by sweep."""
     rows = {"fast": "system=fast", "slow": "system=slow"}
     size = experiment.Size(["cora", "dblp"], "seed=1,2,3", 1)
-    made = experiment.Experiment("mine", "t", rows, {"small": size}, (experiment.Claim(**claim),))
+    made = experiment.Experiment("mine", "t", rows, {"small": size}, claims=(experiment.Claim(**claim),))
     folders: dict[str, list] = {}
     for row, target in (("fast", 0.8), ("slow", 0.7)):
         for sweep, bonus in zip(made.sweeps(row, "small"), (0.0, 0.1)):

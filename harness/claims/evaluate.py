@@ -131,7 +131,7 @@ def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate
             claim.no_difference,
             claim.tolerance,
         )
-    if claim.by_construction:
+    if claim.by_construction and any(_twin(run) for graphs in runs.values() for own in graphs for run in own):
         return ours, Verdict(CONSTRUCTED, claim.by_construction)
     if claim.control and as_well(_flat(by_row[claim.control]), _flat(first)):
         return ours, Verdict(UNKNOWN, f"{claim.control}, the control, does as well")
@@ -160,6 +160,10 @@ def _by_seed(claim: Claim, graphs: list[list[Run]], targets: list[float]) -> np.
 def _flat(values: np.ndarray) -> list[float]:
     """The mean over graphs, by seed."""
     return values.mean(axis=0).tolist()
+
+
+def _twin(run: Run) -> bool:
+    return str(run.keys.get("dataset.name", "")).startswith("twin/")
 
 
 def _diverged(run: Run) -> bool:

@@ -52,7 +52,7 @@ class Claim:
     graph            the graph of the size on which this is decided; null: the mean over all of them
     control          a row that has none of what the claim is about: where it does as well in `measure`, the
                      verdict is "cannot tell"
-    by_construction  why agreement proves nothing, where a twin was made to have this value
+    by_construction  why agreement proves nothing on a twin, which was made to have this value
     """
 
     entry: str

@@ -32,6 +32,9 @@ HOW: dict[str, Callable[[np.ndarray], float]] = {
     "first": lambda values: np.nanmean(values[0]),
     "last": lambda values: np.nanmean(values[-1]),
     "irregularity": _gaps,
+    "spread": lambda values: (
+        np.nanstd(values[-1]) / np.nanmean(values[-1])
+    ),  # over workers, in the last epoch
 }
 VALIDATION = {"acc": "val", "auc": "val_auc"}  # by the score that leads
 REACHED = {"epochs": "epoch", "seconds": "seconds", "bytes": "megabytes"}
@@ -55,15 +58,17 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
     """The measure that a file asks for, one of
 
     KEY                                  a column of the tables by its key in a CSV (`mb_epoch`)
-    {metric: NAME, how: mean, layer: 1, epochs: [1, 10], per: vertices}
-                                         a metric of the trace by epoch and worker, of one layer, or of all,
-                                         whose values are added up; of some epochs, counted from 1; divided by
-                                         the mean over workers of a statistic of the partition
+    {metric: NAME, how: mean, layer: 1, epochs: [1, 10], per: vertices, times: 100}
+                                         a metric of the trace by epoch and worker, of one layer ("last": the
+                                         highest), or of all, whose values are added up; of some epochs,
+                                         counted from 1; divided by the mean over workers of a statistic of
+                                         the partition; times a number
     {metrics: [NAME, ...], of: [NAME, ...], layer: 1, epochs: [1, 10], least: true}
                                          100 times the sum of metrics over the sum of others; `least`: in the
                                          epoch in which that is least
     {shards: NAME, how: max}             a statistic of the partition, of a list by `how` (default max)
     {shards: NAME, of: NAME}             the sum of one over workers as a ratio to that of another
+    {bytes_per_row: forward, layer: 1}   of the rows sent in a direction for a layer
     {to: 0.99, of: ROW, in: epochs}      epochs, seconds or bytes (MB) until the validation score is this
                                          share of ROW's best
 
@@ -75,7 +80,7 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
         return Measure(lambda run, _: _number(column.value(run.summary)), scored=column.scored)
     if isinstance(given, Mapping):
         keys = set(given)
-        if "metric" in keys and keys <= {"metric", "how", "layer", "epochs", "per"}:
+        if "metric" in keys and keys <= {"metric", "how", "layer", "epochs", "per", "times"}:
             how = HOW[_known_how(given, "mean", field)]
             return Measure(lambda run, _: _metric(run, given, how))
         if {"metrics", "of"} <= keys <= {"metrics", "of", "layer", "epochs", "least"}:
@@ -87,6 +92,8 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
         if "shards" in keys and keys <= {"shards", "how"}:
             how = HOW[_known_how(given, "max", field)]
             return Measure(lambda run, _: float(how(_shards(run, given["shards"])[None, :])))
+        if keys == {"bytes_per_row", "layer"}:
+            return Measure(lambda run, _: _bytes_per_row(run, given["bytes_per_row"], given["layer"]))
         if keys == {"to", "of", "in"}:
             within(f"{field}.to", given["to"], 0, 1)
             choice(f"{field}.in", given["in"], REACHED)
@@ -126,7 +133,8 @@ def _table(run: Run, name: str, given: Mapping[str, Any]) -> np.ndarray:
     if rows.empty:
         _known(dict.fromkeys(metrics["name"]), name, run)
     if given.get("layer") is not None:
-        rows = rows[rows["layer"] == given["layer"]]
+        layer = rows["layer"].max() if given["layer"] == "last" else given["layer"]
+        rows = rows[rows["layer"] == layer]
     if given.get("epochs") is not None:
         first, last = given["epochs"]
         rows = rows[rows["epoch"].between(first - 1, last - 1)]
@@ -136,7 +144,7 @@ def _table(run: Run, name: str, given: Mapping[str, Any]) -> np.ndarray:
 
 
 def _metric(run: Run, given: Mapping[str, Any], how: Callable[[np.ndarray], float]) -> float:
-    value = float(how(_table(run, given["metric"], given)))
+    value = float(how(_table(run, given["metric"], given))) * given.get("times", 1)
     return value / float(_shards(run, given["per"]).mean()) if "per" in given else value
 
 
@@ -147,6 +155,14 @@ def _share(run: Run, given: Mapping[str, Any]) -> float:
     if given.get("least"):
         return float(100 * np.min(above[below > 0] / below[below > 0]))
     return float(100 * np.sum(above) / np.sum(below))
+
+
+def _bytes_per_row(run: Run, direction: str, layer: int) -> float:
+    comm = run.trace.comm
+    sent = comm[(comm["direction"] == direction) & (comm["layer"] == layer) & (comm["rows"] > 0)]
+    if sent.empty:
+        raise InputError(f"{run.path} sends no row {direction} for layer {layer}")
+    return float(sent["bytes"].sum() / sent["rows"].sum())
 
 
 def _reached(run: Run, target: float, column: str) -> float:

@@ -16,7 +16,8 @@ from typing import Any
 
 from harness import figures
 from harness.check import InputError, choice
-from harness.claims.experiment import Experiment, load
+from harness.claims import experiment
+from harness.claims.experiment import Experiment
 
 TOOLS = ("__main__", "figure", "make", "panels")
 
@@ -52,7 +53,7 @@ def available(folder: Path, size: str, chosen: bool = False) -> dict[str, Figure
     if not folder.is_dir():
         raise InputError(f'from="{folder}" is not a folder: give one with a file per figure')
     own = {path.stem: _imported(path) for path in sorted(folder.glob("[!_]*.py"))} if chosen else {}
-    plans = load(folder) if any(folder.glob("*.yaml")) else {}
+    plans = experiment.load(folder) if any(folder.glob("*.yaml")) else {}
     found = {name: of_experiment(plan, size, own) for name, plan in plans.items() if size in plan.sizes}
     alone = own.keys() - {drawing for plan in plans.values() for drawing in plan.draw}
     found |= {name: _of_module(folder / f"{name}.py", own[name]) for name in alone}
