@@ -194,3 +194,28 @@ def test_what_is_no_folder_of_figures_is_refused(tmp_path, capsys, text, said):
         (folder / "mine.py").write_text(text)
     assert figures.main(["--from", str(folder)]) == 2
     assert said in capsys.readouterr().err
+
+
+PLAN = """
+title: "one's own"
+rows: {a: system=vanilla}
+sizes: {%s: {graphs: [twin/flickr], runs: gpus=2 seed=1, minutes: 1}}
+claims: [{entry: sancus_claim_comm, says: x, measure: mb_epoch, rows: [a], published: 1}]
+"""
+
+
+def test_experiments_of_ones_own_are_run_at_the_smallest_size_they_have_and_figures_beside_them(
+    tmp_path, monkeypatch, capsys
+):
+    made = []
+    monkeypatch.setattr(figures, "decide", lambda plan, size, *_: made.append((plan.name, size)))
+    monkeypatch.setattr(figures, "make", lambda name, module, graph, *_: made.append((name, graph)))
+    (tmp_path / "larger.yaml").write_text(PLAN % "small")
+    (tmp_path / "tiny.yaml").write_text(PLAN % "smoke")
+    assert figures.main(["--from", str(tmp_path)]) == 0
+    assert made == [("larger", "small"), ("tiny", "smoke")]
+    assert figures.main(["--from", str(tmp_path), "--size", "smoke"]) == 2
+    assert "larger has no runs of size smoke: give small" in capsys.readouterr().err
+    (tmp_path / "mine.py").write_text(OWN % TINY)
+    assert figures.main(["--from", str(tmp_path)]) == 0
+    assert made[2:] == [("mine", TINY), ("larger", "small"), ("tiny", "smoke")]

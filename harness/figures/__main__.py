@@ -28,6 +28,7 @@ from harness.run import overrides, runner
 from harness.run.runner import Places
 
 TOOLS = ("__main__", "panels")
+OWN = "[!_]*.py"  # the figures of a folder of one's own
 
 
 def available(folder: Path | None = None) -> dict[str, ModuleType]:
@@ -40,10 +41,14 @@ def available(folder: Path | None = None) -> dict[str, ModuleType]:
         return {name: importlib.import_module(f"harness.figures.{name}") for name in names}
     if not folder.is_dir():
         raise InputError(f'from="{folder}" is not a folder: give one with a file per figure')
-    found = {path.stem: _loaded(path) for path in sorted(folder.glob("[!_]*.py"))}
+    found = {path.stem: _loaded(path) for path in sorted(folder.glob(OWN))}
     if not found:
         raise InputError(f'from="{folder}" holds no figure: put NAME.py there (harness/figures/__init__.py)')
     return found
+
+
+def has_figures(folder: Path) -> bool:
+    return any(folder.glob(OWN))
 
 
 def planned_in(folder: Path) -> dict[str, experiment.Experiment]:
@@ -86,7 +91,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         help='another graph than the figures\' own, as "dblp dataset.split=low_label"',
     )
     parser.add_argument(
-        "--size", choices=experiment.SIZES, default=experiment.SIZES[0], help="of experiments (default smoke)"
+        "--size", choices=experiment.SIZES, help="of experiments (default: the smallest that each has)"
     )
     runner.add_places(
         parser, "results/figures", "where the PNG files go, each with its data as CSV beside it"
@@ -95,11 +100,13 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     console = Terminal(stderr=True)
     try:
         planned = planned_in(asked.folder or CONF_EXPERIMENT)
-        known = {} if asked.folder and planned else available(asked.folder)
+        alone = asked.folder and planned and not has_figures(asked.folder)  # experiments without figures
+        known = {} if alone else available(asked.folder)
         for name in asked.names:
             choice("figure", name, (*known, *planned))
-            if name in planned and asked.size not in planned[name].sizes:
-                raise InputError(f"{name} has no runs of size {asked.size}{sizes_of(planned[name])}")
+        # All of a folder of one's own; of the tree the figures alone.
+        names = asked.names or [*known, *(planned if asked.folder else ())]
+        sizes = {name: size_of(planned[name], asked.size) for name in names if name in planned}
         if asked.graph:
             words = [*runner.searchpath(asked.config_dir), *f"dataset={asked.graph}".split()]
             overrides.check(words, runner.CONF)
@@ -113,10 +120,10 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
             print(f"{name:<20} experiment: {plan.title}")
         return 0
     places, failed = Places.of(asked), False
-    for name in asked.names or known or planned:
+    for name in names:
         if name in planned:
             try:
-                decide(planned[name], asked.size, places, console)
+                decide(planned[name], sizes[name], places, console)
             except InputError as error:
                 console.print(f"error: {name}: {error}", style="red", highlight=False, soft_wrap=True)
                 failed = True
@@ -156,8 +163,14 @@ def decide(plan: experiment.Experiment, size: str, places: Places, console: Term
     print(table.plain([result for result in made if result.experiment == plan.name]))
 
 
-def sizes_of(plan: experiment.Experiment) -> str:
-    return f": give {' or '.join(plan.sizes)}" if plan.sizes else ": its parts wait for something"
+def size_of(plan: experiment.Experiment, asked: str | None) -> str:
+    """The size asked for, or the smallest there is. InputError where the experiment has no runs of it."""
+    if not plan.sizes:
+        raise InputError(f"{plan.name} has no runs: its parts wait for something")
+    size = asked or next(size for size in experiment.SIZES if size in plan.sizes)
+    if size not in plan.sizes:
+        raise InputError(f"{plan.name} has no runs of size {size}: give {' or '.join(plan.sizes)}")
+    return size
 
 
 def make(name: str, module: ModuleType, graph: str, places: Places, out: Path, console: Terminal) -> None:
