@@ -35,9 +35,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         "--from",
         dest="folder",
         type=Path,
-        default=FOLDER,
         metavar="FOLDER",
-        help="a folder with experiments of one's own, a NAME.yaml each, instead of these",
+        help="a folder with experiments of one's own, a NAME.yaml each, beside these",
     )
     parser.add_argument(
         "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
@@ -65,9 +64,13 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     return 0
 
 
-def decided(folder: Path, places: Places) -> list[evaluate.Result]:
-    """The results of all experiments of a folder over the runs in `places`."""
-    return evaluate.results(experiment.load(folder), lambda sweep: folders(sweep, places))
+def decided(own: Path | None, places: Places) -> list[evaluate.Result]:
+    """The results of all experiments over the runs in `places`: first those of a folder of one's own, which
+    also take the place of the tree's of the same name."""
+    experiments = experiment.load(own) if own else {}
+    for name, plan in experiment.load(FOLDER).items():
+        experiments.setdefault(name, plan)
+    return evaluate.results(experiments, lambda sweep: folders(sweep, places))
 
 
 def folders(sweep: str, places: Places) -> list[Path]:
