@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 from PIL import Image
@@ -175,6 +177,26 @@ def test_a_figure_from_outside_the_tree_of_such_a_system(tmp_path, place, monkey
     assert drawn.stem == "mine-twin-flickr" and set(pd.read_csv(drawn).label) == {"trouble"}
     assert figures.main(["systems", *arguments]) == 2
     assert 'figure="systems" is not known; known: mine' in capsys.readouterr().err
+
+
+def test_the_figure_of_the_page(tmp_path, place, monkeypatch, capsys):
+    page = (ROOT / "docs" / "howto" / "figures.md").read_text()
+    (code,) = (text for text in re.findall(r"```python\n(.*?)```", page, re.S) if "GRAPHS" in text)
+    folder = tmp_path / "my_figures"
+    folder.mkdir()
+    (folder / "losses.py").write_text(
+        code.replace("epochs=20", "epochs=3 kernel=numba threads=1 order=transform")
+    )
+
+    def start(sweep, there):
+        ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
+        assert ended.code == 0, ended.err
+
+    monkeypatch.setattr(runner, "start", start)
+    places = {"from": folder, "out": tmp_path, "results": tmp_path / "r", "cache": tmp_path / "c"}
+    assert figures.main([f"--{name}={path}" for name, path in places.items()]) == 0, capsys.readouterr().err
+    data = pd.read_csv(tmp_path / "losses-twin-flickr.csv")
+    assert data.groupby("label").size().to_dict() == {"digest": 3, "vanilla": 3}
 
 
 @pytest.mark.parametrize(

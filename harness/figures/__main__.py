@@ -128,7 +128,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
                 console.print(f"error: {name}: {error}", style="red", highlight=False, soft_wrap=True)
                 failed = True
             continue
-        for choices in [[asked.graph]] if asked.graph else known[name].GRAPHS:
+        for given in [asked.graph] if asked.graph else known[name].GRAPHS:
+            choices = [given] if isinstance(given, str) else given
             graph = next((graph for graph in choices if runner.is_here(graph, places.data_dir)), None)
             if graph is None:
                 console.print(
