@@ -106,7 +106,7 @@ def pareto(section: Section, key: str | None = None) -> Figure:
     _legend(figure, panels[0])
     title(
         figure,
-        f"{SCORE_NAMES[section.score].capitalize()} against its cost",
+        f"{SCORE_NAMES[section.score].replace('test', 'Test')} against its cost",
         section.dataset,
         section.groups,
         "bars: 95 % interval over seeds",
