@@ -113,3 +113,9 @@ def test_help_says_what_the_command_itself_does(capsys, command, does):
     assert cli.main([command, "--help"]) == 0
     said = capsys.readouterr().out
     assert said.split("\n\n")[1].startswith(does) and max(map(len, said.splitlines())) <= 110
+
+
+def test_reports_help_names_the_claims_too(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["report", "--help"])
+    assert "halobench report claims" in " ".join(capsys.readouterr().out.split())
