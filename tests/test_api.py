@@ -199,8 +199,7 @@ PAGES = ("docs/reference/api.md", "docs/howto/sweep.md", "docs/howto/figures.md"
 
 
 def code_of(page: str) -> str:
-    (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
-    return code
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S))
 
 
 def run_the_code_of(page: str) -> None:

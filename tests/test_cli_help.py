@@ -103,3 +103,19 @@ def test_help_with_what_is_not_given_yet_or_not_known(capsys):
     assert "dataset.path=VALUE" in capsys.readouterr().out
     assert cli.main(["system=sancuss", "--help"]) == 2
     assert 'did you mean "sancus"?' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command, does",
+    [("run", "Trains one run; with -m every"), ("prepare", "Makes the shards and the folder")],
+)
+def test_help_says_what_the_command_itself_does(capsys, command, does):
+    assert cli.main([command, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert said.split("\n\n")[1].startswith(does) and max(map(len, said.splitlines())) <= 110
+
+
+def test_reports_help_names_the_claims_too(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["report", "--help"])
+    assert "halobench report claims" in " ".join(capsys.readouterr().out.split())

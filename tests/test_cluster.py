@@ -4,14 +4,17 @@ slowest.
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.cluster.config import TIMES, Cluster, Device, relative
-from harness.cluster.measure import pooled
+from harness.cluster.measure import measure, pooled
 from harness.run import config
 from harness.run.command import CONF
 from harness.run.config import make_system
@@ -29,6 +32,16 @@ SIZES = {"cdfgnn": None, "digest": 8, "measured": 0, "pscgcn": 6, **{f"capgnn/x{
 def composed(*overrides: str) -> config.Run:
     with initialize_config_dir(CONF, version_base="1.3"):
         return config.check(compose("config", overrides=list(overrides)))
+
+
+def test_measuring_a_device_says_nothing_of_torchs_own():
+    torch.set_warn_always(True)  # else torch tells a process once
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert measure(torch.device("cpu"), 0, 1).spmm_s > 0
+    finally:
+        torch.set_warn_always(False)
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -61,7 +61,8 @@ def test_a_watched_run_tells_epoch_loss_accuracy_bytes_and_time_left(place):
     sent = trace[trace["worker"] == 0]["bytes_sent"].sum() / 1e6
     shown = " ".join(done.err.split())
     assert (
-        f"epoch 3/3 loss {last['loss']:.4f} val {last['val_acc']:.4f} {sent:.1f} MB sent by worker 0" in shown
+        f"epoch 3/3 loss {last['loss']:.4f} val acc {last['val_acc']:.4f} {sent:.1f} MB sent by worker 0"
+        in shown
     )
     assert re.search(r"\d:\d\d:\d\d", shown), "the time left"
 

@@ -19,6 +19,10 @@ from tests.systems import Settings
 GRAPH = random_graph(5, vertices=24)
 
 
+# Answers without a wait().
+UNWRAPPED = {"tensor": lambda rows: rows, "nothing": lambda rows: None}
+
+
 @dataclass
 class Wrong(System):
     """Gives what `how` says in the layer `at` on worker 1, and zeros elsewhere."""
@@ -29,6 +33,8 @@ class Wrong(System):
 
     def halo(self, layer, h):
         rows = h.new_zeros(self.plan.num_halo, h.shape[1])
+        if self.how in UNWRAPPED and (layer, self.comm.rank) == (self.at, 1):
+            return UNWRAPPED[self.how](rows)
         return Ready(self.spoil(rows) if (layer, self.comm.rank) == (self.at, 1) else rows)
 
     def input_halo(self, x):
@@ -63,6 +69,18 @@ def test_rows_of_another_shape_are_one_sentence_with_system_layer_and_worker(poo
     with pytest.raises(
         AssertionError,
         match=r"InputError: system tests.test_contract.Wrong, layer 1, worker 1: it gave .* needed",
+    ):
+        systems.run(pool, GRAPH, {"_target_": "tests.test_contract.Wrong", "how": how}, 2, settings=settings)
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+@pytest.mark.parametrize("how, kind", [("tensor", "Tensor"), ("nothing", "NoneType")])
+def test_an_answer_without_wait_is_one_sentence_that_names_ready(pool, how, kind, model):
+    heads = {"heads": 2} if model == "gat" else {}
+    settings = Settings(model={"name": model, "layers": 2, "hidden": 4, "dropout": 0.0, **heads}, epochs=1)
+    with pytest.raises(
+        AssertionError,
+        match=rf"Wrong, layer 1, worker 1: it gave {kind}, which has no wait\(\), .* Ready\(rows\)",
     ):
         systems.run(pool, GRAPH, {"_target_": "tests.test_contract.Wrong", "how": how}, 2, settings=settings)
 

@@ -38,6 +38,13 @@ def test_lines_of_the_readme_fit_beside_another_window():
     assert [line for line in lines if len(line) > 110 and not line.startswith("|")] == []  # rows cannot wrap
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_heading_stands_apart(page):
+    """An empty line is before each, without which a reader of the source runs past it."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
+    assert re.findall(r"^(?!#)(\S.*)\n#{1,4} (.+)$", prose, re.M) == []
+
+
 def test_the_pages_have_commands():
     assert len({page for page, _, _ in commands()}) >= 5 and len(commands()) >= 20
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,7 +141,7 @@ def test_a_graph_that_is_not_here_is_left_out_and_said(tmp_path, monkeypatch, ca
     said = " ".join(capsys.readouterr().err.split())
     assert f"systems: amazon-photo is not in {tmp_path}, left out" in said
     assert f"pscgcn_hits: amazon-computers is not in {tmp_path}, left out" in said
-    assert "2 figures of size small: about " in said
+    assert "2 figures of size small, from nothing: about " in said
     assert figures.main(["systems", "--graph", "dlbp"]) == 2
     assert 'did you mean "dblp"?' in capsys.readouterr().err
 
@@ -236,13 +237,47 @@ def test_an_experiment_of_ones_own_with_a_drawing_of_ones_own(tmp_path, place, m
 @pytest.mark.parametrize(
     "name, size, says",
     [
-        ("capgnn_fig16", "smoke", "capgnn_fig16 has no runs of size smoke yet (Epoch and communication time"),
+        ("capgnn_fig16", "smoke", "capgnn_fig16 has no runs yet (Epoch and communication time"),
         ("sancus_broadcasts", "paper", "has no runs of size paper: give --size smoke or small"),
     ],
 )
 def test_what_has_no_runs_says_what_it_waits_for(name, size, says, capsys):
     assert figures.main([name, "--size", size]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_the_figure_of_the_page(tmp_path, place, monkeypatch, capsys):
+    page = (ROOT / "docs" / "howto" / "figures.md").read_text()
+    (code,) = (text for text in re.findall(r"```python\n(.*?)```", page, re.S) if "GRAPHS" in text)
+    folder = tmp_path / "my_figures"
+    folder.mkdir()
+    (folder / "losses.py").write_text(
+        code.replace("epochs=20", "epochs=3 kernel=numba threads=1 order=transform")
+    )
+    monkeypatch.setattr(runner, "start", starting(place))
+    places = {"from": folder, "out": tmp_path, "results": tmp_path / "r", "cache": tmp_path / "c"}
+    assert figures.main([f"--{name}={path}" for name, path in places.items()]) == 0, capsys.readouterr().err
+    data = pd.read_csv(tmp_path / "losses-twin-flickr.csv")
+    assert data.groupby("label").size().to_dict() == {"digest": 3, "vanilla": 3}
+
+
+LARGER = PLAN.replace("smoke:", "small:").replace("draw:\n  losses: {}\n", "")
+
+
+def test_experiments_of_ones_own_are_run_at_the_smallest_size_they_have_and_figures_beside_them(
+    tmp_path, monkeypatch, capsys
+):
+    made = []
+    monkeypatch.setattr(figures, "make", lambda figure, *_: made.append((figure.name, figure.size)))
+    (tmp_path / "larger.yaml").write_text(LARGER % TINY)
+    (tmp_path / "tiny.yaml").write_text(LARGER.replace("small:", "smoke:") % TINY)
+    assert figures.main(["--from", str(tmp_path)]) == 0
+    assert made == [("larger", "small"), ("tiny", "smoke")]
+    assert figures.main(["larger", "--from", str(tmp_path), "--size", "smoke"]) == 2
+    assert "larger has no runs of size smoke: give --size small" in capsys.readouterr().err
+    (tmp_path / "mine.py").write_text(OWN % TINY)
+    assert figures.main(["--from", str(tmp_path)]) == 0
+    assert made[2:] == [("larger", "small"), ("mine", ""), ("tiny", "smoke")]
 
 
 def test_what_is_published_stands_for_the_experiments_that_decide_it(monkeypatch):

@@ -271,7 +271,8 @@ def test_another_file_is_named_for_what_it_is(what, tmp_path):
     says = refusal(path)
     assert MISTAKES[what] in says and str(path) in says
     if what != "folder":
-        assert "not an npz archive: store the arrays with np.savez under the names of docs/data.md" in says
+        assert "not an npz archive: make one with `halobench import`" in says
+        assert "np.savez under the names of docs/data.md" in says
     assert not re.search("allow_pickle|unsafe", says)
     assert not (tmp_path / "trace").exists(), "a pickle was loaded"
 

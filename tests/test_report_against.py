@@ -101,6 +101,16 @@ def test_accuracy_against_cost_has_a_point_per_row_of_the_table(sweep):
             assert any((points["x"].sub(x).abs() < 1e-9) & (points["y"].sub(y).abs() < 1e-9))
 
 
+@pytest.mark.parametrize("score, named", [("acc", "Test accuracy"), ("auc", "Test AUC")])
+def test_its_title_names_the_score_as_axes_do(sweep, score, named, monkeypatch):
+    """These runs have no AUC, as runs that diverged have no score: then there is no front either."""
+    monkeypatch.setattr(table, "leading", lambda groups: score)
+    figure = against.pareto(section_of(sweep))
+    assert f"{named} against its cost" in [text.get_text() for text in figure.texts]
+    (legend,) = figure.legends
+    assert ("Pareto front" in {text.get_text() for text in legend.get_texts()}) == (score == "acc")
+
+
 @pytest.mark.parametrize("ending", style.FORMATS)
 def test_formats_titles_and_names_that_latex_takes(tmp_path, sweep, ending, capsys):
     for more in ([], ["--no-title"]):

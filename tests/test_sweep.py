@@ -72,7 +72,7 @@ def test_a_sweep_numbers_its_runs_and_ends_with_a_table(place):
         "run 2 of 3: system=sancus, bound=1",
         "run 3 of 3: system=sancus, bound=2",
     ]
-    assert len(re.findall(r" x2: epoch 1/1, loss \d\.\d+, val \d", done.err)) == 3
+    assert len(re.findall(r" x2: epoch 1/1, loss \d\.\d+, val acc \d", done.err)) == 3
     heading, _, *rows = done.out[done.out.rindex("system ") :].splitlines()
     assert re.match(r"system +bound +test acc % +epoch ", heading)
     assert [row.split()[:2] for row in rows[1:3]] == [["sancus", "1"], ["sancus", "2"]]

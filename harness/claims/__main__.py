@@ -32,9 +32,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         "--from",
         dest="folder",
         type=Path,
-        default=experiment.FOLDER,
         metavar="FOLDER",
-        help="a folder with experiments of one's own, a NAME.yaml each, instead of these",
+        help="a folder with experiments of one's own, a NAME.yaml each, beside these",
     )
     parser.add_argument(
         "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
@@ -62,20 +61,25 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     return 0
 
 
-def decided(folder: Path, places: Places) -> list[evaluate.Result]:
-    """The results of all experiments of a folder over the runs in `places`."""
+def decided(own: Path | None, places: Places) -> list[evaluate.Result]:
+    """The results of all experiments over the runs in `places`: first those of a folder of one's own, which
+    also take the place of the tree's of the same name.
+    """
+    experiments = experiment.load(own) if own else {}
+    for name, plan in experiment.load(experiment.FOLDER).items():
+        experiments.setdefault(name, plan)
     graphs: dict[str, Path] = {}
 
     # Composing a run takes a tenth of a second, so one tells for each graph whether it has any.
     def folders(sweep: str) -> list[Path]:
         graph = " ".join(word for word in sweep.split() if word.startswith("dataset"))
         if graph not in graphs:
-            (run,) = runner.composed(runner.expand(sweep)[:1], places)
+            (run,) = runner.composed(runner.expand(graph), places)
             graphs[graph] = run.directory.parent
         there = graphs[graph]
         return runner.folders(sweep, places) if there.is_dir() else [there / "none"]
 
-    return evaluate.results(experiment.load(folder), folders)
+    return evaluate.results(experiments, folders)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import platform
 import re
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,9 @@ def measure(device: torch.device, host: int, sharing: int) -> Device:
     rows = ROWS[device.type]
     dense = torch.rand(rows, rows, device=device)
     there = torch.rand(rows, rows, device=device) < DENSITY
-    sparse = (dense * there).to_sparse_csr()
+    with warnings.catch_warnings():  # torch warns of a process's first CSR matrix
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
+        sparse = (dense * there).to_sparse_csr()
     on_host = torch.rand(rows, rows, pin_memory=device.type == "cuda")
     memory: float
     if device.type == "cuda":

@@ -37,6 +37,9 @@ class WrongRows(Exception):
 def arrived(pending: Pending, adjacency: Propagation, h: torch.Tensor) -> torch.Tensor:
     """The halo rows [m, F] that a system gives a layer whose own rows are h [n, F]. Compiled products read
     them unchecked, so that rows of another shape would be read beyond their end: WrongRows."""
+    if not hasattr(pending, "wait"):
+        given = type(pending).__name__
+        raise WrongRows(f"gave {given}, which has no wait(), as its halo; Ready(rows) makes one of rows")
     rows = pending.wait()
     which = "halo" if adjacency.drawn is None else "drawn halo"
     return checked(
@@ -46,11 +49,11 @@ def arrived(pending: Pending, adjacency: Propagation, h: torch.Tensor) -> torch.
 
 def checked(rows: torch.Tensor, shape: tuple[int, ...], like: torch.Tensor, what: str) -> torch.Tensor:
     """`rows` where they have this shape and the type of `like`; WrongRows where not."""
-    wanted = f"{what}: {list(shape)} of {like.dtype} on {like.device}"
+    wanted = f"{what}, {list(shape)} of {like.dtype} on {like.device}"
     if not isinstance(rows, torch.Tensor):
-        raise WrongRows(f"gave {type(rows).__name__} where a tensor is needed ({wanted})")
+        raise WrongRows(f"gave {type(rows).__name__}; needed are {wanted}")
     if (tuple(rows.shape), rows.dtype, rows.device) != (shape, like.dtype, like.device):
-        raise WrongRows(f"gave {list(rows.shape)} of {rows.dtype} on {rows.device} where {wanted} is needed")
+        raise WrongRows(f"gave {list(rows.shape)} of {rows.dtype} on {rows.device}; needed are {wanted}")
     return rows
 
 

@@ -353,7 +353,7 @@ class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
     ) -> torch.Tensor:
         """The synchronised A H W  [r, f_out]."""
         parts = propagate_parts(self.adjacency, h, weight, dropout)
-        return checked(self.synchronize(layer, parts), tuple(parts.shape), parts, "a row per replica")
+        return checked(self.synchronize(layer, parts), tuple(parts.shape), parts, "rows, one per replica")
 
 
 AnySystem: TypeAlias = System[Any, Any]  # over either kind of cut

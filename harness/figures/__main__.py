@@ -45,8 +45,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     parser.add_argument(
         "--size",
         choices=experiment.SIZES,
-        default=experiment.SIZES[0],
-        help="how much is run (default smoke)",
+        help="how much is run (default: the smallest that each has, smoke)",
     )
     runner.add_places(
         parser, "results/figures", "where each picture goes as PNG and PDF, with its data as CSV"
@@ -69,10 +68,11 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
             print(f"{name:<{width}}  {figure.title}")
         return 0
     places, failed = Places.of(asked), False
-    total = sum(figure.plan.sizes[asked.size].minutes for figure in chosen if figure.plan is not None)
+    total = sum(figure.plan.sizes[figure.size].minutes for figure in chosen if figure.plan is not None)
     if len(chosen) > 1 and total:
         console.print(
-            f"{len(chosen)} figures of size {asked.size}: about {total:g} minutes on two cores, from nothing",
+            f"{len(chosen)} figures of size {asked.size or experiment.SIZES[0]}, from nothing:"
+            f" about {total:g} minutes on two cores",
             highlight=False,
         )
     for figure in chosen:
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     return int(failed)
 
 
-def wanted(names: Sequence[str], known: Mapping[str, Figure], folder: Path, size: str) -> list[Figure]:
+def wanted(names: Sequence[str], known: Mapping[str, Figure], folder: Path, size: str | None) -> list[Figure]:
     """The figures that are asked for: by their names, or by what is published; all where none is named."""
     plans = experiment.load(folder) if any(folder.glob("*.yaml")) else {}
     entries: dict[str, list[str]] = {}  # published: experiments with a part of it
@@ -100,7 +100,8 @@ def wanted(names: Sequence[str], known: Mapping[str, Figure], folder: Path, size
         deciding = [each for each in meant if each in known]
         if not deciding:
             plan = plans[meant[0]]
-            raise InputError(f"{name} has no runs of size {size}{_instead(name, plan)}")
+            of_size = f" of size {size}" if size and plan.sizes else ""
+            raise InputError(f"{name} has no runs{of_size}{_instead(name, plan)}")
         found += deciding
     return [known[name] for name in dict.fromkeys(found or known)]
 

@@ -43,10 +43,11 @@ class Figure:
     size: str = ""
 
 
-def available(folder: Path, size: str, chosen: bool = False) -> dict[str, Figure]:
+def available(folder: Path, size: str | None, chosen: bool = False) -> dict[str, Figure]:
     """Every figure of a folder by name, in alphabetical order: its experiments (NAME.yaml) that have runs of
     this size, and the files that say their own runs (NAME.py).
 
+    size     null: of each experiment the smallest that it has
     chosen   whether the folder is one's own, whose drawings lie beside its experiments
     Raises InputError where the folder is none, or a file in it is no figure.
     """
@@ -54,7 +55,12 @@ def available(folder: Path, size: str, chosen: bool = False) -> dict[str, Figure
         raise InputError(f'from="{folder}" is not a folder: give one with a file per figure')
     own = {path.stem: _imported(path) for path in sorted(folder.glob("[!_]*.py"))} if chosen else {}
     plans = experiment.load(folder) if any(folder.glob("*.yaml")) else {}
-    found = {name: of_experiment(plan, size, own) for name, plan in plans.items() if size in plan.sizes}
+    found = {
+        name: of_experiment(plan, size or smallest, own)
+        for name, plan in plans.items()
+        if (smallest := next(filter(plan.sizes.__contains__, experiment.SIZES), None))
+        and size in (None, *plan.sizes)
+    }
     alone = own.keys() - {drawing for plan in plans.values() for drawing in plan.draw}
     found |= {name: _of_module(folder / f"{name}.py", own[name]) for name in alone}
     if not found and not plans:
@@ -89,7 +95,7 @@ def _of_module(path: Path, module: ModuleType) -> Figure:
     return Figure(
         path.stem,
         module.TITLE,
-        module.GRAPHS,
+        [[graph] if isinstance(graph, str) else graph for graph in module.GRAPHS],
         lambda graph: {str(i): sweep for i, sweep in enumerate(module.sweeps(graph))},
         [(module, {})],
     )

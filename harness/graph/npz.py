@@ -48,7 +48,10 @@ RENAMES = {
     "val_mask": "val",
     "test_mask": "test",
 }
-MEND = "store the arrays with np.savez under the names of docs/data.md, and give that file"
+MEND = (
+    "make one with `halobench import`, which reads CSV, PyG and other files, or with np.savez under the names"
+    " of docs/data.md, and give that file"
+)
 
 
 def read(path: Path, symmetrise: bool | None) -> Raw:

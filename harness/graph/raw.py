@@ -190,8 +190,8 @@ def single_labels(values: np.ndarray, unlabelled: bool = False) -> np.ndarray:
         values = values[:, 0]
     if values.ndim != 1 or values.dtype.kind not in "iuf":
         raise InputError(
-            f"labels of type {values.dtype} and shape {values.shape} cannot be used; give one whole number a"
-            " vertex"
+            f"labels of type {values.dtype} and shape {values.shape} cannot be used; give one whole number"
+            " per vertex"
         )
     lacking = ~(values >= 0)  # NaN too
     if lacking.any() and not unlabelled:
@@ -201,8 +201,8 @@ def single_labels(values: np.ndarray, unlabelled: bool = False) -> np.ndarray:
         values = np.where(np.isnan(values), -1, values)
         if np.any(values != np.floor(values)):
             raise InputError(
-                f"label {values[values != np.floor(values)][0]} is not a whole number; give one class a"
-                " vertex"
+                f"label {values[values != np.floor(values)][0]} is not a whole number; give one class"
+                " per vertex"
             )
     if len(values) and not -(2**31) <= values.min() <= values.max() < 2**31:
         raise InputError(

@@ -28,7 +28,11 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     plot = program.endswith(" plot")
-    parser = argparse.ArgumentParser(prog=program, description="Tables and pictures of finished runs.")
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description="Tables and pictures of finished runs.",
+        epilog="`halobench report RUN...` is `table`; `halobench report claims`: what papers print, decided.",
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     shown = "runs side by side: mean and 95 %% interval over seeds"
     tables = commands.add_parser("table", help=shown, description=shown)

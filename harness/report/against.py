@@ -97,8 +97,9 @@ def pareto(section: Section, key: str | None = None) -> Figure:
             style = {**style, "linestyle": ""}
             ax.errorbar(x.mean, y.mean, xerr=x.half, yerr=y.half, capsize=2, label=name, **style)
         known = [(x.mean, y.mean) for x, y in points if not math.isnan(y.mean)]
-        best = front(known)
-        ax.step(*zip(*best), where="post", color="#999999", linewidth=1.2, zorder=0, label="Pareto front")
+        if known:  # not where every run diverged
+            best = front(known)
+            ax.step(*zip(*best), where="post", color="#999999", linewidth=1.2, zorder=0, label="Pareto front")
         ax.set_xlabel(_axis_name(cost, section))
         ax.set_ylabel(_axis_name(score, section))
         if known and min(x for x, _ in known) > 0 and _is_wide([x for x, _ in known]):
@@ -106,7 +107,7 @@ def pareto(section: Section, key: str | None = None) -> Figure:
     _legend(figure, panels[0])
     title(
         figure,
-        f"{SCORE_NAMES[section.score].capitalize()} against its cost",
+        f"{SCORE_NAMES[section.score].replace('test', 'Test')} against its cost",
         section.dataset,
         section.groups,
         "bars: 95 % interval over seeds",

@@ -20,11 +20,20 @@ from harness.run import overrides
 WIDTH, INDENT = 110, 26
 USAGE = """usage: {program} [-m] [KEY=VALUE ...]
 
-Trains one run; with -m every combination of the values in KEY=VALUE,VALUE,... Below is each key with the
-value that it has in this command: `{program} system=NAME --help` shows those of another system.
+{does}
 
 example: {program} -m system={systems} dataset={dataset} workers=4 seed=1,2
 """
+
+DOES = (
+    "{does}; with -m {those}every combination of the values in KEY=VALUE,VALUE,... Below is each key with the"
+    " value that it has in this command: `{program} system=NAME --help` shows those of another system."
+)
+TRAINS = {"does": "Trains one run", "those": ""}
+PREPARES = {
+    "does": "Makes the shards and the folder of one run, and prints the torchrun command that trains it",
+    "those": "those of ",
+}
 
 
 def described(cls: type) -> dict[str, str]:
@@ -67,7 +76,9 @@ def text(words: list[str], conf: str, program: str) -> str:
     plain = {name: value for name, value in run.composed.items() if name not in blocks}
     dataset = run.graph_name
     systems = ",".join(options.get("system", [])[-2:])
-    parts = [USAGE.rstrip().format(program=program, systems=systems, dataset=dataset)]
+    does = DOES.format(program=program, **(PREPARES if program.endswith(" prepare") else TRAINS))
+    does = textwrap.fill(does, WIDTH, break_on_hyphens=False)
+    parts = [USAGE.rstrip().format(program=program, does=does, systems=systems, dataset=dataset)]
     parts.append("\n".join(_lines("", type(run.settings), plain)))
     for name, block in blocks.items():
         choices = f"{name}=NAME, of {', '.join(sorted(options[name]))}" if name in options else name

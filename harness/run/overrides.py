@@ -338,15 +338,21 @@ def _lacks(key: str, composed: DictConfig) -> bool:
     return False
 
 
+def _keys(node: Any) -> list[str]:
+    return [str(name) for name in node] if isinstance(node, DictConfig) else []
+
+
 def _check_key(key: str, composed: DictConfig) -> None:
     here: Any = composed
     walked: list[str] = []
     for part in key.split("."):
-        known = list(here) if isinstance(here, DictConfig) else []
-        known = [name for name in known if name == part or not str(name).startswith("_")]
+        known = [name for name in _keys(here) if name == part or not name.startswith("_")]
         if part not in known:
-            raise InputError(
-                f"{key} is not a key of {'.'.join(walked) or 'the config'}{did_you_mean(part, known)}"
-            )
+            # A key that lacks its block, as lr=0.1.
+            inside = [
+                f'"{name}.{part}"' for name in known if not walked and part in _keys(here._get_node(name))
+            ]
+            mend = f"; did you mean {' or '.join(inside)}?" if inside else did_you_mean(part, known)
+            raise InputError(f"{key} is not a key of {'.'.join(walked) or 'the config'}{mend}")
         walked.append(part)
         here = here._get_node(part)

@@ -78,7 +78,7 @@ class Progress:
     def epoch(self, epoch: Epoch, loss: float | None, scores: Scores | None) -> None:
         self.sent([epoch])
         if scores is not None and not math.isnan(scores.accuracy[1]):
-            self.accuracy = f"val {scores.accuracy[1]:.4f}"
+            self.accuracy = f"val acc {scores.accuracy[1]:.4f}"
         if self.lines and (epoch.epoch % self.every == 0 or epoch.epoch + 1 == self.epochs):
             told = "" if loss is None else f", loss {loss:.4f}"
             told += f", {self.accuracy}" if self.accuracy else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.check import at_least, choice, more_than
+from harness.check import InputError, at_least, choice, more_than
 from harness.comm.comm import WIRES
 from harness.comm.meeting import RENDEZVOUS
 from harness.comm.transport import TRANSPORTS
@@ -81,6 +81,8 @@ class RunConfig:
         at_least("workers", self.workers, 1)
         at_least("epochs", self.epochs, 1)
         at_least("seed", self.seed, 0)
+        if self.device == "gpu":
+            raise InputError('device="gpu" is not known; did you mean "cuda"?')
         choice("device", self.device, ("auto", "cpu", "cuda"))
         check_kernel(self.kernel)
         choice("order", self.order, ORDERS)
