@@ -280,6 +280,15 @@ def test_experiments_of_ones_own_are_run_at_the_smallest_size_they_have_and_figu
     assert made[2:] == [("larger", "small"), ("mine", ""), ("tiny", "smoke")]
 
 
+def test_a_row_of_ones_own_in_an_experiment_of_the_tree():
+    figure = available(FOLDER, "smoke", rows=["mine=system=mine system.x=1"])["pscgcn_staleness"]
+    assert figure.rows(TINY)["mine"].startswith(f"system=mine system.x=1 dataset={TINY} ")
+    with pytest.raises(InputError, match='row="tau = 1=system=mine" '):
+        available(FOLDER, "smoke", rows=["tau = 1=system=mine"])
+    with pytest.raises(InputError, match="has the name of another row"):
+        available(FOLDER, "smoke", rows=["vanilla=system=mine"])
+
+
 def test_what_is_published_stands_for_the_experiments_that_decide_it(monkeypatch):
     made = []
     monkeypatch.setattr(figures, "make", lambda figure, *_: made.append(figure.name))

@@ -73,24 +73,31 @@ class _Runs:
 
     def __init__(self, experiment: Experiment, folders: Folders):
         self.experiment, self.folders = experiment, folders
-        self.read: dict[tuple[str, str], list[list[Run]] | None] = {}
+        self.read: dict[tuple[str, str, int], list[Run] | None] = {}
 
-    def of(self, size: str, row: str) -> list[list[Run]] | None:
-        """A row's runs on each graph of a size; None where one of them has not finished."""
-        if (size, row) not in self.read:
-            graphs = [self.folders(sweep) for sweep in self.experiment.sweeps(row, size)]
-            there = all((path / "summary.json").exists() for paths in graphs for path in paths)
-            self.read[size, row] = [[Run(path) for path in paths] for paths in graphs] if there else None
-        return self.read[size, row]
+    def of(self, size: str, row: str, graph: int) -> list[Run] | None:
+        """A row's runs on a graph of a size, by its place; None where one of them has not finished."""
+        key = size, row, graph
+        if key not in self.read:
+            paths = self.folders(self.experiment.sweeps(row, size)[graph])
+            there = all((path / "summary.json").exists() for path in paths)
+            self.read[key] = [Run(path) for path in paths] if there else None
+        return self.read[key]
 
     def decide(self, claim: Claim) -> Result:
-        for size in reversed([size for size in SIZES if size in self.experiment.sizes]):
+        sizes = self.experiment.sizes
+        for size in reversed([size for size in SIZES if size in sizes]):
             chosen = self.experiment.on(size, claim.graph)
-            there = {row: self.of(size, row) for row in claim.needed} if chosen else {}
-            known = {row: [runs[i] for i in chosen] for row, runs in there.items() if runs is not None}
-            if chosen and len(known) == len(there):
+            there = {row: [self.of(size, row, graph) for graph in chosen] for row in claim.needed}
+            known = {row: [runs for runs in graphs if runs is not None] for row, graphs in there.items()}
+            if chosen and all(len(runs) == len(chosen) for runs in known.values()):
                 return self._result(claim, *decided(claim, known), size)
-        return self._result(claim, None, Verdict(NOT_RUN, f"halobench figures {self.experiment.name}"))
+        # The smallest size that has its graph, named where it is not the one that comes without asking.
+        first = next(size for size in SIZES if size in sizes)
+        least = next(size for size in SIZES if size in sizes and self.experiment.on(size, claim.graph))
+        option = "" if least == first else f" --size {least}"
+        why = f"halobench figures {self.experiment.name}{option}"
+        return self._result(claim, None, Verdict(NOT_RUN, why))
 
     def _result(self, claim: Claim, ours: Estimate | None, verdict: Verdict, size: str = "") -> Result:
         name = self.experiment.name

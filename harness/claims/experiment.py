@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,8 @@ class Claim:
     direction        "above" or "below" `neutral`
     neutral          the value of no difference; null: 1 of a ratio, else 0
     tolerance        instead of 10 % of our mean, in the unit of the value; needs `reason`
-    graph            the graph of the size on which this is decided; null: the mean over all of them
+    graph            the graph on which this is decided, itself or its twin, as a size has it; null: the mean
+                     over all graphs of the size
     control          a row that has none of what the claim is about: where it does as well in `measure`, the
                      verdict is "cannot tell"
     by_construction  why agreement proves nothing on a twin, which was made to have this value
@@ -136,22 +137,45 @@ class Experiment:
 
     def on(self, size: str, graph: str | None) -> list[int]:
         """The places of a graph, by its name, among those of a size; of all graphs without a name."""
-        return [i for i, each in enumerate(self.sizes[size].graphs) if graph in (None, each.split()[0])]
+        return [i for i, each in enumerate(self.sizes[size].graphs) if graph in (None, _named(each))]
+
+
+def _named(graph: str) -> str:
+    return graph.split()[0].removeprefix("twin/")
 
 
 def load(folder: Path) -> dict[str, Experiment]:
     """The experiments of a folder by name, in alphabetical order. InputError that names the file where one
     cannot be used.
     """
-    made = {}
-    for path in sorted(folder.glob("*.yaml")):
-        try:
-            made[path.stem] = _experiment(path.stem, yaml.safe_load(path.read_text()))
-        except (InputError, yaml.YAMLError) as error:
-            raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
+    made = {path.stem: one(path.stem, folder) for path in sorted(folder.glob("*.yaml"))}
     if not made:
         raise InputError(f"{folder} holds no experiment: put NAME.yaml there (docs/howto/claims.md)")
     return made
+
+
+def with_rows(rows: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
+    """Rows and `more` of them ("NAME=OVERRIDES"). InputError where one of these cannot be read, or has the
+    name of another.
+    """
+    found = dict(rows)
+    for given in more:
+        name, equals, asked = given.partition("=")
+        if not equals or not name or not any(word.startswith("system=") for word in asked.split()):
+            raise InputError(f'row="{given}" names no system: give --row NAME="system=SYSTEM system.KNOB=1"')
+        if name in found:
+            raise InputError(f'row="{given}" has the name of another row: give it a name of its own')
+        found[name] = asked
+    return found
+
+
+def one(name: str, folder: Path = FOLDER) -> Experiment:
+    """The experiment of this name. InputError that names the file where it cannot be used."""
+    path = folder / f"{name}.yaml"
+    try:
+        return _experiment(name, yaml.safe_load(path.read_text()))
+    except (InputError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
 
 def _experiment(name: str, given: Any) -> Experiment:
@@ -205,7 +229,7 @@ def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str
     if claim.tolerance is not None and not claim.reason:
         raise InputError(f"{where}.tolerance={claim.tolerance} has no reason: give reason")
     if claim.graph is not None:
-        graphs = {graph.split()[0] for size in sizes.values() for graph in size.graphs}
+        graphs = {_named(graph) for size in sizes.values() for graph in size.graphs}
         choice(f"{where}.graph", claim.graph, graphs)
     for row in claim.needed:
         if "," in rows[row]:

@@ -18,7 +18,8 @@ def draw(title: str, results: Sequence[Result], graphs: Sequence[str]) -> Figure
     """A panel per claim of one experiment with a value of ours: a dot with its 95 % interval, the published
     number or range, and no difference as a dotted line. None where nothing has a value.
     """
-    known = [result for result in results if result.ours is not None]
+    # What a figure and a claim of a paper say alike is drawn once.
+    known = list({result.says: result for result in results if result.ours is not None}.values())
     if not known:
         return None
     figure = Figure(figsize=(9.6, 1.0 + 0.95 * len(known)), layout="constrained")
@@ -55,6 +56,11 @@ def _panel(ax: Axes, result: Result) -> None:
     )
     ax.set_yticks([])
     ax.set_ylim(-1, 1)
+    # At least a tenth of our value to both sides, by which a published one may be off.
+    near = [ours.mean - 0.1 * abs(ours.mean), ours.mean + 0.1 * abs(ours.mean)]
+    ax.update_datalim([(x, 0) for x in near])
+    ax.autoscale_view()
     ax.margins(x=0.15)
+    ax.ticklabel_format(axis="x", useOffset=False)
     ax.set_title(f"{result.verdict.word}: {result.says}", loc="left", fontsize=9)
     ax.grid(visible=False, axis="y")

@@ -43,6 +43,13 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         help='another graph than the figures\' own, as "dblp dataset.split=low_label"',
     )
     parser.add_argument(
+        "--row",
+        action="append",
+        default=[],
+        metavar="NAME=OVERRIDES",
+        help='one more row of every experiment drawn, as mine="system=mine system.x=1"; may be repeated',
+    )
+    parser.add_argument(
         "--size",
         choices=experiment.SIZES,
         help="how much is run (default: the smallest that each has, smoke)",
@@ -54,7 +61,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     console = Terminal(stderr=True)
     folder = asked.folder or experiment.FOLDER
     try:
-        known = available(folder, asked.size, chosen=asked.folder is not None)
+        known = available(folder, asked.size, asked.folder is not None, asked.row)
         chosen = wanted(asked.names, known, folder, asked.size)
         if asked.graph:
             words = [*runner.searchpath(asked.config_dir), *f"dataset={asked.graph}".split()]

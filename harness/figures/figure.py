@@ -8,8 +8,8 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,11 +43,14 @@ class Figure:
     size: str = ""
 
 
-def available(folder: Path, size: str | None, chosen: bool = False) -> dict[str, Figure]:
+def available(
+    folder: Path, size: str | None, chosen: bool = False, rows: Sequence[str] = ()
+) -> dict[str, Figure]:
     """Every figure of a folder by name, in alphabetical order: its experiments (NAME.yaml) that have runs of
     this size, and the files that say their own runs (NAME.py).
 
     size     null: of each experiment the smallest that it has
+    rows     more rows of every experiment ("NAME=OVERRIDES")
     chosen   whether the folder is one's own, whose drawings lie beside its experiments
     Raises InputError where the folder is none, or a file in it is no figure.
     """
@@ -55,6 +58,7 @@ def available(folder: Path, size: str | None, chosen: bool = False) -> dict[str,
         raise InputError(f'from="{folder}" is not a folder: give one with a file per figure')
     own = {path.stem: _imported(path) for path in sorted(folder.glob("[!_]*.py"))} if chosen else {}
     plans = experiment.load(folder) if any(folder.glob("*.yaml")) else {}
+    plans = {name: replace(plan, rows=experiment.with_rows(plan.rows, rows)) for name, plan in plans.items()}
     found = {
         name: of_experiment(plan, size or smallest, own)
         for name, plan in plans.items()

@@ -60,10 +60,9 @@ def _draw(figure: Figure, graph: str, folders: dict[str, list[Path]], out: Path)
     out.mkdir(parents=True, exist_ok=True)
     for module, options in figure.drawings:
         drawing = module.__name__.rpartition(".")[2].removeprefix("figure_")
-        # A row that is one group is called as its experiment calls it, where a drawing takes options: it
-        # serves experiments of any kind and knows no knob.
+        # A row that is one group goes by its name in the experiment.
         named = [
-            replace(group, label=row) if options and by_row.count(row) == 1 else group
+            replace(group, label=row) if figure.plan is not None and by_row.count(row) == 1 else group
             for group, row in zip(compared, by_row)
         ]
         with matplotlib.rc_context(style.STYLE):
@@ -86,6 +85,7 @@ def _decide(figure: Figure, graphs: list[str], folders: dict[str, list[Path]], o
     assert figure.plan is not None
     only = replace(figure.plan.sizes[figure.size], graphs=graphs)
     plan = replace(figure.plan, sizes={figure.size: only})
+    plan = replace(plan, claims=tuple(claim for claim in plan.claims if plan.on(figure.size, claim.graph)))
     results = evaluate.results({plan.name: plan}, folders.__getitem__)
     own = [result for result in results if result.experiment == plan.name]
     print(table.plain(own))

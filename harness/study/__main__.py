@@ -18,6 +18,7 @@ from pathlib import Path
 
 from harness.base.terminal import Terminal
 from harness.check import InputError, choice
+from harness.claims import experiment
 from harness.run import runner
 from harness.run.runner import Places
 
@@ -57,61 +58,10 @@ GRAPHS = {
         "coauthor-physics", Extent(epochs=50), Extent(seeds="1", epochs=20, partitions="metis")
     ),
 }
-# Rows at one setting: raw features once, the model and optimiser of conf/. EPOCHS / 5 stands for a fifth of
-# the epochs.
-SYSTEMS = {
-    "vanilla": "system=vanilla",
-    "vanilla, refetch": "system=vanilla system.features=refetch",
-    "zero_halo": "system=zero_halo",
-    "local": "system=local",
-    "cdfgnn": "system=cdfgnn",
-    "sancus-e": "system=sancus system.staleness=epoch_fixed system.bound=1",
-    "sancus-a": "system=sancus system.staleness=epoch_adaptive system.bound=1",
-    "sancus-h": "system=sancus system.staleness=variation_gap system.bound=0.02",
-    "pscgcn": "system=pscgcn",
-    "digest": "system=digest",
-    "digest_a": "system=digest_a",
-    "capgnn": "system=capgnn cluster=capgnn/x4",
-    "cagnet": "system=cagnet",
-    "skipg": "system=skipg",
-    "pipegcn": "system=pipegcn",
-    "bns": "system=bns system.rate=0.1",
-    "adaqp": "system=adaqp system.bits=4",
-    "llcg": "system=llcg",
-    # Five optimiser steps per epoch: at a fifth of the epochs it takes as many steps as the others.
-    "llcg-equal-steps": "system=llcg epochs=EPOCHS/5",
-}
-PIPEGCN = "model=sage model.norm=layer optimiser.weight_decay=0"
-PSCGCN = "model.norm=layer optimiser.weight_decay=0"
-CAPGNN = "model.layers=3 model.hidden=256 model.norm=layer optimiser.weight_decay=0.01"
-DIGEST = "model.norm=l2"
-# Rows at the papers' settings, with exact training and the control at each of them. CDFGNN's, SANCUS's and
-# the baselines' differ from the one setting in fetching raw features in every epoch alone.
-AT_PAPERS = {
-    "vanilla (pipegcn's)": f"system=vanilla {PIPEGCN}",
-    "zero_halo (pipegcn's)": f"system=zero_halo {PIPEGCN}",
-    "pipegcn": f"system=pipegcn system.smooth_features=true system.smooth_gradients=true {PIPEGCN}",
-    "vanilla (pscgcn's)": f"system=vanilla system.features=refetch {PSCGCN}",
-    "zero_halo (pscgcn's)": f"system=zero_halo {PSCGCN}",
-    "pscgcn": f"system=pscgcn system.features=refetch {PSCGCN}",
-    "vanilla (capgnn's)": f"system=vanilla system.features=refetch {CAPGNN}",
-    "zero_halo (capgnn's)": f"system=zero_halo {CAPGNN}",
-    "capgnn": f"system=capgnn system.features=refetch cluster=capgnn/x4 {CAPGNN}",
-    "vanilla (digest's)": f"system=vanilla {DIGEST}",
-    "zero_halo (digest's)": f"system=zero_halo {DIGEST}",
-    "digest": f"system=digest {DIGEST}",
-    "digest_a": f"system=digest_a {DIGEST}",
-    "vanilla": "system=vanilla system.features=refetch",
-    "zero_halo": "system=zero_halo",
-    "cdfgnn": "system=cdfgnn system.features=refetch partition.hosts=2",
-    "sancus-e": "system=sancus system.features=refetch system.staleness=epoch_fixed system.bound=1",
-    "sancus-a": "system=sancus system.features=refetch system.staleness=epoch_adaptive system.bound=1",
-    "sancus-h": "system=sancus system.features=refetch system.staleness=variation_gap system.bound=0.02",
-    "cagnet": "system=cagnet system.features=refetch",
-    "skipg": "system=skipg system.features=refetch",
-    "bns": "system=bns system.features=refetch system.rate=0.1",
-    "adaqp": "system=adaqp system.features=refetch system.assignment=adaptive system.bits=4",
-}
+# Rows at one setting: raw features once, the model and optimiser of conf/. Rows at the papers' settings, with
+# exact training and the control at each of them: CDFGNN's, SANCUS's and the baselines' differ from the one
+# setting in fetching raw features in every epoch alone.
+SYSTEMS, AT_PAPERS = (experiment.one(name).rows for name in ("systems", "systems_at_papers"))
 ROWS = {ONE: SYSTEMS, PAPERS: AT_PAPERS}
 PAGE = """# Systems on real graphs
 
@@ -224,15 +174,7 @@ def rows_of(kind: str, more: Sequence[str]) -> dict[str, str]:
     """The rows of a kind, `more` ("NAME=OVERRIDES") among those at the one setting. InputError where one of
     them cannot be read or has the name of another.
     """
-    rows = dict(ROWS[kind])
-    for given in more if kind == ONE else ():
-        name, equals, asked = given.partition("=")
-        if not equals or not name or not any(word.startswith("system=") for word in asked.split()):
-            raise InputError(f'row="{given}" names no system: give --row NAME="system=SYSTEM system.KNOB=1"')
-        if name in rows:
-            raise InputError(f'row="{given}" has the name of another row: give it a name of its own')
-        rows[name] = asked
-    return rows
+    return experiment.with_rows(ROWS[kind], more if kind == ONE else ())
 
 
 def extent_of(name: str, kind: str, asked: argparse.Namespace) -> Extent:
@@ -286,7 +228,7 @@ def gather(
 def sweep_of(graph: str, asked: str, extent: Extent, places: Places) -> str:
     """The sweep of a row's runs (`asked`, as on the command line) on a graph."""
     system = " ".join(word for word in asked.split() if word.startswith("system"))
-    if not runner.brings_partition(system, places):
+    if "partition=" not in asked and not runner.brings_partition(system, places):
         asked += f" partition={extent.partitions}"
     epochs = f"epochs={extent.epochs}"
     if "epochs=EPOCHS/5" in asked:
