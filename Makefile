@@ -73,8 +73,11 @@ bench: env      ## ratios against PyG and DGL, start-up, scaling, rooflines: all
 bench-gpu: env  ## on a GPU: an epoch beside PyG's and DGL's, as one JSON, kept in results/bench/gpu.json
 	@$(RUN) -m harness.bench.gpu --json results/bench/gpu.json
 
-figures: env    ## every figure, from nothing: runs what is lacking (twins, and DATA where it holds real graphs), then draws
-	$(RUN) -m harness.figures --data-dir $(DATA)
+SIZE   ?= smoke
+FIG    ?=
+
+figures: env    ## figures and verdicts (SIZE=smoke|small|paper FIG=cdfgnn_fig7): runs what is lacking, then draws
+	$(RUN) -m harness.figures $(FIG) --size $(SIZE) --data-dir $(DATA)
 
 fidelity: env   ## published statistics of each graph beside its twin's
 	$(RUN) -m harness.fidelity
