@@ -44,6 +44,9 @@ COMMANDS = {
     "report claims": Command(
         "harness.claims.__main__", "verdicts on what the papers print, from the runs of experiments"
     ),
+    "report html": Command(
+        "harness.page.__main__", "one page of finished runs: the answer, verdicts, pictures, tables"
+    ),
     "plot": Command("harness.report.__main__", "pictures of finished runs"),
     "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
     "figures": Command("harness.figures.__main__", "the figures of the papers; starts the runs they lack"),

@@ -4,6 +4,8 @@ training.
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +16,27 @@ from harness.trace.identity import MEETING_KEYS
 PLACES = ("partition", "cluster")  # blocks of the config that do not change what exact training computes
 
 
-def paired(a: Group, b: Group, value: Callable[[dict[str, Any]], float | None]) -> Estimate:
-    """The mean of a's value less b's over the seeds that both have, with its interval."""
+Value = Callable[[dict[str, Any]], float | None]
+
+
+def paired(a: Group, b: Group, value: Value, how: Callable[[float, float], float] = operator.sub) -> Estimate:
+    """The mean of a's value less b's over the seeds that both have, with its interval; or of what else `how`
+    makes of the two."""
     ours, theirs = a.by_seed(value), b.by_seed(value)
-    return estimate(ours[seed].mean - theirs[seed].mean for seed in ours if seed in theirs)
+    return estimate(how(ours[seed].mean, theirs[seed].mean) for seed in ours if seed in theirs)
+
+
+def ratio(a: Group, b: Group, value: Value) -> Estimate:
+    """The mean of a's value over b's, paired over seeds; without the seeds in which b's is 0."""
+    return paired(a, b, value, lambda ours, theirs: ours / theirs if theirs else math.nan)
+
+
+def sign(difference: Estimate) -> int:
+    """1 or -1 where the interval of a difference is above or below 0; 0 where it reaches 0, or where fewer
+    than two seeds have none: then nothing is told apart."""
+    if difference.n < 2 or abs(difference.mean) <= (difference.half or 0.0):
+        return 0
+    return 1 if difference.mean > 0 else -1
 
 
 def reference_of(group: Group, groups: list[Group], elsewhere: bool = False) -> Group | None:
