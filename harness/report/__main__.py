@@ -1,6 +1,7 @@
 """The commands of the report; they read traces and run nothing.
 
 halobench report RUN... [--format FORMAT | --csv FILE]  (or python -m harness.report table ...)
+halobench report compare A B [--over KEY]               (two sides, paired over seeds, with a verdict)
 halobench report perfetto RUN --out FILE                (a run's spans, for ui.perfetto.dev)
 halobench plot RUN... [--x KEY] [--pareto] [--out DIR]  (or python -m harness.report plot ...)
 """
@@ -41,6 +42,18 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     )
     spans.add_argument(
         "--epochs", metavar="FIRST-LAST", default="1-", help="counted from 1, as 10-12 or 10- (default: all)"
+    )
+    sides = "two systems, or two settings of one: differences paired over seeds, and a verdict"
+    compare = commands.add_parser("compare", help=sides, description=sides)
+    for side in ("A", "B"):
+        compare.add_argument(
+            side.lower(),
+            metavar=side,
+            help="a run folder (its repeats with other seeds beside it count too), a folder above some, or a"
+            " glob pattern",
+        )
+    compare.add_argument(
+        "--over", metavar="KEY", action="append", default=[], help="what else the two may differ in"
     )
     for command in (tables, plots):
         command.add_argument(
@@ -119,6 +132,12 @@ def show(given: argparse.Namespace) -> None:
 
         count = perfetto.write(Trace(given.run), given.out, *span_of_epochs(given.epochs))
         print(f"{given.out}: {count} events; open it in https://ui.perfetto.dev")
+        return
+    if given.command == "compare":
+        from harness.report import versus
+
+        found = versus.versus(versus.side(given.a), versus.side(given.b), given.over)
+        print(printable(versus.text(found)))
         return
     console = Terminal()
     format = format_of(given) if given.command == "table" else None

@@ -6,14 +6,26 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.report.columns import Column
-from harness.report.groups import Estimate, Group, estimate
+from harness.report.groups import Estimate, Group, Run, estimate, knob
 from harness.trace.identity import MEETING_KEYS
 
 PLACES = ("partition", "cluster")  # blocks of the config that do not change what exact training computes
+
+
+def differing(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """The keys on which runs do not agree, in the order of the configs, each with every run's value as one
+    would type it; "-" where a run has no such key."""
+    found = {}
+    for key in dict.fromkeys(key for run in runs for key in run.keys):
+        if len({repr(run.keys[key]) if key in run.keys else None for run in runs}) > 1:
+            told = [knob(key, run.keys[key]).partition("=")[2] if key in run.keys else "-" for run in runs]
+            # Classes go by their names, which two of them may share.
+            found[key] = told if len(set(told)) > 1 else [str(run.keys.get(key, "-")) for run in runs]
+    return found
 
 
 Value = Callable[[dict[str, Any]], float | None]
