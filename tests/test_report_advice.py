@@ -155,3 +155,20 @@ def test_a_scatter_names_every_row_and_letters_the_front(beside):
     used = {found[1] or found[2] for each in root.iter() for value in each.attrib.values()
             for found in svg.REFERENCE.finditer(value)}  # fmt: skip
     assert used == set(ids)
+
+
+def test_what_has_failed_does_not_squeeze_the_rest_together(beside):
+    runs(beside, "good", [0.80, 0.81, 0.82], size=100)
+    runs(beside, "failed", [0.2, 0.2, 0.2], size=500)
+    (section,) = table.sections(groups.load([beside])[0])
+    cost = against.columns_of(section)[1]
+    points = scatter.points(cost, section)
+    (ax,) = scatter.over_cost(cost, section).axes
+    low, high = ax.get_ylim()
+    assert low > 20 and high < 100
+    drawn = {line.get_gid(): line for line in ax.lines if line.get_gid()}
+    assert len(drawn) == len(points) == 4
+    for point in points:
+        line = drawn[point.gid]
+        assert low < line.get_ydata()[0] < high
+        assert (line.get_marker() == "v") == (point.group.label == "failed")

@@ -177,7 +177,9 @@ def _scatter(name: str, cost, part: Section) -> Picture:
         {point.gid: point.says for point in points},
     )
     letters = [(point.letter, point.says + _role(point)) for point in points if point.letter]
-    return picture, f"{what}; bars are 95 % intervals over seeds.", letters
+    floor = scatter.lowest(points)
+    below = "; triangles lie below the picture" if any(p.score.mean < floor for p in points) else ""
+    return picture, f"{what}; bars are 95 % intervals over seeds{below}.", letters
 
 
 def _role(point: scatter.Point) -> str:

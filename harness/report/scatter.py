@@ -23,6 +23,7 @@ SIZE = (5.2, 3.9)  # inches: readable on a telephone, and two of them side by si
 LINE = 0.17  # inches of a line of text
 GREY = "#8A8F94"
 WIDE = 5.0  # costs that reach more than so many times the least are drawn on a logarithmic axis
+FLOOR = 2.0  # points
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -70,11 +71,12 @@ def points(cost: Column, section: Section) -> list[Point]:
 
 def over_cost(cost: Column, section: Section) -> Figure:
     """The picture for one of `columns_of`'s costs, without a title. Bars are 95 % intervals over seeds; exact
-    training is a square, the control a diamond; what is not on the front is grey. Letters are those of
-    `points`."""
+    training is a square, the control a diamond; what is not on the front is grey; a triangle lies below the
+    picture. Letters are those of `points`."""
     score, shown = columns_of(section)[0], points(cost, section)
     figure = Figure(figsize=SIZE, layout="constrained")
     ax = figure.subplots()
+    floor = lowest(shown)
     front_colours = iter(itertools.cycle(COLOURS[:-1]))
     ends = []
     for point in shown:
@@ -89,11 +91,13 @@ def over_cost(cost: Column, section: Section) -> Figure:
             "capsize": 2,
             "alpha": strong,
         }
-        ax.errorbar(x.mean, y.mean, xerr=x.half, yerr=y.half, zorder=1 + point.on_front, **bars)
+        if y.mean >= floor:
+            ax.errorbar(x.mean, y.mean, xerr=x.half, yerr=y.half, zorder=1 + point.on_front, **bars)
+        below = y.mean < floor
         ax.plot(
             x.mean,
-            y.mean,
-            {"reference": "s", "control": "D"}.get(role, "o"),
+            max(y.mean, floor),
+            "v" if below else {"reference": "s", "control": "D"}.get(role, "o"),
             color=colour,
             markersize=7 if point.letter else 5,
             markerfacecolor="white" if role == "control" else colour,
@@ -115,17 +119,24 @@ def over_cost(cost: Column, section: Section) -> Figure:
     else:
         ax.xaxis.set_major_locator(MaxNLocator(6))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    _limits(ax, shown)
+    _limits(ax, shown, floor)
     _letter(ax, ends)
     return figure
 
 
-def _limits(ax: Axes, shown: list[Point]) -> None:
+def lowest(shown: list[Point]) -> float:
+    """The score below which points are drawn as triangles at the lower edge: so far below the points with a
+    letter as these lie apart, so that what has failed does not squeeze together what has not."""
+    named = [point.score.mean for point in shown if point.letter]
+    return min(named) - max(max(named) - min(named), FLOOR) if named else -math.inf
+
+
+def _limits(ax: Axes, shown: list[Point], floor: float) -> None:
     """The axes hold the points; whiskers of few seeds may be many times as long as the picture, and are
     cut."""
     if not shown:
         return
-    y = np.array([p.score.mean for p in shown])
+    y = np.maximum([p.score.mean for p in shown], floor)
     room = max(np.ptp(y), 1.0)
     ax.set_ylim(y.min() - 0.15 * room, y.max() + 0.15 * room)
     x = np.array([p.cost.mean for p in shown])
