@@ -5,6 +5,7 @@ halobench report compare A B [--over KEY]               (two sides, paired over 
 halobench report ranks RUN... [--out DIR]               (how stable the order of systems is over seeds)
 halobench report profiles RUN... [--out DIR]            (how often a system is near the best, over graphs)
 halobench report perfetto RUN --out FILE                (a run's spans, for ui.perfetto.dev)
+halobench report tensorboard|mlflow RUN... --out DIR    (runs for these tools, offline)
 halobench plot RUN... [--x KEY] [--pareto] [--out DIR]  (or python -m harness.report plot ...)
 """
 
@@ -68,9 +69,16 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         default=0.99,
         help="of exact training's best validation score, until which bytes and time are taken (default 0.99)",
     )
+    exports = {}
+    for tool, shows in (("tensorboard", "event files"), ("mlflow", "a database of runs")):
+        into = f"finished runs for {tool}, as {shows} in a folder; nothing is sent"
+        exports[tool] = commands.add_parser(tool, help=into, description=into)
+        exports[tool].add_argument(
+            "--out", metavar="DIR", type=Path, default=Path(tool), help=f"default: {tool}"
+        )
     for command in (order, over):
         command.add_argument("--out", metavar="DIR", type=Path, help="draw pictures there too, as PNG")
-    for command in (tables, plots, order, over):
+    for command in (tables, plots, order, over, *exports.values()):
         command.add_argument(
             "runs", nargs="+", metavar="RUN", help="a run folder, a folder above some, or a glob pattern"
         )
@@ -153,6 +161,12 @@ def show(given: argparse.Namespace) -> None:
 
         found = versus.versus(versus.side(given.a), versus.side(given.b), given.over)
         print(printable(versus.text(found)))
+        return
+    if given.command in ("tensorboard", "mlflow"):
+        from harness.report import export
+
+        for line in export.write(given.runs, given.out, given.command):
+            print(printable(line))
         return
     console = Terminal()
     format = format_of(given) if given.command == "table" else None
