@@ -215,6 +215,8 @@ def load(paths: Iterable[str | Path], x: str | None = None) -> tuple[list[Group]
             if run.trace.epochs.empty:
                 empty.append(path)
             elif run.summary:
+                # Most of a run's memory, and read by nothing but its summary.
+                run.trace.forget("spans")
                 together[run.key()].append(run)
         except InputError as error:
             damaged.append(str(error))
