@@ -366,3 +366,12 @@ def test_a_cluster_goes_by_its_name_and_only_where_a_systems_runs_differ_in_it(t
         traces.finished(tmp_path / str(at), traces.config(**changes))
     found, _ = groups.load([tmp_path])
     assert sorted(group.label for group in found) == ["a cluster=measured", "a cluster=x4", "b"]
+
+
+def test_spans_are_let_go_of_once_the_summary_is_made(tmp_path):
+    """They are most of a run's memory, and hundreds of runs may stand in one report."""
+    traces.finished(tmp_path / "run", traces.config())
+    ((group,), _) = groups.load([tmp_path])
+    trace = group.first.trace
+    assert "spans" not in vars(trace) and "epochs" in vars(trace)
+    assert trace.spans["flops"].sum() == trace.epochs["flops"].sum()

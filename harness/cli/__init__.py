@@ -44,6 +44,12 @@ COMMANDS = {
     "report claims": Command(
         "harness.claims.__main__", "verdicts on what the papers print, from the runs of experiments"
     ),
+    "report html": Command(
+        "harness.page.__main__", "one page of finished runs: the answer, verdicts, pictures, tables"
+    ),
+    "report history": Command(
+        "harness.history.__main__", "what became slower or sends more, over the code that computed runs"
+    ),
     "plot": Command("harness.report.__main__", "pictures of finished runs"),
     "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
     "figures": Command("harness.figures.__main__", "the figures of the papers; starts the runs they lack"),
@@ -87,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _listed() -> str:
-    rows = [f"  {name:<14} {command.says}" for name, command in COMMANDS.items()]
+    rows = [f"  {name:<15} {command.says}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             "usage: halobench [COMMAND] ...        (or python -m harness [COMMAND] ...)",

@@ -21,6 +21,7 @@ from harness.base.terminal import Terminal
 from harness.check import InputError, did_you_mean
 from harness.report import single
 from harness.report.columns import LEADING, times
+from harness.report.compare import differing
 from harness.report.groups import Group, Run, knob
 from harness.report.table import leading
 from harness.run import config as configs
@@ -182,12 +183,8 @@ def _compare(given: argparse.Namespace) -> None:
     if lacking := next((run.path for run in runs if run.trace.epochs.empty), None):
         raise InputError(f"{lacking} has not finished an epoch: let it run longer, or leave it out")
     table = _table("", *_told_apart([run.path for run in runs]))
-    keys = dict.fromkeys(key for run in runs for key in run.keys)
-    shown = [{k: knob(k, v).partition("=")[2] for k, v in run.keys.items()} for run in runs]
-    for key in keys:
-        values = [each.get(key, "-") for each in shown]
-        if len(set(values)) > 1:
-            table.add_row(key, *values)
+    for key, values in differing(runs).items():
+        table.add_row(key, *values)
     table.add_row("state", *map(_state, runs))
     table.add_section()
     clock = "cpu" if any(run.summary["clock"] == "cpu" for run in runs) else "wall"

@@ -59,7 +59,7 @@ def over_knob(x: str, section: Section) -> Figure:
     values = _in_order({repr(v): v for line in lines.values() for v, _ in line if v is not None}.values())
     places, ticks, log = _places(values)
     figure, panels = _panels(3, len(lines))
-    for column, ax in zip(_columns(section), panels):
+    for column, ax in zip(columns_of(section), panels):
         for (name, line), style in zip(lines.items(), _styles(len(lines))):
             estimates = [(place, estimate_of(group, column)) for place, group in line]
             level = estimates[0][1].mean if len({repr(v) for v, _ in line}) == 1 else None
@@ -70,7 +70,7 @@ def over_knob(x: str, section: Section) -> Figure:
             drawn = [(places[repr(value)], e) for value, e in estimates if not math.isnan(e.mean)]
             _draw(ax, drawn, "" if level is not None else name, style)
         ax.set_xlabel(x)
-        ax.set_ylabel(_axis_name(column, section))
+        ax.set_ylabel(axis_name(column, section))
         if log:
             ax.set_xscale("log")
         if ticks:
@@ -86,7 +86,7 @@ def pareto(section: Section, key: str | None = None) -> Figure:
 
     key   one that the groups' labels leave out (`groups.load`): here it is part of their names
     """
-    score, *costs = _columns(section)
+    score, *costs = columns_of(section)
     names = [_with_value(name, key, group) for name, group in zip(names_of(section.groups), section.groups)]
     figure, panels = _panels(2, len(names))
     for cost, ax in zip(costs, panels):
@@ -100,8 +100,8 @@ def pareto(section: Section, key: str | None = None) -> Figure:
         if known:  # not where every run diverged
             best = front(known)
             ax.step(*zip(*best), where="post", color="#999999", linewidth=1.2, zorder=0, label="Pareto front")
-        ax.set_xlabel(_axis_name(cost, section))
-        ax.set_ylabel(_axis_name(score, section))
+        ax.set_xlabel(axis_name(cost, section))
+        ax.set_ylabel(axis_name(score, section))
         if known and min(x for x, _ in known) > 0 and _is_wide([x for x, _ in known]):
             ax.set_xscale("log")
     _legend(figure, panels[0])
@@ -124,13 +124,13 @@ def front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return found
 
 
-def _columns(section: Section) -> tuple[Column, ...]:
+def columns_of(section: Section) -> tuple[Column, ...]:
     multilabel = section.groups[0].first.summary["multilabel"]
     score = named(LEADING[section.score][0], multilabel)
     return score, ALL["mb_epoch"], TIMES[section.clock][0]
 
 
-def _axis_name(column: Column, section: Section) -> str:
+def axis_name(column: Column, section: Section) -> str:
     """What an axis is called: as the column of the tables."""
     told = {"mb_epoch": "MB per epoch, all workers", "epoch_s": "epoch s, slowest worker"}
     return told.get(column.key, column.heading.replace("epoch CPU s", "epoch CPU s, busiest worker"))

@@ -4,20 +4,51 @@ training.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.report.columns import Column
-from harness.report.groups import Estimate, Group, estimate
+from harness.report.groups import Estimate, Group, Run, estimate, knob
 from harness.trace.identity import MEETING_KEYS
 
 PLACES = ("partition", "cluster")  # blocks of the config that do not change what exact training computes
 
 
-def paired(a: Group, b: Group, value: Callable[[dict[str, Any]], float | None]) -> Estimate:
-    """The mean of a's value less b's over the seeds that both have, with its interval."""
+def differing(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """The keys on which runs do not agree, in the order of the configs, each with every run's value as one
+    would type it; "-" where a run has no such key."""
+    found = {}
+    for key in dict.fromkeys(key for run in runs for key in run.keys):
+        if len({repr(run.keys[key]) if key in run.keys else None for run in runs}) > 1:
+            told = [knob(key, run.keys[key]).partition("=")[2] if key in run.keys else "-" for run in runs]
+            # Classes go by their names, which two of them may share.
+            found[key] = told if len(set(told)) > 1 else [str(run.keys.get(key, "-")) for run in runs]
+    return found
+
+
+Value = Callable[[dict[str, Any]], float | None]
+
+
+def paired(a: Group, b: Group, value: Value, how: Callable[[float, float], float] = operator.sub) -> Estimate:
+    """The mean of a's value less b's over the seeds that both have, with its interval; or of what else `how`
+    makes of the two."""
     ours, theirs = a.by_seed(value), b.by_seed(value)
-    return estimate(ours[seed].mean - theirs[seed].mean for seed in ours if seed in theirs)
+    return estimate(how(ours[seed].mean, theirs[seed].mean) for seed in ours if seed in theirs)
+
+
+def ratio(a: Group, b: Group, value: Value) -> Estimate:
+    """The mean of a's value over b's, paired over seeds; without the seeds in which b's is 0."""
+    return paired(a, b, value, lambda ours, theirs: ours / theirs if theirs else math.nan)
+
+
+def sign(difference: Estimate) -> int:
+    """1 or -1 where the interval of a difference is above or below 0; 0 where it reaches 0, or where fewer
+    than two seeds have none: then nothing is told apart."""
+    if difference.n < 2 or abs(difference.mean) <= (difference.half or 0.0):
+        return 0
+    return 1 if difference.mean > 0 else -1
 
 
 def reference_of(group: Group, groups: list[Group], elsewhere: bool = False) -> Group | None:

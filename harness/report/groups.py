@@ -8,7 +8,7 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -215,6 +215,8 @@ def load(paths: Iterable[str | Path], x: str | None = None) -> tuple[list[Group]
             if run.trace.epochs.empty:
                 empty.append(path)
             elif run.summary:
+                # Most of a run's memory, and read by nothing but its summary.
+                run.trace.forget("spans")
                 together[run.key()].append(run)
         except InputError as error:
             damaged.append(str(error))
@@ -229,6 +231,13 @@ def load(paths: Iterable[str | Path], x: str | None = None) -> tuple[list[Group]
     groups = [Group(sorted(runs, key=lambda run: str(run.seed))) for runs in together.values()]
     _name(groups, x)
     return sorted(groups, key=lambda g: (g.dataset, g.workers, g.label, g.partition, not g.finished)), empty
+
+
+def among(groups: Iterable[Group]) -> list[Group]:
+    """Copies of the groups, named by what tells them apart from one another alone."""
+    copies = [replace(group) for group in groups]
+    _name(copies, None)
+    return copies
 
 
 def _name(groups: list[Group], x: str | None) -> None:

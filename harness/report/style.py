@@ -66,6 +66,11 @@ def verbatim(text: str) -> str:
 
 
 def names_of(groups: list[Group]) -> list[str]:
+    """`told_apart` as matplotlib shows it."""
+    return list(map(verbatim, told_apart(groups)))
+
+
+def told_apart(groups: list[Group]) -> list[str]:
     """Labels, and whatever else tells groups of one picture apart."""
     told = []
     for group in groups:
@@ -80,7 +85,7 @@ def names_of(groups: list[Group]) -> list[str]:
                 else ""
             ),
         ]
-        told.append(verbatim(" ".join(filter(None, [group.label, *extra]))))
+        told.append(" ".join(filter(None, [group.label, *extra])))
     return told
 
 

@@ -160,10 +160,14 @@ class Section:
 
     def bytes_ratio(self, group: Group) -> float | None:
         """MB per epoch over that of exact training under the same setting; None where it is not there."""
+        return self.ratio(group, columns.ALL["mb_epoch"])
+
+    def ratio(self, group: Group, column: Column) -> float | None:
+        """A mean over that of exact training under the same setting; None where it is not there, or 0."""
         exact = reference_of(group, self.groups)
         if exact is None:
             return None
-        ours, theirs = (each.estimate(columns.ALL["mb_epoch"].value).mean for each in (group, exact))
+        ours, theirs = (each.estimate(column.value).mean for each in (group, exact))
         return ours / theirs if theirs else None
 
     @property
@@ -173,7 +177,7 @@ class Section:
     @property
     def unlike(self) -> bool:
         """Whether the rows that compete have different numbers of epochs."""
-        return len({group.epochs for group in self.groups if _competes(group)}) > 1
+        return len({group.epochs for group in self.groups if competes(group)}) > 1
 
     def best(self, column: Column) -> list[bool]:
         """Which groups have the best value of a column: the highest score, the fewest seconds or bytes. The
@@ -182,7 +186,7 @@ class Section:
         sign = 1 if column.scored else -1
         compared = column is not columns.MAJORITY and not (column.whole and self.unlike)
         values = [
-            sign * estimate_of(g, column).mean if compared and _competes(g) else math.nan for g in self.groups
+            sign * estimate_of(g, column).mean if compared and competes(g) else math.nan for g in self.groups
         ]
         known = [value for value in values if not math.isnan(value)]
         return [len(set(known)) > 1 and value == max(known) for value in values]
@@ -209,7 +213,7 @@ class Section:
         return Cells(shown, pd.DataFrame(best).reindex(columns=shown.columns, fill_value=False), blocks)
 
 
-def _competes(group: Group) -> bool:
+def competes(group: Group) -> bool:
     """Whether a group can be the best of a column."""
     return group.finished and not group.diverged and group.first.role != "control"
 

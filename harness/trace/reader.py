@@ -129,6 +129,10 @@ class Trace:
     def metrics(self) -> pd.DataFrame:
         return self._frame("metrics")
 
+    def forget(self, table: str) -> None:
+        """Let go of a table that has been read; it is read again when asked for."""
+        self.__dict__.pop(table, None)
+
     @cached_property
     def _tables(self) -> Tables:
         return Tables(self.run_dir)

@@ -1,0 +1,1 @@
+"""The same runs by other code: what became slower, or sends more."""

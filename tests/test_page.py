@@ -1,0 +1,291 @@
+"""`halobench report html`: one page in one file, as text and in a browser."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import re
+from collections import Counter
+from html.parser import HTMLParser
+
+import pytest
+from matplotlib.figure import Figure
+
+from harness import cli
+from harness.page.__main__ import page, results_of
+from harness.report import groups
+from harness.run import again, runner
+from tests import browser, traces
+
+HOSTILE = "<b>a & $b$</b>"
+
+
+def system(folder, name, role="", label=None, dataset="citeseer", seeds=(1, 2, 3), **measured):
+    for seed in seeds:
+        composed = traces.config(
+            system___target_=f"systems.{name}.{name.capitalize()}", seed=seed, label=label
+        )
+        composed["dataset"]["name"] = dataset
+        composed["system"].pop("features")
+        how = {key: value[seed - 1] if isinstance(value, tuple) else value for key, value in measured.items()}
+        traces.finished(folder / dataset / f"{name}{seed}", composed, ran_on={"role": role}, **how)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Exact training, the control and two systems on one graph, one of them with a name that is markup; two
+    systems with one seed on another."""
+    folder = tmp_path_factory.mktemp("results")
+    system(folder, "vanilla", "reference", target=(0.8, 0.82, 0.81), size=1000)
+    system(folder, "zero_halo", "control", target=(0.5, 0.52, 0.49), size=1)
+    system(folder, "bns", target=(0.8, 0.81, 0.82), size=100)
+    system(folder, "local", label=HOSTILE, target=(0.6, 0.7, 0.65), size=10, speed=0.5)
+    system(folder, "vanilla", "reference", dataset="pubmed", seeds=(1,))
+    system(folder, "bns", dataset="pubmed", seeds=(1,), size=10)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def path(results, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "figures").mkdir()
+    Figure(figsize=(1, 1)).savefig(folder / "figures" / "drawn.png")
+    words = ["--out", str(folder / "page.html"), "--figures", str(folder / "figures")]
+    assert cli.main(["report", "html", str(results), *words]) == 0
+    return folder / "page.html"
+
+
+class Elements(HTMLParser):
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def elements(path):
+    return Elements(path.read_text())
+
+
+def test_the_page_needs_nothing_but_itself(path, elements):
+    for tag, attributes in elements.tags:
+        assert tag not in ("iframe", "object", "embed", "base") and not (
+            tag == "script" and "src" in attributes
+        )
+        for name in ("href", "src", "xlink:href"):
+            if name in attributes:
+                assert attributes[name].startswith(("#", "data:")), (tag, attributes)
+    text = path.read_text()
+    assert not re.search(r"url\((?!#)|@import|fetch\(|XMLHttpRequest", text)
+    assert "default-src 'none'" in text
+
+
+def test_ids_are_unique_and_links_lead_to_them(elements):
+    ids = Counter(attributes["id"] for _, attributes in elements.tags if "id" in attributes)
+    assert set(ids.values()) == {1}
+    links = {a["href"][1:] for tag, a in elements.tags if tag == "a"}
+    assert links <= set(ids) and len(links) > 8
+    inside = {a["xlink:href"][1:] for tag, a in elements.tags if tag == "use"}
+    assert inside <= set(ids)
+
+
+def test_the_page_says_the_same_whenever_it_is_made(results):
+    one, other = (page([str(results / "pubmed")], "made") for _ in range(2))
+    assert one == other
+
+
+def test_a_name_that_is_markup_stands_as_it_is(path, elements):
+    assert HOSTILE not in path.read_text()
+    assert any(HOSTILE in text for text in elements.text)
+    assert "$b$" in " ".join(elements.text) and r"\$" not in path.read_text().split("<script>")[0]
+
+
+def test_every_row_has_its_command_config_and_environment(elements, results):
+    said = "\n".join(elements.text)
+    # `_target_` of the control is none of the tree's here.
+    assert said.count("The command that makes its runs:") == 5
+    assert "No command of this tree makes its runs: system._target_=systems.zero_halo.Zero_halo" in said
+    assert re.search(r"halobench run -m system=bns dataset=citeseer [^\n]*seed=1,2,3", said)
+    for run in results.glob("*/*"):
+        assert str(run) in said
+    assert "processor" in said and '"Test CPU"' in said
+    assert f"halobench report html {results}" in said
+
+
+def test_figures_stand_in_the_page_itself(path, elements, tmp_path, results, capsys):
+    (image,) = [attributes for tag, attributes in elements.tags if tag == "img"]
+    drawn = (path.parent / "figures" / "drawn.png").read_bytes()
+    assert base64.b64decode(image["src"].removeprefix("data:image/png;base64,")) == drawn
+    assert "drawn" in image["alt"]
+    words = ["--out", str(tmp_path / "page.html"), "--figures", str(tmp_path)]
+    assert cli.main(["report", "html", str(results), *words]) == 2
+    assert "holds no PNG file" in capsys.readouterr().err
+
+
+def test_the_answer_stands_first(elements):
+    said = "".join(elements.text)
+    answer = said.index("Take bns to send least")
+    assert said.index("The answer") < answer < said.index("What the papers say")
+    assert "one seed has no interval" in said
+    assert "92 experiments" in said
+
+
+def test_verdicts_need_one_folder_of_results(results, tmp_path):
+    system(tmp_path, "bns", seeds=(1,))
+    compared, _ = groups.load([results])
+    assert results_of(compared) == results
+    compared, _ = groups.load([results, tmp_path])
+    assert results_of(compared) is None
+
+
+@pytest.mark.parametrize("out", ["", "none/page.html"])
+def test_what_cannot_be_used_is_one_sentence(tmp_path, capsys, results, out):
+    assert cli.main(["report", "html", str(tmp_path / "none")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    assert cli.main(["report", "html", str(results), "--out", str(tmp_path / out)]) == 2
+    assert re.fullmatch(r"error: out=\S+ is no place for a file: give .*\n", capsys.readouterr().err)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser.started() as started:
+        yield started
+
+
+@pytest.fixture
+def shown(chromium, path):
+    """The page in the browser, at any width; afterwards, that nothing went wrong there."""
+    opened, wrong = [], []
+
+    def show(width=1280, scheme="light"):
+        found = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        found.on("console", lambda message: wrong.append(message.text))
+        found.on("pageerror", lambda error: wrong.append(str(error)))
+        found.on("request", lambda asked: wrong.append(asked.url) if asked.url[:4] == "http" else None)
+        found.goto(path.as_uri())
+        opened.append(found)
+        return found
+
+    yield show
+    for each in opened:
+        each.close()
+    assert not wrong
+
+
+OPEN_ALL = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+
+
+@pytest.mark.parametrize("width, scheme", [*itertools.product((360, 1920), ("light", "dark"))])
+def test_nothing_is_wider_than_the_window(shown, width, scheme):
+    found = shown(width, scheme)
+    found.evaluate(OPEN_ALL)
+    assert found.evaluate("document.documentElement.scrollWidth") <= width
+    for picture in found.locator("#answer svg").all():
+        assert 250 < picture.bounding_box()["width"] <= width
+
+
+def test_axe_finds_nothing(shown):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = shown()
+    found.evaluate(OPEN_ALL)
+    found.evaluate("document.querySelector('#verdicts details').open = false")  # as the tables, but long
+    result = axe.run(found)
+    assert result.violations_count == 0, result.generate_report()
+    assert len(result.response["passes"]) > 15
+    found.locator("#theme").click()
+    result = axe.run(found, options={"runOnly": ["color-contrast"]})
+    assert result.violations_count == 0, result.generate_report()
+    assert len(result.response["passes"]) == 1
+
+
+SORT_ALL = """() => [...document.querySelectorAll("table")].map((table) => {
+  const rows = () => [...table.tBodies[0].rows].map((row) => row.textContent);
+  const before = rows().sort().join();
+  const sorted = [...table.querySelectorAll("th")].map((heading, place) => [0, 1].map(() => {
+    heading.firstElementChild.click();
+    return [
+      heading.firstElementChild.dataset.kind,
+      heading.getAttribute("aria-sort"),
+      table.querySelectorAll("th[aria-sort]").length,
+      [...table.tBodies[0].rows].map((row) => row.cells[place].textContent.trim()),
+    ];
+  })).flat();
+  return { same: rows().sort().join() === before, sorted };
+})"""
+
+
+def test_every_heading_sorts_its_column(shown):
+    tables = shown().evaluate(SORT_ALL)
+    assert len(tables) >= 3
+    for table in tables:
+        assert table["same"], "no row is lost, and none doubled"
+        assert {way for _, way, _, _ in table["sorted"]} == {"ascending", "descending"}
+        for kind, way, marked, values in table["sorted"]:
+            assert marked == 1
+            known = [value for value in values if value and value != "-"]
+            assert values[: len(known)] == known, "what has no value stands at the end"
+            if kind == "number":
+                known = [float(value.split()[0]) for value in known]
+            elif not all(re.fullmatch(r"[a-z_]*", value) for value in known):
+                continue  # the order of words with signs and digits is the browser's
+            assert known == sorted(known, reverse=way == "descending")
+
+
+def test_every_link_opens_what_it_leads_to(shown):
+    found = shown()
+    for link in found.locator("a").all():
+        target = link.get_attribute("href")
+        found.evaluate("(to) => { location.hash = ''; location.hash = to; }", target)
+        found.wait_for_function("(to) => document.querySelector(to).checkVisibility()", arg=target)
+
+
+def test_the_page_can_be_used_with_the_keyboard(shown):
+    found = shown()
+    found.keyboard.press("Tab")
+    assert found.evaluate("document.activeElement.textContent") == "Skip to the answer"
+    button = found.locator("#graph1-part1-table th button").first
+    button.focus()
+    assert button.evaluate("(each) => getComputedStyle(each).outlineStyle") != "none"
+    found.keyboard.press("Enter")
+    assert found.locator("#graph1-part1-table th[aria-sort=ascending]").count() == 1
+    found.locator("#theme").focus()
+    found.keyboard.press("Space")
+    assert found.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_can_be_chosen_and_are_kept(shown, scheme):
+    found = shown(1280, scheme)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    first = found.evaluate(ground)
+    assert (first == "rgb(255, 255, 255)") == (scheme == "light")
+    found.locator("#theme").click()
+    second = found.evaluate(ground)
+    assert (second == "rgb(255, 255, 255)") == (scheme == "dark")
+    found.reload()
+    assert found.evaluate(ground) == second
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "system=bns system.rate=0.25 dataset=dblp dataset.split=low_label workers=3 epochs=7",
+        "system=cdfgnn dataset=cora partition.hosts=2 workers=2",
+        "system=capgnn cluster=capgnn/x4 dataset=twin/reddit dataset.scale=0.02 workers=4 label=a_b",
+        "system=sancus/official dataset=npz dataset.path=a/b-c.npz model=sage optimiser.lr=1e-05",
+        "system=vanilla dataset=cora partition=random partition.seed=3 schedule=cosine score=macro_f1",
+    ],
+)
+def test_a_runs_command_is_found_from_its_config(words):
+    (run,) = runner.composed([words.split()])
+    found = again.words(run.composed)
+    (made,) = runner.composed([found])
+    assert made.fingerprint == run.fingerprint
+    assert len(found) <= len(words.split()) + 2

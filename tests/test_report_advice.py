@@ -1,0 +1,174 @@
+"""The recommendation for a graph: who keeps the score, who is cheapest, and when nothing can be told."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.page import svg
+from harness.report import against, groups, scatter, table
+from harness.report.advice import advise, comparable
+from harness.trace import files, summary, writer
+from tests import traces
+
+
+def run(folder, system, seed, score, *, size=1000, seconds=0.1, role="", **changes):
+    """A finished run of two epochs with this test accuracy, bytes and seconds per epoch."""
+    composed = traces.config(gpus=1, epochs=2, seed=seed, system___target_=f"a.{system}.S", **changes)
+    path = traces.prepare(folder / f"{system}{seed}{changes}", composed, role=role)
+    out = writer.TraceWriter(path, 0, 0)
+    for number in range(2):
+        made = traces.epoch(
+            number,
+            segments=(("compute", "forward", seconds),),
+            flights=(),
+            sent={(0, "forward", "halo", 1): (4, size)},
+        )
+        out.write(made, loss=1.0, scores=traces.scored(0.5, 0.5, score), peak_rss_bytes=0)
+    out.close()
+    writer.finalise(path)
+    files.write_json_atomic(path / "summary.json", summary.summarise(path))
+
+
+def runs(folder, system, scores, **how):
+    """One per seed; bytes and seconds may be lists with one value per seed."""
+    for seed, score in enumerate(scores, 1):
+        own = {key: value[seed - 1] if isinstance(value, list) else value for key, value in how.items()}
+        run(folder, system, seed, score, **own)
+
+
+def advice_on(folder):
+    (section,) = table.sections(groups.load([folder])[0])
+    return advise(comparable(section)[0])
+
+
+EXACT = [0.80, 0.82, 0.81]
+
+
+@pytest.fixture
+def beside(tmp_path):
+    """Exact training, and a control that is told apart from it."""
+    runs(tmp_path, "exact", EXACT, role="reference", size=1000, seconds=[0.10, 0.11, 0.10])
+    runs(tmp_path, "nothing", [0.60, 0.61, 0.62], role="control", size=10, seconds=0.05)
+    return tmp_path
+
+
+def test_the_cheapest_that_keeps_the_score_is_taken(beside):
+    runs(beside, "frugal", [0.80, 0.81, 0.82], size=250, seconds=[0.14, 0.15, 0.14])
+    runs(beside, "lossy", [0.70, 0.72, 0.71], size=20, seconds=0.01)
+    found = advice_on(beside)
+    assert found.decided
+    assert found.sentence.startswith(
+        "Take frugal to send least: 0.000 MB per epoch, 25 % of exact training's"
+    )
+    assert "75 % less than the next, exact" in found.sentence
+    assert "take exact to need least" in found.sentence and "which is exact training itself" in found.sentence
+    assert any("do not keep it, in points: lossy (-10.00" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("below, kept", [(0.005, True), (0.03, False)])
+def test_a_mean_far_below_is_not_kept_though_its_interval_is_wide(beside, below, kept):
+    runs(beside, "wild", [s - below + d for s, d in zip(EXACT, (-0.05, 0.05, 0.0))], size=5)
+    choice = advice_on(beside).choices[0]
+    assert (choice.best.label == "wild") == kept
+
+
+def test_what_is_told_apart_below_is_not_kept_however_near(beside):
+    runs(beside, "near", [s - 0.005 for s in EXACT], size=5)
+    assert advice_on(beside).choices[0].best.label == "exact"
+
+
+def test_costs_that_are_not_told_apart_are_named(beside):
+    for name, more in (("one", 0), ("other", 30)):
+        runs(
+            beside, name, EXACT, size=[100 + more, 200, 150 - more], seconds=[0.02, 0.03, 0.025 + more / 1e4]
+        )
+    found = advice_on(beside)
+    assert not found.decided and found.sentence.startswith("Cannot tell one system from the others")
+    assert "cannot tell what sends least, one (" in found.sentence and ") or other (" in found.sentence
+    assert [g.label for g in found.choices[0].rivals] == ["other"]
+
+
+def test_where_the_control_does_as_well_nothing_is_told(tmp_path):
+    runs(tmp_path, "exact", EXACT, role="reference")
+    runs(tmp_path, "nothing", [0.81, 0.80, 0.81], role="control", size=10)
+    runs(tmp_path, "frugal", EXACT, size=100)
+    found = advice_on(tmp_path)
+    assert not found.decided
+    assert found.sentence.startswith("Cannot tell by test accuracy what remote rows are worth on metis")
+    assert "take frugal to send least" in found.sentence
+
+
+@pytest.mark.parametrize(
+    "roles, seeds, says",
+    [
+        ((), 3, "no finished run of exact training is among these"),
+        (("reference",), 1, "one seed has no interval"),
+    ],
+)
+def test_what_lacks_is_named(tmp_path, roles, seeds, says):
+    for role in roles:
+        runs(tmp_path, "exact", EXACT[:seeds], role=role)
+    runs(tmp_path, "frugal", EXACT[:seeds], size=100)
+    found = advice_on(tmp_path)
+    assert not found.decided and says in found.sentence and "; " in found.sentence
+
+
+def test_rows_of_another_setting_are_not_compared(beside):
+    runs(beside, "frugal", EXACT, size=1, model__hidden=128)
+    (section,) = table.sections(groups.load([beside])[0])
+    parts = comparable(section)
+    assert [[g.label for g in part.groups] for part in parts] == [["exact", "nothing"], ["frugal"]]
+    assert "hidden" in section.groups[-1].label or "hidden" in section.groups[0].label
+
+
+@given(
+    st.lists(st.tuples(st.floats(1, 100), st.floats(0, 100)), min_size=1, max_size=12),
+)
+def test_no_point_of_a_front_is_beaten(points):
+    best = against.front(points)
+    assert best
+    for cost, score in best:
+        assert not any(c <= cost and s >= score and (c, s) != (cost, score) for c, s in points)
+
+
+def test_a_scatter_names_every_row_and_letters_the_front(beside):
+    runs(beside, "frugal", EXACT, size=100)
+    runs(beside, "worse", [0.7, 0.7, 0.7], size=500)
+    (section,) = table.sections(groups.load([beside])[0])
+    cost = against.columns_of(section)[1]
+    points = scatter.points(cost, section)
+    lettered = {point.group.label: point.letter for point in points}
+    assert lettered == {"frugal": "A", "exact": "B", "worse": "", "nothing": "C"}
+    assert [point.on_front for point in points] == [True, False, False, False]
+    figure = scatter.over_cost(cost, section)
+    text = svg.element(figure, "here", "What it shows", {point.gid: point.says for point in points})
+    root = ElementTree.fromstring(text)
+    titles = [each.text for each in root.iter(f"{{{svg.SVG}}}title")]
+    assert sorted(titles) == sorted(point.says for point in points)
+    assert root.attrib["role"] == "img" and not {"width", "height"} & root.attrib.keys()
+    ids = [each.attrib["id"] for each in root.iter() if "id" in each.attrib]
+    assert all(each.startswith("here-") for each in ids) and len(ids) == len(set(ids))
+    used = {found[1] or found[2] for each in root.iter() for value in each.attrib.values()
+            for found in svg.REFERENCE.finditer(value)}  # fmt: skip
+    assert used == set(ids)
+
+
+def test_what_has_failed_does_not_squeeze_the_rest_together(beside):
+    runs(beside, "good", [0.80, 0.81, 0.82], size=100)
+    runs(beside, "failed", [0.2, 0.2, 0.2], size=500)
+    (section,) = table.sections(groups.load([beside])[0])
+    cost = against.columns_of(section)[1]
+    points = scatter.points(cost, section)
+    (ax,) = scatter.over_cost(cost, section).axes
+    low, high = ax.get_ylim()
+    assert low > 20 and high < 100
+    drawn = {line.get_gid(): line for line in ax.lines if line.get_gid()}
+    assert len(drawn) == len(points) == 4
+    for point in points:
+        line = drawn[point.gid]
+        assert low < line.get_ydata()[0] < high
+        assert (line.get_marker() == "v") == (point.group.label == "failed")

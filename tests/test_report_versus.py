@@ -1,0 +1,118 @@
+"""`halobench report compare A B`: differences paired over seeds, a verdict, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from harness import cli
+from harness.check import InputError
+from harness.report import compare
+from harness.report.groups import estimate
+from harness.report.versus import side, versus
+from tests import traces
+from tests.test_report_advice import run, runs
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Three seeds of each: `b` scores higher in every seed, and sends a tenth."""
+    runs(
+        tmp_path, "a", [0.70, 0.60, 0.80], size=[10_000_000, 11_000_000, 12_000_000], seconds=[0.1, 0.2, 0.3]
+    )
+    runs(tmp_path, "b", [0.72, 0.61, 0.83], size=[1_000_000, 1_100_000, 1_200_000], seconds=[0.2, 0.1, 0.3])
+    return tmp_path
+
+
+def told(capsys, *words):
+    code = cli.main(["report", "compare", *map(str, words)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_differences_are_paired_over_seeds_and_end_in_a_verdict(two, capsys):
+    code, out, _ = told(capsys, two / "b*", two / "a*")
+    assert code == 0
+    ahead = np.array([2.0, 1.0, 3.0])
+    half = stats.t.ppf(0.975, 2) * ahead.std(ddof=1) / np.sqrt(3)
+    row = next(line for line in out.splitlines() if line.startswith("test acc %"))
+    assert f"+{ahead.mean():.2f} ± {half:.2f}" in row and "not told apart" in row
+    size = next(line for line in out.splitlines() if line.startswith("MB per epoch"))
+    assert "0.100" in size and "A below" in size
+    verdict = out.splitlines()[-1]
+    assert verdict.startswith(
+        f"A is not told apart from B in test accuracy (+2.00 ± {half:.2f} points), sends"
+    )
+    assert "sends 90.0" in verdict and "is not told apart from it in time" in verdict
+    assert verdict.endswith("paired over 3 seeds.")
+
+
+def test_a_run_folder_stands_for_its_repeats_beside_it(two):
+    one = next(two.glob("a1*"))
+    assert side(str(one)).seeds == [1, 2, 3]
+    run(two, "a", 4, 0.5, model__hidden=128)
+    assert side(str(one)).seeds == [1, 2, 3]
+    assert side(str(next(two.glob("a4*")))).seeds == [4]
+
+
+@pytest.mark.parametrize("score, word", [((0.9, 0.8, 0.95), "better"), ((0.5, 0.4, 0.6), "worse")])
+def test_what_is_told_apart_is_said_with_its_direction(two, score, word):
+    runs(two, "c", score)
+    found = versus(side(str(two / "c*")), side(str(two / "a*")))
+    assert found.verdict.startswith(f"A is {word} than B in test accuracy")
+
+
+def test_keys_that_differ_are_listed_and_only_the_system_may(two, capsys):
+    runs(two, "wide", [0.7, 0.6, 0.8], model__hidden=128)
+    code, out, err = told(capsys, two / "wide*", two / "a*")
+    assert (code, out) == (2, "")
+    assert "differ in model.hidden (128 and 64)" in err and err.count("\n") == 1
+    code, out, _ = told(capsys, two / "wide*", two / "a*", "--over", "model.hidden")
+    assert code == 0 and "  model.hidden: 128 | 64" in out and "seed:" not in out
+    code, _, err = told(capsys, two / "b*", two / "a*", "--over", "model.layers")
+    assert code == 2 and '--over "model.layers" is the same on both sides' in err
+
+
+def refused(folder, a="a*", b="b*"):
+    with pytest.raises(InputError) as error:
+        versus(side(str(folder / a)), side(str(folder / b)))
+    assert str(error.value).count("\n") == 0
+    return str(error.value)
+
+
+def test_what_cannot_be_compared_is_refused(two):
+    assert "holds 2 rows, which differ in system._target_" in refused(two, a="*")
+    runs(two, "other", [0.7, 0.6], dataset__name="dblp")
+    assert "A is on cora and B on dblp" in refused(two, b="other*")
+    run(two, "late", 9, 0.7)
+    assert "A has the seeds 1, 2, 3 and B 9" in refused(two, b="late*")
+    next(two.glob("b2*/summary.json")).unlink()
+    assert "has not finished" in refused(two)
+
+
+def test_one_seed_says_that_it_has_no_interval(two):
+    run(two, "single", 2, 0.9)
+    found = versus(side(str(two / "single*")), side(str(two / "a*")))
+    assert found.notes[0].startswith("One seed in common has no interval")
+    assert [line.told for line in found.lines] == [0, 0, 0]
+    assert found.verdict.startswith("A is not told apart from B") and found.verdict.endswith("over 1 seeds.")
+
+
+def test_times_of_other_machines_are_left_out(two):
+    for seed in (1, 2, 3):
+        composed = traces.config(gpus=1, epochs=2, seed=seed, system___target_="a.far.S")
+        traces.finished(two / f"far{seed}", composed, ran_on={"machine": "Another CPU, 8 cores"})
+    found = versus(side(str(two / "far*")), side(str(two / "a*")))
+    assert [line.column.key for line in found.lines] == ["test_acc_percent", "mb_epoch"]
+    assert any("Times are left out: A ran on Another CPU" in note for note in found.notes)
+
+
+@given(st.lists(st.floats(-100, 100), min_size=2, max_size=8), st.floats(-50, 50))
+def test_a_difference_and_its_reverse_have_opposite_signs(values, shift):
+    there, back = (compare.sign(estimate(s * (value + shift) for value in values)) for s in (1, -1))
+    assert there == -back
+    if there:
+        assert abs(estimate(value + shift for value in values).mean) > 0
