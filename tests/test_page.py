@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import re
 from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
+from matplotlib.figure import Figure
 
 from harness import cli
 from harness.page.__main__ import page, results_of
@@ -18,7 +20,7 @@ from tests import browser, traces
 HOSTILE = "<b>a & $b$</b>"
 
 
-def system(folder, name, role="", label=None, dataset="cora", seeds=(1, 2, 3), **measured):
+def system(folder, name, role="", label=None, dataset="citeseer", seeds=(1, 2, 3), **measured):
     for seed in seeds:
         composed = traces.config(
             system___target_=f"systems.{name}.{name.capitalize()}", seed=seed, label=label
@@ -38,16 +40,19 @@ def results(tmp_path_factory):
     system(folder, "zero_halo", "control", target=(0.5, 0.52, 0.49), size=1)
     system(folder, "bns", target=(0.8, 0.81, 0.82), size=100)
     system(folder, "local", label=HOSTILE, target=(0.6, 0.7, 0.65), size=10, speed=0.5)
-    system(folder, "vanilla", "reference", dataset="dblp", seeds=(1,))
-    system(folder, "bns", dataset="dblp", seeds=(1,), size=10)
+    system(folder, "vanilla", "reference", dataset="pubmed", seeds=(1,))
+    system(folder, "bns", dataset="pubmed", seeds=(1,), size=10)
     return folder
 
 
 @pytest.fixture(scope="module")
 def path(results, tmp_path_factory):
-    path = tmp_path_factory.mktemp("page") / "page.html"
-    assert cli.main(["report", "html", str(results), "--out", str(path)]) == 0
-    return path
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "figures").mkdir()
+    Figure(figsize=(1, 1)).savefig(folder / "figures" / "drawn.png")
+    words = ["--out", str(folder / "page.html"), "--figures", str(folder / "figures")]
+    assert cli.main(["report", "html", str(results), *words]) == 0
+    return folder / "page.html"
 
 
 class Elements(HTMLParser):
@@ -92,7 +97,7 @@ def test_ids_are_unique_and_links_lead_to_them(elements):
 
 
 def test_the_page_says_the_same_whenever_it_is_made(results):
-    one, other = (page([str(results / "dblp")], "made") for _ in range(2))
+    one, other = (page([str(results / "pubmed")], "made") for _ in range(2))
     assert one == other
 
 
@@ -107,11 +112,21 @@ def test_every_row_has_its_command_config_and_environment(elements, results):
     # `_target_` of the control is none of the tree's here.
     assert said.count("The command that makes its runs:") == 5
     assert "No command of this tree makes its runs: system._target_=systems.zero_halo.Zero_halo" in said
-    assert re.search(r"halobench run -m system=bns dataset=cora [^\n]*seed=1,2,3", said)
+    assert re.search(r"halobench run -m system=bns dataset=citeseer [^\n]*seed=1,2,3", said)
     for run in results.glob("*/*"):
         assert str(run) in said
     assert "processor" in said and '"Test CPU"' in said
     assert f"halobench report html {results}" in said
+
+
+def test_figures_stand_in_the_page_itself(path, elements, tmp_path, results, capsys):
+    (image,) = [attributes for tag, attributes in elements.tags if tag == "img"]
+    drawn = (path.parent / "figures" / "drawn.png").read_bytes()
+    assert base64.b64decode(image["src"].removeprefix("data:image/png;base64,")) == drawn
+    assert "drawn" in image["alt"]
+    words = ["--out", str(tmp_path / "page.html"), "--figures", str(tmp_path)]
+    assert cli.main(["report", "html", str(results), *words]) == 2
+    assert "holds no PNG file" in capsys.readouterr().err
 
 
 def test_the_answer_stands_first(elements):

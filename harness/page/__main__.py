@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,15 +40,22 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     )
     parser.add_argument("--out", type=Path, default=Path("page.html"), help="the file (default: page.html)")
     parser.add_argument("--title", help="what stands above the page (default: the graphs' names)")
+    parser.add_argument(
+        "--figures",
+        type=Path,
+        metavar="DIR",
+        help="PNG files that stand among the pictures, as `halobench figures` draws them",
+    )
     given = parser.parse_args(arguments)
-    words = [f"--out={given.out}", *([f"--title={given.title}"] if given.title else [])]
+    options = {"out": given.out, "title": given.title, "figures": given.figures}
+    words = [f"--{name}={value}" for name, value in options.items() if value]
     command = shlex.join(["halobench", "report", "html", *given.runs, *words])
     try:
         if given.out.is_dir() or not given.out.parent.is_dir():
             raise InputError(
                 f"out={given.out} is no place for a file: give the name of one in a folder that is there"
             )
-        text = page(given.runs, command, given.title)
+        text = page(given.runs, command, given.title, given.figures)
         given.out.write_text(text)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -59,11 +67,13 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     return 0
 
 
-def page(paths: Sequence[str], command: str, title: str | None = None) -> str:
+def page(paths: Sequence[str], command: str, title: str | None = None, figures: Path | None = None) -> str:
     """The page of the runs at or below `paths`; the same text whenever it is made of the same runs.
 
     command   what makes it again, which the page says
+    figures   a folder of PNG files that stand among the pictures
     """
+    drawn = _images(figures) if figures else []
     compared, empty = groups.load(paths)
     environments = content.Environments()
     graphs = content.graphs(compared, environments)
@@ -75,6 +85,7 @@ def page(paths: Sequence[str], command: str, title: str | None = None) -> str:
         verdicts=verdicts(results) if results else None,
         results=results,
         profiles=content.over_graphs(compared),
+        figures=drawn,
         environments=environments.texts,
         given=shlex.join(paths),
         command=command,
@@ -84,6 +95,17 @@ def page(paths: Sequence[str], command: str, title: str | None = None) -> str:
         css=Markup((HERE / "page.css").read_text()),
         js=Markup((HERE / "page.js").read_text()),
     )
+
+
+def _images(folder: Path) -> list[tuple[str, str]]:
+    """The PNG files of a folder by name, each as the address that holds it whole. InputError where there are
+    none."""
+    found = sorted(folder.glob("*.png"))
+    if not found:
+        raise InputError(
+            f"figures={folder} holds no PNG file: give the folder that halobench figures drew into"
+        )
+    return [(path.stem, f"data:image/png;base64,{b64encode(path.read_bytes()).decode()}") for path in found]
 
 
 def results_of(compared: Sequence[Group]) -> Path | None:

@@ -168,7 +168,7 @@ def _part(anchor: str, part: Section, apart: str, environments: Environments) ->
 
 def _scatter(name: str, cost, part: Section) -> Picture:
     points = scatter.points(cost, part)
-    what = f"{SCORE_NAMES[part.score].capitalize()} against {scatter.axis_name(cost, part)}"
+    what = f"{SCORE_NAMES[part.score].replace('test', 'Test')} against {scatter.axis_name(cost, part)}"
     best = "; ".join(point.says for point in points if point.on_front)
     picture = svg.element(
         scatter.over_cost(cost, part),
@@ -201,7 +201,7 @@ def _curves(anchor: str, part: Section) -> list[Picture]:
     few = Section(part.dataset, part.clock, part.machine, chosen)
     strokes = strokes_of(group.label for group in chosen)
     drawn = {
-        f"{SCORE_NAMES[part.score].capitalize()} over {axis.name}": curves.accuracy_over(
+        f"{SCORE_NAMES[part.score].replace('test', 'Test')} over {axis.name}": curves.accuracy_over(
             axis, few, names_of(chosen), strokes
         )
         for axis in curves.AXES
