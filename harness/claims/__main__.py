@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.check import InputError, choice
-from harness.claims import evaluate, experiment, published, table
-from harness.run import runner
+from harness.claims import published, table
+from harness.claims.decide import decided
 from harness.run.runner import Places
 
 
@@ -59,27 +59,6 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     else:
         print(table.plain(found))
     return 0
-
-
-def decided(own: Path | None, places: Places) -> list[evaluate.Result]:
-    """The results of all experiments over the runs in `places`: first those of a folder of one's own, which
-    also take the place of the tree's of the same name.
-    """
-    experiments = experiment.load(own) if own else {}
-    for name, plan in experiment.load(experiment.FOLDER).items():
-        experiments.setdefault(name, plan)
-    graphs: dict[str, Path] = {}
-
-    # Composing a run takes a tenth of a second, so one tells for each graph whether it has any.
-    def folders(sweep: str) -> list[Path]:
-        graph = " ".join(word for word in sweep.split() if word.startswith("dataset"))
-        if graph not in graphs:
-            (run,) = runner.composed(runner.expand(graph), places)
-            graphs[graph] = run.directory.parent
-        there = graphs[graph]
-        return runner.folders(sweep, places) if there.is_dir() else [there / "none"]
-
-    return evaluate.results(experiments, folders)
 
 
 if __name__ == "__main__":

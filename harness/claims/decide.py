@@ -1,0 +1,29 @@
+"""The verdicts on all claims over the runs in a folder; it starts none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.claims import evaluate, experiment
+from harness.run import runner
+from harness.run.runner import Places
+
+
+def decided(own: Path | None, places: Places) -> list[evaluate.Result]:
+    """The results of all experiments over the runs in `places`: first those of a folder of one's own, which
+    also take the place of the tree's of the same name.
+    """
+    experiments = experiment.load(own) if own else {}
+    for name, plan in experiment.load(experiment.FOLDER).items():
+        experiments.setdefault(name, plan)
+    graphs: dict[str, list[Path]] = {}
+
+    # Composing a run takes a tenth of a second, so one tells for each graph whether it has any.
+    def folders(sweep: str) -> list[Path]:
+        graph = " ".join(word for word in sweep.split() if word.startswith("dataset"))
+        if graph not in graphs:
+            graphs[graph] = [run.directory.parent for run in runner.composed(runner.expand(graph), places)]
+        there = graphs[graph]
+        return runner.folders(sweep, places) if any(map(Path.is_dir, there)) else [there[0] / "none"]
+
+    return evaluate.results(experiments, folders)
