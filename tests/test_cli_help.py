@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -119,3 +121,17 @@ def test_reports_help_names_the_claims_too(capsys):
     with pytest.raises(SystemExit):
         cli.main(["report", "--help"])
     assert "halobench report claims" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "--help"], ["--help"], ["report", "--help"], ["runs", "list", "-h"], []], ids=" ".join
+)
+def test_help_whose_reader_has_seen_enough_ends_quietly(monkeypatch, capsys, words):
+    """As in `halobench run --help | head`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    monkeypatch.setattr(sys, "argv", ["halobench"])
+    with open(writing, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert cli.main(words) == 0
+    assert not capsys.readouterr().err
