@@ -295,9 +295,7 @@ def _explain(overrides: list[Override], known: _Known) -> None:
         for value in _values(override):
             options = known.options(override.key_or_group)
             if known.complete and value not in options:
-                raise InputError(
-                    f'{override.key_or_group}="{value}" is not known{did_you_mean(value, options)}'
-                )
+                raise InputError(refused.unknown(override.key_or_group, value, options))
     keys = [o for o in overrides if o not in groups and not o.is_add() and not o.is_force_add()]
     first = {o.key_or_group: _values(o)[0] for o in groups}
     # Each option once, beside the first of every other group.
