@@ -71,6 +71,15 @@ def test_every_key_has_a_text_of_its_own(group):
         assert len(set(said.values())) == len(said), (cls, said)
 
 
+def test_every_text_explains_more_than_it_lists():
+    """Of all systems: what is chosen, beside the names of the choices; and null as it is typed."""
+    for cls in classes("system"):
+        for key, said in keys.described(cls).items():
+            plain = re.sub(r'"[^"]*"|\b(or|and|only|which)\b', "", said)
+            assert len(re.findall(r"[A-Za-z]{2,}", plain)) > 2, (cls, key, said)
+            assert "None" not in said, (cls, key, said)
+
+
 def test_every_choice_is_named():
     """What a key refuses lists what it takes; the docstring has each of these."""
     said = keys.described(RunConfig)
