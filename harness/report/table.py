@@ -105,6 +105,11 @@ class Section:
             ),
             "MB (10^6 bytes) are summed over workers.",
         ]
+        if any(run.summary["epochs"] == 1 for group in self.groups for run in group.runs):
+            said[0] = (
+                f"{said[0].removesuffix('.')}; those of a run with one epoch, and its MB, are of that epoch,"
+                " which compiles, allocates and fetches what is fetched once."
+            )
         if any(any(self.best(column)) for block in self.blocks for column in block):
             unlike = "; rows of unlike numbers of epochs are compared as they stand, but not in MB per run"
             said.append(

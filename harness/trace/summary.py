@@ -43,11 +43,12 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
     sent = trace.comm
     workers, cores, gpus = rounds.workers, int(trace.environment["cores"]), _gpus(trace)
     crowded = not gpus and workers > cores
-    notes = (
-        [f"means over epochs 2 to {last + 1}: the first compiles, allocates and fetches what is fetched once"]
+    first = "compiles, allocates and fetches what is fetched once"
+    notes = [
+        f"means over epochs 2 to {last + 1}: the first {first}"
         if last
-        else []
-    )
+        else f"times and bytes are of one epoch, the first, which {first}"
+    ]
     made = rounds.epochs.groupby("worker").size().tolist() if rounds.asynchronous else None
     if made:
         notes.append(
