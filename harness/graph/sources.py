@@ -75,8 +75,9 @@ def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
         graph = _with_split(graph, splits.low_label(graph.labels, graph.num_classes, seed))
     elif config.split == "random" or not own_split:
         graph = _with_split(graph, splits.random(graph.labels, seed))
-    # Checked before features are touched: a NaN must be named, not spread over its row.
-    validate(graph)
+    # Checked before features are touched: a NaN must be named, not spread over its row. Whoever brings a
+    # graph looks for what is wrong in the file.
+    validate(graph.replace(name=f'file "{_npz(config)}"') if config.source == "npz" else graph)
     if config.normalise_features:
         _normalise(graph)
     return graph
