@@ -322,7 +322,7 @@ def test_on_a_gpu_the_wall_clock_stands(tmp_path):
     files.write_json_atomic(run / "environment.json", {**traces.ENVIRONMENT, "cores": 1, "gpus": ["X"]})
     traces.stream(run, range(2))
     s = summary.summarise(run)
-    assert s["clock"] == "wall" and any("2 workers shared 1 GPUs" in note for note in s["notes"])
+    assert s["clock"] == "wall" and any("2 workers shared 1 GPU" in note for note in s["notes"])
 
 
 def test_unfinished_runs_are_marked_and_never_averaged(tmp_path, capsys):

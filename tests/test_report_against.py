@@ -85,7 +85,7 @@ def test_a_key_of_words_or_of_workers_is_an_axis_too(tmp_path):
     by_norm = against.over_knob("system.norm", section_of(tmp_path, "system.norm"))
     assert [label.get_text() for label in by_norm.axes[0].get_xticklabels()] == ["max", "mean"]
     assert sorted(t.get_text() for t in by_norm.legends[0].get_texts()) == [
-        "plain 1 workers",
+        "plain 1 worker",
         "plain 2 workers",
     ]
     by_workers = drawn.drawn(against.over_knob("workers", section_of(tmp_path, "workers")))

@@ -38,6 +38,11 @@ def read_as_far_as_wanted() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def counted(number: int | str, what: str) -> str:
+    """ "1 host", or "2 hosts"; a number may be told in words, as "2 of 5"."""
+    return f"{number} {what}{'s' if str(number) != '1' else ''}"
+
+
 class Terminal(Console):
     """A console on which strings stand as they are, without control characters; a style is given beside."""
 

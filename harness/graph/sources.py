@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.base.terminal import counted
 from harness.check import InputError
 from harness.graph import npz, real, splits
 from harness.graph.config import USED_BY, DatasetConfig
@@ -139,8 +140,8 @@ def _graph(config: DatasetConfig, raw: Raw) -> Graph:
         known = len(raw.masks[0])
         if config.split == "own" and config.mask >= known:
             raise InputError(
-                f"dataset.mask={config.mask} is out of range: {config.called} has {known} own "
-                f"split{'s' * (known > 1)}, give 0 to {known - 1}"
+                f"dataset.mask={config.mask} is out of range: {config.called} has "
+                f"{counted(known, 'own split')}, give 0 to {known - 1}"
             )
         train, val, test = (masks[min(config.mask, known - 1)] for masks in raw.masks)
     indptr, indices, symmetric, weights = raw.edges

@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.base.terminal import counted
 from harness.check import InputError, did_you_mean
 from harness.report.columns import ALL, LEADING, TIMES, Column, named
 from harness.report.groups import Estimate, Group, knob
@@ -156,9 +157,9 @@ def _lines(x: str, groups: Sequence[Group]) -> dict[str, list[tuple[Any, Group]]
     made: dict[str, list[tuple[Any, Group]]] = {}
     for group, members in zip(firsts, together.values()):
         extra = [
-            f"{group.workers} workers" if apart["workers"] else "",
+            counted(group.workers, "worker") if apart["workers"] else "",
             group.partition if apart["partition"] else "",
-            f"{group.epochs} epochs" if apart["epochs"] else "",
+            counted(group.epochs, "epoch") if apart["epochs"] else "",
             "" if group.finished else "(unfinished)",
         ]
         name = verbatim(" ".join(filter(None, [group.label, *extra])))

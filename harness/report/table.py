@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from harness.base.terminal import counted
 from harness.check import InputError
 from harness.report import columns
 from harness.report.columns import Column
@@ -267,4 +268,4 @@ def _key_cells(g: Group) -> list[str]:
 
 
 def _row(group: Group) -> str:
-    return f"{group.label} ({group.partition}, {group.workers} workers)"
+    return f"{group.label} ({group.partition}, {counted(group.workers, 'worker')})"
