@@ -48,10 +48,12 @@ LEVELS = (2, 4, 8)
 
 @dataclass
 class Adaqp(System):
-    """bits        per value: 2, 4 or 8; under `adaptive` the mean over rows, 3 to 7
-    assignment  "uniform" or "adaptive"
+    """bits        bits per value: 2, 4 or 8; under assignment=adaptive the mean over rows, 3 to 7
+    assignment  "uniform": every row has `bits` bits per value; "adaptive": each row has 2, 4 or 8, chosen for
+                a small variance at a mean of `bits`
     period      epochs between assignments
-    features    "once" or "refetch"
+    features    "once": layer 0's halo rows are fetched once, exactly; "refetch": quantised anew in every
+                epoch
     """
 
     bits: int = 8

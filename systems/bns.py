@@ -43,7 +43,8 @@ from systems.parts.sampling import HaloSampler
 @dataclass
 class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by what is drawn of it
     """rate      share of boundary rows drawn in an epoch, in (0, 1]; 1 is exact
-    features  "once" or "refetch"
+    features  "once": layer 0's halo rows are all fetched in the first epoch; "refetch": those that are drawn
+              are fetched in every epoch
     """
 
     rate: float = 0.1

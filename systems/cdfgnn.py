@@ -62,11 +62,13 @@ class Cdfgnn(ReplicaSystem):
 
     cache     keep rows and send only those that changed by more than eps; false: send all
     quantise  true: messages have `bits` bits per value; false: float32
-    bits      of a value that is quantised
+    bits      bits of a value that is quantised: 2, 4, 8 or 16
     scatter   what a master sends back: the quantised sum ("value"), the quantised difference ("diff"), the
               sum ("fp32")
-    rule      "prose" or "literal"
-    epsilon   eps at the start: a row is sent where it has changed by more than eps
+    rule      how eps follows the training accuracy: "prose": below its mean eps shrinks, above it eps grows,
+              as the paper's text has it; "literal": eq. (6) as printed, which has it the other way round
+    epsilon   eps at the start: a row is sent where an entry has changed by more than eps times the row's
+              largest
     xi        of eq. (6): eps changes by at most this per epoch
     mu1       of eq. (6): eps changes where the training accuracy is more than this below its mean
     mu2       of eq. (6): eps changes where the training accuracy is more than this above its mean
@@ -75,7 +77,8 @@ class Cdfgnn(ReplicaSystem):
     lambda1   of eq. (6): eps grows by at most this factor per epoch, at least 1
     lambda2   of eq. (6): eps shrinks by at most this factor per epoch, at most 1
     momentum  of eq. (7): the weight of the past in the mean of the training accuracy
-    features  "refetch" or "once"
+    features  "once": layer 0's A X is synchronised in the first epoch and kept; "refetch": layer 0 is
+              synchronised in every epoch like the other layers
     """
 
     cache: bool = True

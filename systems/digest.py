@@ -64,13 +64,18 @@ class Digest(System):
     interval    N, rounds from one push to the next
     schedule    "after": push at the end of a round, pull at the start of the next; "literal": as Algorithm 1
                 is printed
-    store       "shared", or redis://HOST:PORT
-    start       "exact" or "zeros": what the store holds before round 1
-    loss        "partition" or "global" mean
-    aggregate   "gradients" before one shared step, or "weights" after local steps
-    weighting   "uniform" 1 / M, or "train": by training vertices
-    features    "once" or "refetch"
-    form        only "sum"
+    store       where hidden rows are kept: "shared", the memory of one host, or the Redis server at
+                redis://HOST:PORT
+    start       what the store holds before round 1: "exact", the rows of an exact forward pass, or "zeros"
+    loss        what a worker divides the sum of its losses by: "partition", its own training vertices, or
+                "global", those of all workers
+    aggregate   what is averaged over workers: "gradients", before one shared step, or "weights", after local
+                steps
+    weighting   a worker's weight in that average: "uniform", 1 / M each, or "train", its share of the
+                training vertices
+    features    "once": layer 0's halo rows are fetched once; "refetch": in every round
+    form        how a layer joins own and halo rows: "sum", eq. 5, is the only one; the concatenation of
+                Algorithm 1 is refused, since its weights would depend on the partition
     gradient_error   report the distance to the exact gradient (Figure 10), untimed and uncounted
     straggler   rank of a worker that is slowed down on purpose; -1: none
     delay       seconds added to each epoch of the straggler

@@ -68,13 +68,17 @@ class DigestA(System):
     """The knobs.
 
     interval  N, own rounds from one push to the next
-    store     "shared", or redis://HOST:PORT
-    start     "exact" or "zeros": what the store holds before round 1
-    loss      "partition" or "global" mean
-    update    "gradient", a step of the server's Adam, or "delta", the change of weights by a local step
-    scale     of an update: "1" or "1/M"
-    order     in which the server applies updates: "arrival" or "rotation"
-    features  "once" or "refetch"
+    store     where hidden rows are kept: "shared", the memory of one host, or the Redis server at
+              redis://HOST:PORT
+    start     what the store holds before round 1: "exact", the rows of an exact forward pass, or "zeros"
+    loss      what a worker divides the sum of its losses by: "partition", its own training vertices, or
+              "global", those of all workers
+    update    what a worker uploads: "gradient", with which the server's Adam takes a step, or "delta", the
+              change of weights by a local step, which the server adds
+    scale     what an update is multiplied by: "1", or "1/M" where there are M workers
+    order     in which the server applies updates: "arrival", as they come, or "rotation", worker after worker
+    features  "once": layer 0's halo rows are fetched once; "refetch": in every round, in which all workers
+              then meet
     straggler   rank of a worker that is slowed down on purpose; -1: none
     delay       seconds added to each epoch of the straggler
     delay_spread   up to so many seconds more, drawn for each epoch from the seed

@@ -38,11 +38,11 @@ from harness.core.system import Ready, System, check_features
 
 @dataclass
 class Llcg(System):
-    """local_steps   K >= 1, in a round
-    server_steps  S >= 0, in a round
+    """local_steps   K, steps of a round that each worker takes by itself; 1 or more
+    server_steps  S, correction steps on the whole graph that end a round; 0 or more
     batch         training vertices of a correction step (all, where there are fewer)
     server_lr     learning rate of the correction; null: the run's
-    features      "once" or "refetch"
+    features      "once": remote features are fetched in the first correction step; "refetch": in every one
     """
 
     local_steps: int = 4

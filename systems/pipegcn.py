@@ -39,8 +39,8 @@ from systems.parts.pipeline import Pipe
 class Pipegcn(System):
     """smooth_features   true: stale features are averaged over epochs
     smooth_gradients   true: stale gradients are averaged over epochs
-    momentum   m of these averages
-    features   "once" or "refetch"
+    momentum   m, the weight of the past in these averages
+    features   "once": layer 0's halo rows are fetched once, and are never stale; "refetch": in every epoch
     """
 
     smooth_features: bool = False

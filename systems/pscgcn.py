@@ -63,17 +63,22 @@ from systems.parts.sampling import Edges
 @dataclass
 class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix by what is drawn of it
     """tau       staleness in iterations; 0: synchronous
-    rate      eps in (0, 1]; 1 draws every edge
-    sampling  "variance" (Theorem 2) or "uniform"
-    norms     "layers": of H W in every layer; "code": of the hidden layers' H
-    rescale   "inverse" 1 / p or "selfnorm"
-    gradients "tg" or "sampled"
+    rate      eps, the share of a vertex's in-edges that is drawn, on average; 1 draws every edge
+    sampling  how likely each edge is drawn: "variance", by Theorem 2, or "uniform", all with probability eps
+    norms     what the probabilities of Theorem 2 go by: "layers": the norms of H W in every layer; "code":
+              those of the hidden layers' H, as the authors' code has it
+    rescale   what a drawn edge's weight is multiplied by: "inverse": 1 / p; "selfnorm": the vertex's
+              in-degree over the number of its edges that were drawn
+    gradients which boundary vertices' gradients are sent to their owners: "tg": those of the graph trained on
+              (TG), or "sampled": those of the graph drawn for a later iteration (SG)
     inner_factor      a_j of Theorem 2 where j is a vertex of the worker itself
     boundary_factor   a_j where j is a boundary vertex, owned by another worker
-    refresh   R, iterations between renewals of p and of the cache; None: a tenth of the run's, 1 to 100
+    refresh   R, iterations between renewals of p and of the cache; null: a tenth of the run's, 1 to 100
     cache     share of the boundary vertices whose features are kept
-    policy    "inclusion", "degree" or "random": which
-    features  "refetch" or "once"
+    policy    which boundary vertices those are: "inclusion" (most likely to be drawn), "degree" (most edges)
+              or "random"
+    features  "once": layer 0's boundary rows are all fetched in the first epoch, and `cache` and `policy`
+              have no effect; "refetch": those that are drawn and not cached are fetched in every epoch
     """
 
     tau: int = 1

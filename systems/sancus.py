@@ -56,14 +56,18 @@ from systems.parts.blocks import Blocks
 class Sancus(System):
     """The knobs.
 
-    staleness   "epoch_fixed", "epoch_adaptive" or "variation_gap"
+    staleness   when a block is broadcast again: "epoch_fixed": all blocks after every `bound` epochs
+                without; "epoch_adaptive": the same for each block by itself, in turns; "variation_gap": where
+                its rows have changed by more than `bound`
     bound       eps_E or eps_A in epochs (0: broadcast every epoch), eps_H under `norm` (0: whenever anything
                 changed)
-    norm        of the variation gap: "relative", "max", "fro" or "mean"
+    norm        how the variation gap measures a change: "relative": Frobenius norm over that of the cached
+                block; "max": largest entry; "fro": Frobenius norm; "mean": mean of the entries' sizes
     flags       "layer": one flag per layer and block; "worker": one per block
-    features    "refetch" or "once"
-    clip        th, the threshold of the gradient's L2 norm
-    clip_scale  "sqrt": th sqrt(P) at each worker; "inverse": th / sqrt(P)
+    features    "once": layer 0's blocks are broadcast in the first epoch only; "refetch": by the rule of the
+                other layers
+    clip        th, the L2 norm above which gradients that are broadcast are scaled down; inf: never
+    clip_scale  how th follows the number P of workers: "sqrt": th sqrt(P) at each; "inverse": th / sqrt(P)
     warmup      epochs at the start in which everything is broadcast
     """
 

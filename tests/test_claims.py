@@ -179,6 +179,15 @@ def test_a_changed_trace_changes_the_verdict(tmp_path):
     assert verdict_of(tmp_path, both, by_construction=why).verdict.word == DIRECTION, "the real graph was not"
 
 
+def test_one_is_told_in_the_singular():
+    result = evaluate.Result("entry", "experiment", "it holds", evaluate.Verdict(HOLDS, ""))
+    assert table.counts([result]) == [
+        "1 experiment: 1 decided whole, 0 in part, 0 not.",
+        f"1 part: 1 {HOLDS}.",
+    ]
+    assert table.counts([result, result])[1] == f"2 parts: 2 {HOLDS}."
+
+
 def test_the_listing_names_all_and_counts_them(tmp_path, capsys):
     assert cli.main(["report", "claims", str(tmp_path)]) == 0
     said = capsys.readouterr().out

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -69,6 +71,15 @@ def test_every_key_has_a_text_of_its_own(group):
         assert len(set(said.values())) == len(said), (cls, said)
 
 
+def test_every_text_explains_more_than_it_lists():
+    """Of all systems: what is chosen, beside the names of the choices; and null as it is typed."""
+    for cls in classes("system"):
+        for key, said in keys.described(cls).items():
+            plain = re.sub(r'"[^"]*"|\b(or|and|only|which)\b', "", said)
+            assert len(re.findall(r"[A-Za-z]{2,}", plain)) > 2, (cls, key, said)
+            assert "None" not in said, (cls, key, said)
+
+
 def test_every_choice_is_named():
     """What a key refuses lists what it takes; the docstring has each of these."""
     said = keys.described(RunConfig)
@@ -119,3 +130,17 @@ def test_reports_help_names_the_claims_too(capsys):
     with pytest.raises(SystemExit):
         cli.main(["report", "--help"])
     assert "halobench report claims" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "--help"], ["--help"], ["report", "--help"], ["runs", "list", "-h"], []], ids=" ".join
+)
+def test_help_whose_reader_has_seen_enough_ends_quietly(monkeypatch, capsys, words):
+    """As in `halobench run --help | head`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    monkeypatch.setattr(sys, "argv", ["halobench"])
+    with open(writing, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert cli.main(words) == 0
+    assert not capsys.readouterr().err

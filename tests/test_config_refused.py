@@ -22,6 +22,7 @@ from harness.partition.vertexcut import Ebv, Hep
 from harness.run import config, overrides, runner
 from harness.run.command import CONF
 from harness.run.settings import RunConfig
+from tests.launching import ROOT
 
 
 def accept(*arguments: str) -> config.Run:
@@ -35,6 +36,9 @@ def accept(*arguments: str) -> config.Run:
     [
         (["system=vanila"], ['system="vanila"', 'did you mean "vanilla"?']),
         (["dataset=twin/redit"], ['dataset="twin/redit"', 'did you mean "twin/reddit"?']),
+        (["dataset=my_graph.npz"], ["give dataset=npz dataset.path=my_graph.npz"]),
+        (["-m", "dataset=cora,a/b.npz"], ['dataset="a/b.npz" names a file', "dataset.path=a/b.npz"]),
+        ([f"dataset={ROOT}/pyproject.toml"], ["names a file, not a data set", "`halobench import`"]),
         (["systm=vanilla"], ["systm", 'did you mean "system"?']),
         (["model.hiden=3"], ["model.hiden", 'did you mean "hidden"?']),
         (["system=sancus", "+system.bouund=2"], ["system.bouund", 'did you mean "bound"?']),

@@ -117,7 +117,10 @@ class Unused(checks.NoRemoteRows):
     [
         (["system.bound=2"], "system is not given: add system=NAME"),
         (["system=vanila"], 'system="vanila" is not known; did you mean "vanilla"?'),
-        (["system=sancus", "system.bund=2"], 'system.bund is not a key of system; did you mean "bound"?'),
+        (
+            ["system=sancus", "system.bund=2"],
+            'system.bund is not a key of system=sancus; did you mean "bound"?',
+        ),
         (
             ["system=sancus", "gpus=2"],
             '"gpus=2" is not part of a system: give system=NAME and its knobs only',

@@ -100,6 +100,15 @@ def test_the_site_shows_every_page():
     assert shown(settings["nav"]) == {str(path.relative_to(docs)) for path in docs.glob("**/*.md")}
 
 
+def test_the_sites_start_shows_the_readmes_picture():
+    def picture(page: Path) -> tuple[str, Path]:
+        """Its words, and its file."""
+        ((words, file),) = re.findall(r"!\[(.+)\]\((.+)\)", page.read_text())
+        return words, (page.parent / file).resolve(strict=True)
+
+    assert picture(ROOT / "docs" / "index.md") == picture(ROOT / "README.md")
+
+
 def test_names_of_the_site_are_of_this_project():
     for path in (ROOT / "docs" / "reference").glob("*.md"):
         for name in re.findall(r"^::: (\S+)$", path.read_text(), re.M):

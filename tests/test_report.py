@@ -173,6 +173,18 @@ def test_the_first_epoch_is_left_out_of_means_and_counted_in_totals(tmp_path):
     assert s["final"] is None and s["best"] is None
 
 
+def test_where_there_is_one_epoch_the_note_says_that_values_are_of_it(tmp_path, capsys):
+    traces.finished(tmp_path / "a", traces.config(seed=1))
+    assert main(["table", str(tmp_path)]) == 0
+    assert "one epoch" not in capsys.readouterr().out
+    run = traces.prepare(tmp_path / "b", traces.config(seed=2))
+    traces.stream(run, range(1), close=False)
+    assert any("of one epoch, the first, which compiles" in note for note in summary.summarise(run)["notes"])
+    assert main(["table", str(tmp_path)]) == 0
+    (note,) = [line for line in capsys.readouterr().out.splitlines() if "without the first" in line]
+    assert "those of a run with one epoch, and its MB, are of that epoch, which compiles" in note
+
+
 def test_a_graph_without_validation_vertices_reports_its_last_evaluation(tmp_path):
     run = traces.prepare(tmp_path, traces.config(gpus=1))
     out = writer.TraceWriter(run, 0, 0)
@@ -310,7 +322,7 @@ def test_on_a_gpu_the_wall_clock_stands(tmp_path):
     files.write_json_atomic(run / "environment.json", {**traces.ENVIRONMENT, "cores": 1, "gpus": ["X"]})
     traces.stream(run, range(2))
     s = summary.summarise(run)
-    assert s["clock"] == "wall" and any("2 workers shared 1 GPUs" in note for note in s["notes"])
+    assert s["clock"] == "wall" and any("2 workers shared 1 GPU" in note for note in s["notes"])
 
 
 def test_unfinished_runs_are_marked_and_never_averaged(tmp_path, capsys):

@@ -59,6 +59,24 @@ def test_its_names_are_told_apart_and_the_key_has_none(sweep):
     assert len(set(styles)) == 28
 
 
+@pytest.mark.parametrize("value, shown, place", [(2, "2", 2), (None, "null", 2)], ids=["number", "null"])
+def test_a_system_with_one_value_of_the_key_is_a_point_that_says_so(tmp_path, value, shown, place):
+    """A level line without a word would be read as measured at every value."""
+    for system, bounds in {"alpha": (1, 8), "beta": (value,)}.items():
+        for bound in bounds:
+            composed = traces.config(system___target_=f"somewhere.{system}.S", system__bound=bound)
+            traces.finished(tmp_path / f"{system}{bound}", composed)
+    traces.finished(tmp_path / "exact", traces.config(system___target_="somewhere.exact.S"))
+    figure = against.over_knob("system.bound", section_of(tmp_path, "system.bound"))
+    named = f"beta, only system.bound={shown}"
+    (legend,) = figure.legends
+    assert sorted(" ".join(t.get_text().split()) for t in legend.get_texts()) == ["alpha", named, "exact"]
+    for panel in figure.axes:
+        dotted = [list(line.get_xdata()) for line in panel.lines if line.get_linestyle() == ":"]
+        assert dotted == [[0, 1], [place]]  # of the panel's width, and of the key's axis
+        assert len([line for line in panel.lines if line.get_label() == "exact"]) == 1
+
+
 def test_a_key_of_words_or_of_workers_is_an_axis_too(tmp_path):
     for number, (norm, workers) in enumerate((("max", 1), ("mean", 1), ("max", 2), ("mean", 2))):
         composed = traces.config(workers=workers, system__norm=norm)
@@ -67,7 +85,7 @@ def test_a_key_of_words_or_of_workers_is_an_axis_too(tmp_path):
     by_norm = against.over_knob("system.norm", section_of(tmp_path, "system.norm"))
     assert [label.get_text() for label in by_norm.axes[0].get_xticklabels()] == ["max", "mean"]
     assert sorted(t.get_text() for t in by_norm.legends[0].get_texts()) == [
-        "plain 1 workers",
+        "plain 1 worker",
         "plain 2 workers",
     ]
     by_workers = drawn.drawn(against.over_knob("workers", section_of(tmp_path, "workers")))

@@ -157,7 +157,7 @@ def test_a_run_that_diverged_says_so_and_has_no_accuracy(tmp_path, capsys, how):
     (shown,) = rows(text)
     assert [shown[name] for name in ("test acc %", "last acc %", "test AUC %", "balanced acc %")] == ["-"] * 4
     assert shown["by seed"] == "78.0 diverged" and shown["epochs"] == "3 of 7"
-    assert "plain (metis, 1 workers) diverged (seed 2 in epoch 3): its loss or its logits were no" in text
+    assert "plain (metis, 1 worker) diverged (seed 2 in epoch 3): its loss or its logits were no" in text
     assert all(column.value(s) is None for column in columns.ALL.values() if column.scored)
     (section,) = table.sections(groups.load([tmp_path])[0])
     drawn = curves.accuracy_over(curves.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from harness.base.terminal import counted
 from harness.report import columns, formats, groups, single
 from harness.report.__main__ import main
 from harness.trace.reader import Trace
@@ -37,6 +38,13 @@ def test_plain_text_where_nobody_looks(tmp_path, capsys):
         and "\x1b" not in text
         and "│" not in text
     )
+
+
+@pytest.mark.parametrize(
+    "number, told", [(1, "1 run"), ("1", "1 run"), (0, "0 runs"), ("2 of 5", "2 of 5 runs")]
+)
+def test_what_is_counted_has_its_plural(number, told):
+    assert counted(number, "run") == told
 
 
 def test_the_run_table_says_where_time_and_bytes_went(tmp_path):

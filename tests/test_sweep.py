@@ -52,8 +52,8 @@ def test_two_groups_may_both_have_options_without_a_key():
     [
         ("system=vanilla,cagnet system.bound=1", "system.bound is a key of none of vanilla, cagnet"),
         ("system=vanilla,sancus system.bund=1", 'key of none of vanilla, sancus; did you mean "bound"?'),
-        ("system=vanilla system.bound=1,2", "system.bound is not a key of system"),
-        ("system=vanilla,sancus model.hiden=1,2", "model.hiden is not a key of model"),
+        ("system=vanilla system.bound=1,2", "system.bound is not a key of system=vanilla; known: features"),
+        ("system=vanilla,sancus model.hiden=1,2", "model.hiden is not a key of model=gcn; did you mean"),
     ],
     ids=["lacked", "mistyped", "alone", "elsewhere"],
 )

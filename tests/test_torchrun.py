@@ -58,7 +58,7 @@ def test_another_number_of_workers_is_refused(place, prepared):
     )
     assert done.returncode != 0
     assert (
-        f"error: workers=2 in {run_dir}/config.yaml but 1 workers were started; start as many as workers says"
+        f"error: workers=2 in {run_dir}/config.yaml but 1 worker started; start as many as workers says"
         in done.stderr
     )
     assert place.run().code == 0  # the run is as it was

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +19,28 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 def printable(text: str) -> str:
     """The text with each control character as Python would write it, `\\x1b`."""
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+@contextlib.contextmanager
+def read_as_far_as_wanted() -> Iterator[None]:
+    """Print inside what a reader may stop reading, as `| head` does: the rest goes nowhere, without an error.
+
+    What was printed has left the buffer at the end. Where the reader has gone, the rest of the body is left
+    out, and so is an exit that was on its way (argparse's, after a help).
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still in the buffer would be written when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def counted(number: int | str, what: str) -> str:
+    """ "1 host", or "2 hosts"; a number may be told in words, as "2 of 5"."""
+    return f"{number} {what}{'s' if str(number) != '1' else ''}"
 
 
 class Terminal(Console):

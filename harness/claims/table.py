@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.base.terminal import counted
 from harness.claims import published
 from harness.claims.evaluate import Result, whole
 from harness.report.groups import Estimate
@@ -60,10 +61,11 @@ def counts(results: Sequence[Result]) -> list[str]:
     by_entry = [list(parts) for _, parts in itertools.groupby(results, key=lambda result: result.entry)]
     far = Counter(map(whole, by_entry))
     words = Counter(result.verdict.word for result in results)
+    told = ", ".join(f"{count} {word}" for word, count in words.most_common())
     return [
-        f"{len(by_entry)} experiments: {far['whole']} decided whole, {far['in part']} in part,"
+        f"{counted(len(by_entry), 'experiment')}: {far['whole']} decided whole, {far['in part']} in part,"
         f" {far['not']} not.",
-        f"{len(results)} parts: {', '.join(f'{count} {word}' for word, count in words.most_common())}.",
+        f"{counted(len(results), 'part')}: {told}.",
     ]
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import harness
 from harness.base.loading import load
+from harness.base.terminal import read_as_far_as_wanted
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complete(words)
     typed = "python -m harness" if Path(sys.argv[0]).parts[-2:] == ("harness", "__main__.py") else "halobench"
     if not words and typed == "halobench":
-        print(_listed())
+        with read_as_far_as_wanted():
+            print(_listed())
         return 0
+    if {"-h", "--help"} & {*words}:
+        with read_as_far_as_wanted():
+            return _called(words, typed)
+        return 0
+    return _called(words, typed)
+
+
+def _called(words: list[str], typed: str) -> int:
+    """The exit code of the command that the words name, `run` where they name none."""
     two = " ".join(words[:2])
     name = two if two in COMMANDS else words[0] if words and words[0] in COMMANDS else None
     words = words[len(name.split()) if name else 0 :]

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import torch
 
+from harness.base.terminal import counted
 from harness.check import InputError
 
 NAMESPACES = ("/proc/self/ns/net", "/proc/self/ns/pid")
@@ -162,11 +163,6 @@ def seated(members: Sequence[Member], rank: int, device: str) -> Seat:
 def driver_gpus() -> int:
     """How many GPUs NVIDIA's driver lists on this host, whatever torch can use."""
     return len(list(Path("/proc/driver/nvidia/gpus").glob("*/information")))
-
-
-def counted(number: int, what: str) -> str:
-    """ "1 host", or "2 hosts"."""
-    return f"{number} {what}{'s' if number != 1 else ''}"
 
 
 def workers(ranks: Sequence[int]) -> str:

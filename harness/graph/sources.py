@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.base.terminal import counted
 from harness.check import InputError
 from harness.graph import npz, real, splits
 from harness.graph.config import USED_BY, DatasetConfig
@@ -75,8 +76,9 @@ def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
         graph = _with_split(graph, splits.low_label(graph.labels, graph.num_classes, seed))
     elif config.split == "random" or not own_split:
         graph = _with_split(graph, splits.random(graph.labels, seed))
-    # Checked before features are touched: a NaN must be named, not spread over its row.
-    validate(graph)
+    # Checked before features are touched: a NaN must be named, not spread over its row. Whoever brings a
+    # graph looks for what is wrong in the file.
+    validate(graph.replace(name=f'file "{_npz(config)}"') if config.source == "npz" else graph)
     if config.normalise_features:
         _normalise(graph)
     return graph
@@ -138,8 +140,8 @@ def _graph(config: DatasetConfig, raw: Raw) -> Graph:
         known = len(raw.masks[0])
         if config.split == "own" and config.mask >= known:
             raise InputError(
-                f"dataset.mask={config.mask} is out of range: {config.called} has {known} own "
-                f"split{'s' * (known > 1)}, give 0 to {known - 1}"
+                f"dataset.mask={config.mask} is out of range: {config.called} has "
+                f"{counted(known, 'own split')}, give 0 to {known - 1}"
             )
         train, val, test = (masks[min(config.mask, known - 1)] for masks in raw.masks)
     indptr, indices, symmetric, weights = raw.edges

@@ -12,13 +12,12 @@ halobench plot RUN... [--x KEY] [--pareto] [--out DIR]  (or python -m harness.re
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.base.terminal import Terminal, printable
+from harness.base.terminal import Terminal, printable, read_as_far_as_wanted
 from harness.check import InputError
 from harness.report import formats, groups
 from harness.trace.reader import Trace
@@ -112,15 +111,11 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         words.insert(0, "table")
     given = parser.parse_args(words)
     try:
-        show(given)
-        sys.stdout.flush()
+        with read_as_far_as_wanted():
+            show(given)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # The reader of a pipe has seen enough; what is left in the buffer goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         print(
             f"error: {error.filename} cannot be written: {error.strerror}; give another place",

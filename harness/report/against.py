@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.base.terminal import counted
 from harness.check import InputError, did_you_mean
 from harness.report.columns import ALL, LEADING, TIMES, Column, named
 from harness.report.groups import Estimate, Group, knob
@@ -50,25 +51,28 @@ def _values(x: str, groups: Sequence[Group]) -> set[str]:
 
 def over_knob(x: str, section: Section) -> Figure:
     """Leading score, bytes and time of an epoch against the key `x`: a line per group of runs that differ in
-    it alone, with 95 % intervals over seeds. Runs without the key, or with one value of it, are level lines.
+    it alone, with 95 % intervals over seeds. Runs without the key are a level line; those with one value of
+    it a point, whose name says the value, and a dotted line at its height to compare with.
 
     The values are the tables' (`harness.report.table.estimate_of`). `section.groups` are those that
     `groups.load` gives for this `x`.
     """
     lines = _lines(x, section.groups)
-    values = _in_order({repr(v): v for line in lines.values() for v, _ in line if v is not None}.values())
+    known = {repr(v): v for line in lines.values() for v, group in line if x in group.first.keys}
+    values = _in_order(known.values())
     places, ticks, log = _places(values)
     figure, panels = _panels(3, len(lines))
     for column, ax in zip(columns_of(section), panels):
         for (name, line), style in zip(lines.items(), _styles(len(lines))):
-            estimates = [(place, estimate_of(group, column)) for place, group in line]
-            level = estimates[0][1].mean if len({repr(v) for v, _ in line}) == 1 else None
-            if level is not None:
-                ax.axhline(level, label=name, linewidth=1.2, **{**style, "marker": ""})
-            if line[0][0] is None:
-                continue
-            drawn = [(places[repr(value)], e) for value, e in estimates if not math.isnan(e.mean)]
-            _draw(ax, drawn, "" if level is not None else name, style)
+            estimates = [(places[repr(v)], estimate_of(g, column)) for v, g in line if x in g.first.keys]
+            points = [(place, e) for place, e in estimates if not math.isnan(e.mean)]
+            if len({repr(v) for v, _ in line}) == 1:
+                if estimates:
+                    name = f"{name}, only {verbatim(knob(x, line[0][0]))}"
+                    style = {**style, "linestyle": ":", "alpha": 0.7}
+                level = {**style, "marker": "", "label": "_" if points else name}
+                ax.axhline(estimate_of(line[0][1], column).mean, linewidth=1.2, **level)
+            _draw(ax, points, name, style)
         ax.set_xlabel(x)
         ax.set_ylabel(axis_name(column, section))
         if log:
@@ -153,9 +157,9 @@ def _lines(x: str, groups: Sequence[Group]) -> dict[str, list[tuple[Any, Group]]
     made: dict[str, list[tuple[Any, Group]]] = {}
     for group, members in zip(firsts, together.values()):
         extra = [
-            f"{group.workers} workers" if apart["workers"] else "",
+            counted(group.workers, "worker") if apart["workers"] else "",
             group.partition if apart["partition"] else "",
-            f"{group.epochs} epochs" if apart["epochs"] else "",
+            counted(group.epochs, "epoch") if apart["epochs"] else "",
             "" if group.finished else "(unfinished)",
         ]
         name = verbatim(" ".join(filter(None, [group.label, *extra])))
@@ -211,7 +215,7 @@ def _draw(ax: Axes, points: list[tuple[float, Estimate]], name: str, style: dict
             capsize=2,
             linewidth=1.6,
             markersize=5,
-            label=name or "_",
+            label=name,
             **style,
         )
 

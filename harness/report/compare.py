@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from harness.base.terminal import counted
 from harness.report.columns import Column
 from harness.report.groups import Estimate, Group, Run, estimate, knob
 from harness.trace.identity import MEETING_KEYS
@@ -76,7 +77,7 @@ def cannot_tell(groups: list[Group], score: Column) -> list[str]:
         if reference is None:
             continue
         ahead = paired(reference, control, score.value)
-        where = f"{control.partition}, {control.workers} workers"
+        where = f"{control.partition}, {counted(control.workers, 'worker')}"
         if ahead.n < 2:
             said.append(
                 f"{where}: {ahead.n} seed in common says nothing of whether {reference.label} is ahead of the"
@@ -86,7 +87,7 @@ def cannot_tell(groups: list[Group], score: Column) -> list[str]:
             name = score.heading.removesuffix(" %")
             said.append(
                 f"{where}: {name} cannot tell whether a system uses remote rows here: {reference.label} is "
-                f"ahead of the control {control.label} by {ahead:.2f} points over {ahead.n} seeds."
+                f"ahead of the control {control.label} by {ahead:.2f} points over {counted(ahead.n, 'seed')}."
             )
     return said
 

@@ -11,6 +11,7 @@ from rich.console import Group as Lines
 from rich.console import RenderableType
 from rich.table import Table
 
+from harness.base.terminal import counted
 from harness.report.groups import Group, Run
 from harness.trace.summary import PARTS
 
@@ -21,7 +22,7 @@ def run_table(run_dir: Path | str) -> RenderableType:
     s, group = run.summary, Group([run])
     seed = f", seed {run.seed}" if run.seed is not None else ""
     heading = (
-        f"{run.name} on {s['dataset']}{' (twin)' if s['twin'] else ''}, {s['workers']} workers,"
+        f"{run.name} on {s['dataset']}{' (twin)' if s['twin'] else ''}, {counted(s['workers'], 'worker')},"
         f" {group.partition}{seed}"
     )
     grid = Table(

@@ -11,6 +11,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from harness.base.terminal import counted
 from harness.report.groups import Group
 
 # Okabe and Ito's palette (distinct to colour-blind readers) without its yellow, which is too pale for a line.
@@ -45,7 +46,7 @@ def title(
     workers = {group.workers for group in groups}
     details = [
         f"{dataset} (twin: a synthetic graph)" if dataset.startswith("twin/") else dataset,
-        f"{workers.pop()} workers" if len(workers) == 1 else "",
+        counted(workers.pop(), "worker") if len(workers) == 1 else "",
         repeated if any(len(group.seeds) > 1 for group in groups) else "",
         told,
     ]
@@ -75,12 +76,12 @@ def told_apart(groups: list[Group]) -> list[str]:
     told = []
     for group in groups:
         extra = [
-            f"{group.workers} workers" if len({g.workers for g in groups}) > 1 else "",
+            counted(group.workers, "worker") if len({g.workers for g in groups}) > 1 else "",
             group.partition if len({g.partition for g in groups}) > 1 else "",
             (
                 f"(unfinished, {group.epochs} epochs)"
                 if not group.finished
-                else f"{group.epochs} epochs"
+                else counted(group.epochs, "epoch")
                 if len({g.epochs for g in groups if g.finished}) > 1
                 else ""
             ),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from harness.base.terminal import counted
 from harness.check import InputError
 from harness.report import columns
 from harness.report.columns import Column
@@ -105,6 +106,11 @@ class Section:
             ),
             "MB (10^6 bytes) are summed over workers.",
         ]
+        if any(run.summary["epochs"] == 1 for group in self.groups for run in group.runs):
+            said[0] = (
+                f"{said[0].removesuffix('.')}; those of a run with one epoch, and its MB, are of that epoch,"
+                " which compiles, allocates and fetches what is fetched once."
+            )
         if any(any(self.best(column)) for block in self.blocks for column in block):
             unlike = "; rows of unlike numbers of epochs are compared as they stand, but not in MB per run"
             said.append(
@@ -266,4 +272,4 @@ def _key_cells(g: Group) -> list[str]:
 
 
 def _row(group: Group) -> str:
-    return f"{group.label} ({group.partition}, {group.workers} workers)"
+    return f"{group.label} ({group.partition}, {counted(group.workers, 'worker')})"

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,13 @@ class _Known:
         finally:
             GlobalHydra.instance().clear()
 
+    def named(self, block: str, overrides: list[str]) -> str:
+        """A block of the config with the option that it is of under these overrides, as `system=vanilla`."""
+        if not self.is_group(block):
+            return block
+        choices = self.compose(overrides, hydra=True).hydra.runtime.choices
+        return f"{block}={choices[block]}" if choices.get(block) else block
+
     def refuses(self, overrides: list[Override]) -> str | None:
         """Why the overrides make no config, in one sentence; None where they do."""
         # Options before the keys inside them, so that the first override without which a config could be
@@ -287,9 +295,7 @@ def _explain(overrides: list[Override], known: _Known) -> None:
         for value in _values(override):
             options = known.options(override.key_or_group)
             if known.complete and value not in options:
-                raise InputError(
-                    f'{override.key_or_group}="{value}" is not known{did_you_mean(value, options)}'
-                )
+                raise InputError(refused.unknown(override.key_or_group, value, options))
     keys = [o for o in overrides if o not in groups and not o.is_add() and not o.is_force_add()]
     first = {o.key_or_group: _values(o)[0] for o in groups}
     # Each option once, beside the first of every other group.
@@ -303,8 +309,9 @@ def _explain(overrides: list[Override], known: _Known) -> None:
         # A key inside a swept group has to be there with one of its options; any other with all of them.
         of = next((g for g in groups if g.is_sweep_override() and _is_key_of(override, g.key_or_group)), None)
         if of is None or len(_values(of)) == 1:
-            for _, composed in made:
-                _check_key(key, composed)
+            for chosen, composed in made:
+                words = [f"{group}={value}" for group, value in chosen.items()]
+                _check_key(key, composed, partial(known.named, overrides=words))
             continue
         there = {chosen[of.key_or_group]: composed for chosen, composed in made}
         if all(_lacks(key, composed) for composed in there.values()):
@@ -342,7 +349,8 @@ def _keys(node: Any) -> list[str]:
     return [str(name) for name in node] if isinstance(node, DictConfig) else []
 
 
-def _check_key(key: str, composed: DictConfig) -> None:
+def _check_key(key: str, composed: DictConfig, named: Callable[[str], str] = str) -> None:
+    """InputError where a config has no such key; `named` gives a block's name in the sentence."""
     here: Any = composed
     walked: list[str] = []
     for part in key.split("."):
@@ -353,6 +361,8 @@ def _check_key(key: str, composed: DictConfig) -> None:
                 f'"{name}.{part}"' for name in known if not walked and part in _keys(here._get_node(name))
             ]
             mend = f"; did you mean {' or '.join(inside)}?" if inside else did_you_mean(part, known)
-            raise InputError(f"{key} is not a key of {'.'.join(walked) or 'the config'}{mend}")
+            raise InputError(
+                f"{key} is not a key of {named('.'.join(walked)) if walked else 'the config'}{mend}"
+            )
         walked.append(part)
         here = here._get_node(part)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from hydra.core.override_parser.types import Override
+
+from harness.check import did_you_mean
 
 
 def unreadable(word: str) -> str:
@@ -15,6 +20,19 @@ def unreadable(word: str) -> str:
         f"{word} cannot be read, since its value has a character with a meaning of its own: put quotes"
         f" around the value, as '{key}=\"{plain}\"'"
     )
+
+
+def unknown(group: str, value: str, options: Sequence[str]) -> str:
+    """For an option that a group does not have: the nearest one, or how to give the file that it names."""
+    path = Path(value).expanduser()
+    if group == "dataset" and path.suffix == ".npz":
+        return f'dataset="{value}" names a file, not a data set: give dataset=npz dataset.path={value}'
+    if group == "dataset" and path.is_file():
+        return (
+            f'dataset="{value}" names a file, not a data set: make an npz of it with `halobench import` and'
+            " give dataset=npz dataset.path=GRAPH.npz"
+        )
+    return f'{group}="{value}" is not known{did_you_mean(value, options)}'
 
 
 def unresolved(given: str) -> str:

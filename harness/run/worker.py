@@ -19,12 +19,13 @@ from typing import Any
 import torch
 from torch.distributed.elastic.multiprocessing.errors import get_error_handler, record
 
+from harness.base.terminal import counted
 from harness.check import InputError
 from harness.check.target import check_trusted
 from harness.comm.comm import Comm
 from harness.comm.group import process_group
 from harness.comm.meeting import RENDEZVOUS, Meeting, first_line
-from harness.comm.members import Seat, counted, host_name, myself, seated, workers
+from harness.comm.members import Seat, host_name, myself, seated, workers
 from harness.comm.recorder import Epoch, Recorder, cpu_count
 from harness.comm.service import ServiceLost
 from harness.comm.transport import PeerLost, Transport
@@ -107,7 +108,7 @@ def _check_start(run: configs.Run, run_dir: Path, size: int, sees: bool) -> None
     """Of a worker that another process has prepared, perhaps elsewhere and some time ago."""
     if size != run.settings.workers:
         raise InputError(
-            f"workers={run.settings.workers} in {run_dir}/config.yaml but {size} workers were started;"
+            f"workers={run.settings.workers} in {run_dir}/config.yaml but {counted(size, 'worker')} started;"
             " start as many as workers says"
         )
     if sees:  # else its shard is still to come

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.base.terminal import Terminal
+from harness.base.terminal import Terminal, counted
 from harness.check import InputError, choice
 from harness.claims import experiment
 from harness.run import runner
@@ -208,7 +208,7 @@ def gather(
                 if missing and not asked.only_there:
                     runner.start(sweep, places)
                     console.print(
-                        f"{name}, {kind}, {row}, {partition}: {missing} runs,"
+                        f"{name}, {kind}, {row}, {partition}: {counted(missing, 'run')},"
                         f" {time.monotonic() - started:.0f} s",
                         highlight=False,
                     )
@@ -251,8 +251,8 @@ def part_of(kind: str, extent: Extent, there: dict[str, dict[Path, str]], unmade
 
     seeds = len(extent.seeds.split(","))
     said = [
-        f"### {'One setting for all' if kind == ONE else 'The papers’ settings'}: {extent.epochs} epochs,"
-        f" {seeds} seed{'s' * (seeds > 1)}"
+        f"### {'One setting for all' if kind == ONE else 'The papers’ settings'}:"
+        f" {counted(extent.epochs, 'epoch')}, {counted(seeds, 'seed')}"
     ]
     said += [f"Not made when this was written: {'; '.join(unmade)}."] if unmade else []
     for partition, rows in there.items():

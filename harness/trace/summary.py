@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from harness.base.terminal import counted
 from harness.check import InputError
 from harness.core.scores import SPLITS
 from harness.graph.config import name_of
@@ -43,11 +44,12 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
     sent = trace.comm
     workers, cores, gpus = rounds.workers, int(trace.environment["cores"]), _gpus(trace)
     crowded = not gpus and workers > cores
-    notes = (
-        [f"means over epochs 2 to {last + 1}: the first compiles, allocates and fetches what is fetched once"]
+    first = "compiles, allocates and fetches what is fetched once"
+    notes = [
+        f"means over epochs 2 to {last + 1}: the first {first}"
         if last
-        else []
-    )
+        else f"times and bytes are of one epoch, the first, which {first}"
+    ]
     made = rounds.epochs.groupby("worker").size().tolist() if rounds.asynchronous else None
     if made:
         notes.append(
@@ -60,7 +62,9 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
             " seconds"
         )
     if 0 < gpus < workers:
-        notes.append(f"{workers} workers shared {gpus} GPUs: wall time holds what they took from each other")
+        notes.append(
+            f"{workers} workers shared {counted(gpus, 'GPU')}: wall time holds what they took from each other"
+        )
     share = _core_share(trace.spans, min(1, last))
     if share < WHOLE_CORE and not crowded and not gpus:
         notes.append(
@@ -224,8 +228,8 @@ def _stopped_early(trace: Trace, epochs: pd.DataFrame) -> list[str]:
         return []
     score = {"acc": "accuracy", "auc": "AUC"}[leading]
     return [
-        f"stopped early after epoch {last + 1}: {patience} evaluations in a row without a better validation"
-        f" {score} than that of epoch {best + 1}"
+        f"stopped early after epoch {last + 1}: {counted(patience, 'evaluation')} in a row without a better"
+        f" validation {score} than that of epoch {best + 1}"
     ]
 
 
