@@ -106,11 +106,12 @@ def test_with_global_batches_the_number_of_workers_changes_nothing_but_rounding(
 def test_both_services_give_the_same_bits_and_bytes_but_for_the_counts_that_are_exchanged(pool):
     graph, outcomes = random_graph(5, vertices=30), {}
     how = Settings(dtype="float32", epochs=3)
-    for service in ("shared", "exchange"):
+    for service, transport in (("shared", "memory"), ("exchange", "memory"), ("exchange", "sockets")):
         block = systems.block("distdgl", fanouts=[3, 2], batch=2, service=service)
-        outcomes[service] = systems.run(pool, graph, block, 3, settings=how)
-    shared, exchanged = outcomes["shared"], outcomes["exchange"]
-    assert shared.losses == exchanged.losses
+        outcomes[transport, service] = systems.run(pool, graph, block, 3, settings=how, transport=transport)
+    shared, exchanged, over_sockets = outcomes.values()
+    assert shared.losses == exchanged.losses == over_sockets.losses
+    assert [exchanged.sent(epoch) for epoch in range(3)] == [over_sockets.sent(epoch) for epoch in range(3)]
     for epoch in range(3):
         assert sent_of(shared, epoch) == sent_of(exchanged, epoch) and sent_of(shared, epoch)
         steps = shared.workers[0]["metrics"][epoch][-1, "steps"]

@@ -133,35 +133,37 @@ def drawn(arrays: Arrays, rows: np.ndarray, key: int, most: int) -> tuple[np.nda
 
 @numba.njit(cache=True, nogil=True)
 def _draw(starts, lists, ids, rows, key, most, items):
-    at = 0
+    places = np.empty(min(most, len(items)), np.int64)
+    at, width = 0, lists.shape[1]
     for q in range(len(rows)):
         begin, end = starts[rows[q], 0], starts[rows[q], 1]
         d = end - begin
         if d <= most:
             for e in range(begin, end):
-                for c in range(lists.shape[1]):
+                for c in range(width):
                     items[at, c] = lists[e, c]
                 at += 1
             continue
-        # Floyd: for j = d - k .. d - 1 take a place up to j, or j itself where that place is taken. They
-        # are kept ascending in column 0 of the output until the lists are looked up.
-        base, first = mix(key + np.uint64(ids[rows[q]]) * np.uint64(GOLDEN)), at
-        for j in range(d - most, d):
-            bits = mix(base + np.uint64(j) * np.uint64(GOLDEN)) >> np.uint64(32)
-            place = np.int64((bits * np.uint64(j + 1)) >> np.uint64(32))
-            to = at
-            while to > first and items[to - 1, 0] > place:
+        # Floyd: for j = d - k .. d - 1 take a place up to j, or j itself where that place is taken. They are
+        # kept ascending.
+        base = mix(key + np.uint64(ids[rows[q]]) * np.uint64(GOLDEN))
+        for k in range(most):
+            j = np.uint64(d - most + k)
+            bits = mix(base + j * np.uint64(GOLDEN)) >> np.uint64(32)
+            place = np.int64((bits * (j + np.uint64(1))) >> np.uint64(32))
+            to = k
+            while to > 0 and places[to - 1] >= place:
                 to -= 1
-            if to > first and items[to - 1, 0] == place:
-                place, to = np.int64(j), at  # j is above all that is taken
-            for k in range(at, to, -1):
-                items[k, 0] = items[k - 1, 0]
-            items[to, 0] = place
+            if to < k and places[to] == place:
+                places[k] = j  # above all that are taken
+                continue
+            for i in range(k, to, -1):
+                places[i] = places[i - 1]
+            places[to] = place
+        for k in range(most):
+            for c in range(width):
+                items[at, c] = lists[begin + places[k], c]
             at += 1
-        for k in range(first, at):
-            e = begin + items[k, 0]
-            for c in range(lists.shape[1]):
-                items[k, c] = lists[e, c]
 
 
 class Expander:
@@ -274,10 +276,16 @@ def _split(starts, local, values, n):
     near_ptr, far_ptr = np.zeros(n + 1, np.int32), np.zeros(n + 1, np.int32)
     near, far = np.empty(len(local), np.int32), np.empty(len(local), np.int32)
     near_values, far_values = np.empty(len(values), np.float32), np.empty(len(values), np.float32)
+    most = 0
+    for v in range(n):
+        most = max(most, starts[v + 1] - starts[v])
+    order = np.empty(most, np.int64)
     i = h = 0
     for v in range(n):
-        order = starts[v] + _ascending(local[starts[v] : starts[v + 1]])
-        for e in order:
+        first, last = starts[v], starts[v + 1]
+        _ascending(local, first, last, order)
+        for k in range(last - first):
+            e = order[k]
             if local[e] < n:
                 near[i] = local[e]
                 if len(values):
@@ -297,15 +305,15 @@ def _split(starts, local, values, n):
 
 
 @numba.njit(cache=True, nogil=True)
-def _ascending(numbers):
-    """The order in which numbers ascend: short lists, as drawn ones are, by insertion."""
-    if len(numbers) > 64:
-        return np.argsort(numbers)
-    order = np.empty(len(numbers), np.int64)
-    for i in range(len(numbers)):
-        at = i
-        while at > 0 and numbers[order[at - 1]] > numbers[i]:
+def _ascending(numbers, first, last, order):
+    """order[: last - first] <- first..last-1 in the order in which numbers ascend: short lists, as drawn ones
+    are, by insertion."""
+    if last - first > 64:
+        order[: last - first] = first + np.argsort(numbers[first:last])
+        return
+    for e in range(first, last):
+        at, number = e - first, numbers[e]
+        while at > 0 and numbers[order[at - 1]] > number:
             order[at] = order[at - 1]
             at -= 1
-        order[at] = i
-    return order
+        order[at] = e
