@@ -25,9 +25,12 @@ from harness.core.trainer import dropout_key
 from harness.graph.csr import from_edges
 from harness.graph.graph import Graph, validate
 from harness.run.config import make_system
+from harness.trace import resolved
+from harness.trace.reader import Trace
 from systems.parts.neighbours import ALL, Expander, Names, hop_key, lists_of
 from systems.parts.seeds import Seeds
 from tests.graphs import graphs
+from tests.launching import losses
 from tests.oracles import distdgl
 from tests.oracles.samples import random_graph
 from tests.systems import block, shards_of
@@ -224,3 +227,34 @@ def test_leaves_stand_for_the_rows_of_other_workers():
     assert (sources < 10).all() and found.leaves == len(found.halo_ids) - (len(sources) - 4) > 0
     assert set(found.halo_ids[-found.leaves :] % 2) == {1}
     assert found.num_edges == sum(len(in_neighbours(graph, int(v))) for v in order[:4])
+
+
+ASKED = ("system=distdgl", "system.fanouts=[3]", "system.batch=5")
+
+
+def test_a_run_says_how_many_steps_an_epoch_has(place):
+    done = place.run(*ASKED, "epochs=2")
+    assert done.code == 0, done.err
+    (run,) = place.runs()
+    metrics, spans = Trace(run).metrics, Trace(run).spans
+    (steps,) = set(metrics[metrics["name"] == "steps"].value)
+    assert resolved.read(run)["steps"] == steps > 1
+    summed = spans.query("worker == 0 and epoch == 1 and kind == 'comm' and name == 'all_reduce'")
+    assert len(summed) == steps, "weights are summed once per step"
+
+
+@pytest.mark.nightly(20)
+def test_an_extended_run_is_the_longer_run_bit_for_bit(place):
+    assert place.run(*ASKED, "epochs=3", "keep_checkpoint=true").code == 0
+    (short,) = place.runs()
+    assert place.run("runs", "extend", str(short), "epochs=5").code == 0
+    extended = next(path for path in place.runs() if path != short)
+    ours = losses(extended)
+    assert place.run(*ASKED, "epochs=5", "fresh=true").code == 0
+    assert ours.equals(losses(extended))
+
+
+def test_fan_outs_of_another_depth_are_refused_before_any_worker_starts(place):
+    done = place.run("system=distdgl", "system.fanouts=[3,2,1]")
+    assert done.code == 2 and not place.runs()
+    assert "has 3 fan-outs and the model 2 layers; give one fan-out per layer" in done.err

@@ -13,5 +13,5 @@ STALE = [
     ("distdgl", {**DRAWN, "service": "exchange", "batches": "global", "features": "refetch"}),
     ("distdgl", {**DRAWN, "remote": "zero", "split": "owner"}),
 ]
-CONTROL = [("distdgl", {"fanouts": [5], "batch": 16})]
+CONTROL = [("distdgl", {"fanouts": [5], "batch": None})]
 MODELS = ["gcn", "sage", "gat"]
