@@ -175,16 +175,16 @@ class BlockPass:
     def __init__(self, batch: Batch, comm: Comm, name: str):
         self.blocks, self.comm, self.name = batch.blocks, comm, name
 
-    def at(self, layer: int) -> Block:
+    def adjacency_of(self, layer: int) -> Block:
         return self.blocks[layer]
 
     def halo(self, layer: int, h: torch.Tensor) -> Ready:
-        return Ready(self.at(layer).halo_rows(h))
+        return Ready(self.adjacency_of(layer).halo_rows(h))
 
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
     ) -> torch.Tensor:
-        return propagate(self.at(layer), h, self.halo(layer, h), weight, dropout)
+        return propagate(self.adjacency_of(layer), h, self.halo(layer, h), weight, dropout)
 
     def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
         return z

@@ -28,7 +28,7 @@ class ExactForward:
     def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
         self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
 
-    def at(self, layer: int) -> Adjacency:
+    def adjacency_of(self, layer: int) -> Adjacency:
         return self.adjacency
 
     def halo(self, layer: int, h: torch.Tensor) -> Pending:

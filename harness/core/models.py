@@ -44,7 +44,7 @@ class Strategy(Protocol):
     def name(self) -> str:
         """In messages."""
 
-    def at(self, layer: int) -> AnyAdjacency:
+    def adjacency_of(self, layer: int) -> AnyAdjacency:
         """The propagation matrix of a layer."""
 
     def propagate(
@@ -58,7 +58,7 @@ class Strategy(Protocol):
 class HaloStrategy(Strategy, Protocol):
     """What attention needs beside: the rows themselves, which there are over an edge-cut only."""
 
-    def at(self, layer: int) -> Propagation: ...
+    def adjacency_of(self, layer: int) -> Propagation: ...
 
     def halo(self, layer: int, h: torch.Tensor) -> Pending: ...
 
@@ -105,7 +105,7 @@ class Layer(nn.Module):
             z = z + (
                 static.own_times(self.root)
                 if static is not None
-                else rows_times(drop.inner(strategy.at(layer).own_rows(h)), self.root)
+                else rows_times(drop.inner(strategy.adjacency_of(layer).own_rows(h)), self.root)
             )
         return strategy.output(layer, z + self.bias)
 
@@ -156,7 +156,7 @@ class AttentionLayer(nn.Module):
     ) -> torch.Tensor:
         # Systems over a vertex-cut refuse such a model (`ReplicaSystem.supports`).
         assert isinstance(strategy, HaloStrategy)
-        adjacency = strategy.at(layer)
+        adjacency = strategy.adjacency_of(layer)
         edges = adjacency.attention
         y_halo: torch.Tensor | None = None
         if isinstance(static, StaticInput):
@@ -237,7 +237,11 @@ class Model(nn.Module):
             if recorder is not None:
                 recorder.segment("compute", "forward", l)
                 recorder.flops(self.flops(l, strategy, only))
-                first = layer.transforms_first(strategy.at(l), only) if isinstance(layer, Layer) else None
+                first = (
+                    layer.transforms_first(strategy.adjacency_of(l), only)
+                    if isinstance(layer, Layer)
+                    else None
+                )
                 if first is not None:
                     recorder.metric("transform_first", float(first), l)
             try:
@@ -255,7 +259,7 @@ class Model(nn.Module):
             if l + 1 < len(self.layers):
                 h = self.activation(self._normalised(l, h, strategy))
                 if self.residual:
-                    rows = strategy.at(l).own_rows(taken)
+                    rows = strategy.adjacency_of(l).own_rows(taken)
                     # Only layer 0 has such a matrix: features pass it without dropout, as hidden rows do.
                     # Destinations come first among a batch's rows.
                     same = taken[: len(h)]
@@ -267,14 +271,14 @@ class Model(nn.Module):
     def flops(self, l: int, strategy: Strategy, static: Static | None) -> int:
         """Of layer l's products in one forward pass: 2 for a multiply-add."""
         layer = self._layer(l)
-        skip = 0 if layer.skip is None else 2 * strategy.at(l).num_inner * layer.skip.numel()
-        return layer.flops(strategy.at(l), static) + skip
+        skip = 0 if layer.skip is None else 2 * strategy.adjacency_of(l).num_inner * layer.skip.numel()
+        return layer.flops(strategy.adjacency_of(l), static) + skip
 
     def _normalised(self, l: int, z: torch.Tensor, strategy: Strategy) -> torch.Tensor:
         norm = self._layer(l).norm
         if norm is None:
             return z
-        others = (strategy.comm, strategy.at(l).num_own, l) if isinstance(norm, BatchNorm) else ()
+        others = (strategy.comm, strategy.adjacency_of(l).num_own, l) if isinstance(norm, BatchNorm) else ()
         rows: torch.Tensor = norm(z, *others)
         return rows
 

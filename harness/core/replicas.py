@@ -211,7 +211,7 @@ class ExactSynchronised:
     def __init__(self, adjacency: ReplicaAdjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
         self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
 
-    def at(self, layer: int) -> ReplicaAdjacency:
+    def adjacency_of(self, layer: int) -> ReplicaAdjacency:
         return self.adjacency
 
     def propagate(

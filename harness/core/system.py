@@ -217,7 +217,7 @@ class System(Generic[S, A]):
         self.adjacency, self.widths, self.recorder = context.adjacency, context.widths, context.recorder
         self.device, self.seed, self.num_layers = context.device, context.seed, context.num_layers
 
-    def at(self, layer: int) -> A:
+    def adjacency_of(self, layer: int) -> A:
         """The propagation matrix of a layer."""
         return self.adjacency
 
