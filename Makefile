@@ -17,6 +17,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	-$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dgl]'
+	-$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[balance]'
 	touch $@
 
 demo: env       ## the main job on an embedded twin: progress, a result table, a picture

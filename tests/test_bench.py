@@ -14,6 +14,7 @@ import torch
 
 from harness.bench import (
     before,
+    blocks,
     cpu,
     epoch,
     lines,
@@ -333,6 +334,29 @@ def test_the_product_is_timed_beside_dgl_and_its_earlier_form(monkeypatch):
         assert line.ours > 0 and len(line.samples) == 2 and min(line.samples) <= line.ours
     assert math.isfinite(found[-1].ours) and found[-1].target == spmm.GROWTH
     assert found[2].target == (spmm.HALF if found[2].peer else None)
+
+
+def test_blocks_are_timed_beside_dgls_sampler(monkeypatch):
+    graph = random_graph(300, 12, num_features=2, num_classes=2, seed=1)
+    found = blocks.block_lines(graph, rounds=2)
+    if load_dgl() is not None:
+        assert found[0].target == blocks.NO_SLOWER and all(line.target is None for line in found[1:])
+        assert all(line.ours > 0 and line.peer > 0 and len(line.peer_samples) == 2 for line in found)
+    sample, edges = blocks.our_sampler(graph, np.arange(20, dtype=np.int32))
+    made = sample()
+    assert [block.first for block in made] == [False, False, True]
+    assert edges == sum(block.num_entries for block in made) > 20 * 5
+    monkeypatch.setattr(blocks, "load_dgl", lambda: None)
+    (absent,) = blocks.block_lines(graph, rounds=2)
+    assert math.isnan(absent.ours) and absent.met is None and "not measured" in absent.note
+
+
+def test_systems_that_train_on_mini_batches_are_not_held_to_vanillas_epoch(folders, pretended, monkeypatch):
+    pretended(lambda where, keys: 1.0, systems)
+    monkeypatch.setattr(systems, "compute_per_epoch", lambda trace: 1.0)
+    lines = systems.system_lines(folders, rounds=1)
+    names = {line.name.split()[0] for line in lines}
+    assert "distdgl" in systems.configured() and "distdgl" not in names and "llcg" in names
 
 
 def test_a_side_that_ends_its_process_is_told(monkeypatch):

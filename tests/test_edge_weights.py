@@ -35,7 +35,7 @@ from tests.oracles.samples import random_graph, with_edge_weights
 from tests.systems import Settings
 
 # A system per kind of exchange at the knobs at which it is exact: halo rows, whole blocks, blocks of
-# gradients, replicas, drawn rows, cached rows.
+# gradients, replicas, drawn rows, blocks of a batch, cached rows.
 TAKING = [
     ("vanilla", {"features": "once"}),
     ("vanilla", {"features": "refetch"}),
@@ -45,6 +45,7 @@ TAKING = [
     ("cdfgnn", {"cache": False, "quantise": False, "features": "refetch"}),
     ("cdfgnn", {"cache": False, "quantise": False}),
     ("bns", {"rate": 1.0}),
+    ("distdgl", {"fanouts": None, "batch": None}),
     ("capgnn", {"rapa": False, "pipeline": False, "refresh": 1, "gradients": "exact"}),
 ]
 

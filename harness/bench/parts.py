@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.bench import order
+from harness.bench.blocks import NO_SLOWER, block_lines
 from harness.bench.cpu import cpu_lines
 from harness.bench.epoch import curve_lines, epoch_lines
 from harness.bench.lines import Line
@@ -138,6 +139,10 @@ PARTS = {
     "partition": Part(
         "seconds that vertex-cuts take",
         lambda s: partition_lines(sources.load(s.extent.cut, s.data_dir, seed=1), s.rounds),
+    ),
+    "blocks": Part(
+        "sampled blocks of a mini-batch, beside DGL's sampler",
+        lambda s: block_lines(s.graph(), s.extent.rounds * 2, NO_SLOWER if s.extent.targets else None),
     ),
     "epoch": Part(
         "one worker's epoch, beside DGL's and PyG's",

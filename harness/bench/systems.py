@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.bench.lines import Line
 from harness.bench.runs import WARM_UP, Folders, cpu_per_epoch, in_turn, seconds_per_epoch, train
+from harness.core.batches import BatchSystem
 from harness.graph import real
 from harness.run.config import make_system
 from harness.run.runner import configured
@@ -44,8 +45,10 @@ def system_lines(folders: Folders, rounds: int = 4, names: list[str] | None = No
     """A line per system, each with its values in `conf/system/`, 4 workers: its rounds over vanilla's, all
     interleaved. Vanilla against itself is there as well: what that line is off 1 is noise."""
     known = configured()
-    names = names or list(known)
-    made = {name: make_system(known[name]) for name in names}
+    made = {name: make_system(known[name]) for name in names or known}
+    # An epoch of mini-batches is another thing than one over all vertices.
+    made = {name: system for name, system in made.items() if not isinstance(system, BatchSystem)}
+    names = list(made)
     # The partitions of a system over a vertex-cut are no other system's.
     fixed = {name: {} if made[name].cut == "vertex" else {"partition": PARTITION} for name in names}
     references = {

@@ -76,6 +76,11 @@ class Propagation(TakesFeatures):
         return order.transform_first(blocks, self.num_inner, self.num_halo, f_in, f_out, passes)
 
     @property
+    def attention(self) -> AttentionEdges:
+        """The same edges for an edge softmax, each vertex among its own neighbours."""
+        raise NotImplementedError
+
+    @property
     def num_entries(self) -> int:
         return self.inner.num_entries + (self.halo.num_entries if self.halo is not None else 0)
 
@@ -118,7 +123,6 @@ class Adjacency(Propagation):
 
     @cached_property
     def attention(self) -> AttentionEdges:
-        """The same edges for an edge softmax, each vertex among its own neighbours."""
         if self.halo is None:
             return AttentionEdges(self._shard.inner_edges, None, self.device)
         return AttentionEdges(self._shard.inner_edges, self._shard.halo_edges, self.device)

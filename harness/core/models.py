@@ -16,7 +16,7 @@ from harness.base.autograd import applied
 from harness.check import InputError
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
-from harness.core.adjacency import Adjacency, Propagation
+from harness.core.adjacency import Propagation
 from harness.core.attention import attend
 from harness.core.config import ModelConfig
 from harness.core.features import Rows, rows_times
@@ -44,8 +44,8 @@ class Strategy(Protocol):
     def name(self) -> str:
         """In messages."""
 
-    @property
-    def adjacency(self) -> AnyAdjacency: ...
+    def adjacency_of(self, layer: int) -> AnyAdjacency:
+        """The propagation matrix of a layer."""
 
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
@@ -58,8 +58,7 @@ class Strategy(Protocol):
 class HaloStrategy(Strategy, Protocol):
     """What attention needs beside: the rows themselves, which there are over an edge-cut only."""
 
-    @property
-    def adjacency(self) -> Adjacency: ...
+    def adjacency_of(self, layer: int) -> Propagation: ...
 
     def halo(self, layer: int, h: torch.Tensor) -> Pending: ...
 
@@ -106,7 +105,7 @@ class Layer(nn.Module):
             z = z + (
                 static.own_times(self.root)
                 if static is not None
-                else rows_times(drop.inner(strategy.adjacency.own_rows(h)), self.root)
+                else rows_times(drop.inner(strategy.adjacency_of(layer).own_rows(h)), self.root)
             )
         return strategy.output(layer, z + self.bias)
 
@@ -156,17 +155,18 @@ class AttentionLayer(nn.Module):
         self, layer: int, h: torch.Tensor, static: Static | None, strategy: Strategy, drop: HaloDropout
     ) -> torch.Tensor:
         # Systems over a vertex-cut refuse such a model (`ReplicaSystem.supports`).
-        assert isinstance(strategy, HaloStrategy) and isinstance(strategy.adjacency, Adjacency)
-        edges = strategy.adjacency.attention
+        assert isinstance(strategy, HaloStrategy)
+        adjacency = strategy.adjacency_of(layer)
+        edges = adjacency.attention
         y_halo: torch.Tensor | None = None
         if isinstance(static, StaticInput):
             y, y_halo = static.rows_times(self.weight)
         else:
             pending = strategy.halo(layer, h)
-            y = rows_times(drop.inner(strategy.adjacency.own_rows(h)), self.weight)
-            remote = arrived(pending, strategy.adjacency, h)
+            y = rows_times(drop.inner(adjacency.own_rows(h)), self.weight)
+            remote = arrived(pending, adjacency, h)
             if edges.num_columns > edges.num_rows:
-                features = strategy.adjacency.layer_0(h)
+                features = adjacency.layer_0(h)
                 rows = remote if features is None else features.halo(remote)
                 y_halo = rows_times(drop.halo(rows), self.weight)
             else:
@@ -237,7 +237,11 @@ class Model(nn.Module):
             if recorder is not None:
                 recorder.segment("compute", "forward", l)
                 recorder.flops(self.flops(l, strategy, only))
-                first = layer.transforms_first(strategy.adjacency, only) if isinstance(layer, Layer) else None
+                first = (
+                    layer.transforms_first(strategy.adjacency_of(l), only)
+                    if isinstance(layer, Layer)
+                    else None
+                )
                 if first is not None:
                     recorder.metric("transform_first", float(first), l)
             try:
@@ -255,9 +259,11 @@ class Model(nn.Module):
             if l + 1 < len(self.layers):
                 h = self.activation(self._normalised(l, h, strategy))
                 if self.residual:
-                    rows = strategy.adjacency.own_rows(taken)
+                    rows = strategy.adjacency_of(l).own_rows(taken)
                     # Only layer 0 has such a matrix: features pass it without dropout, as hidden rows do.
-                    h = h + (taken if layer.skip is None else self._projected(rows, static, layer.skip))
+                    # Destinations come first among a batch's rows.
+                    same = taken[: len(h)]
+                    h = h + (same if layer.skip is None else self._projected(rows, static, layer.skip))
                 if self.unit_rows:
                     h = F.normalize(h, dim=1)
         return h
@@ -265,14 +271,14 @@ class Model(nn.Module):
     def flops(self, l: int, strategy: Strategy, static: Static | None) -> int:
         """Of layer l's products in one forward pass: 2 for a multiply-add."""
         layer = self._layer(l)
-        skip = 0 if layer.skip is None else 2 * strategy.adjacency.num_inner * layer.skip.numel()
-        return layer.flops(strategy.adjacency, static) + skip
+        skip = 0 if layer.skip is None else 2 * strategy.adjacency_of(l).num_inner * layer.skip.numel()
+        return layer.flops(strategy.adjacency_of(l), static) + skip
 
     def _normalised(self, l: int, z: torch.Tensor, strategy: Strategy) -> torch.Tensor:
         norm = self._layer(l).norm
         if norm is None:
             return z
-        others = (strategy.comm, strategy.adjacency.num_own, l) if isinstance(norm, BatchNorm) else ()
+        others = (strategy.comm, strategy.adjacency_of(l).num_own, l) if isinstance(norm, BatchNorm) else ()
         rows: torch.Tensor = norm(z, *others)
         return rows
 

@@ -211,6 +211,9 @@ class ExactSynchronised:
     def __init__(self, adjacency: ReplicaAdjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
         self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
 
+    def adjacency_of(self, layer: int) -> ReplicaAdjacency:
+        return self.adjacency
+
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
     ) -> torch.Tensor:

@@ -68,6 +68,7 @@ class RunFacts:
     patience: int = 0  # evaluations, of early stopping
     wire: str = "float32"  # what rows travel as
     input_dropout: float = 0.0  # of the features
+    layers: int = 2
 
 
 @dataclass
@@ -78,16 +79,14 @@ class Context(Generic[S, A]):
     epochs   of the whole run, whatever a resumed one has behind it
     model    the worker's copy of the model; its parameters may be read and, between steps, written
     gradient  gradient(rows, divisor) -> loss: one more forward and backward pass by this system over the
-              given training rows, whose
-             summed loss is divided by `divisor`; gradients are left in the parameters. For systems with extra
-             steps; exact_gradient(rows, divisor, masks=None) does the same through a fresh exchange of every
-             halo row, with the dropout masks of the epoch's forward pass number `masks` where given
+             given training rows, whose summed loss is divided by `divisor`; gradients are left in the
+             parameters. For systems with extra steps; exact_gradient(rows, divisor, masks=None) does the
+             same through a fresh exchange of every halo row, with the dropout masks of the epoch's forward
+             pass number `masks` where given
     exact_inputs   exact_inputs() -> {layer: H [n, F]}: what hidden layers 1.. would take in an exact forward
-                   pass with the current
-             weights and no dropout; outside the train clock only
+             pass with the current weights and no dropout; outside the train clock only
     new_optimiser   new_optimiser(parameters, lr=None) -> another optimiser of the run's kind, for systems
-                    that step more than one set of moments; it follows the run's schedule; lr
-                    None: the run's
+             that step more than one set of moments; it follows the run's schedule; lr None: the run's
     """
 
     shard: S
@@ -217,6 +216,10 @@ class System(Generic[S, A]):
         self.shard, self.comm, self.plan = context.shard, context.comm, context.plan
         self.adjacency, self.widths, self.recorder = context.adjacency, context.widths, context.recorder
         self.device, self.seed, self.num_layers = context.device, context.seed, context.num_layers
+
+    def adjacency_of(self, layer: int) -> A:
+        """The propagation matrix of a layer."""
+        return self.adjacency
 
     def halo(self, layer: int, h: torch.Tensor) -> Pending:
         """The remote rows layer `layer` aggregates now, given this worker's inner rows h [n, F]."""

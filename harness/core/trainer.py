@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
+from harness.base.splitmix import mix_int
 from harness.check import InputError
 from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
+from harness.core.batches import Batch, BatchSystem, BlockPass
 from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.counted import Score
 from harness.core.cuts import make_cut
@@ -136,8 +138,8 @@ class Trainer:
         return list(self.model.parameters())
 
     def train_epoch(self, epoch: int) -> torch.Tensor:
-        """One full-batch step. Returns this worker's share of the loss before the step; shares add up over
-        workers.
+        """One full-batch step, or all steps of a system that trains on mini-batches. Returns this worker's
+        share of the loss, each step's before its update; shares add up over workers.
         """
         self.recorder.begin_epoch(epoch)
         self.passes, self.next_epoch = 0, epoch + 1
@@ -151,23 +153,47 @@ class Trainer:
                 self.system.before_training()
         with self.recorder.train():
             self.system.before_epoch(epoch)
-            self.recorder.segment("compute", "forward", 0)
-            divisor = self.system.loss_divisor(len(self.train_rows), self.train_count)
-            loss = self.gradient(self.train_rows, divisor) * (divisor / self.train_count)
-            self.recorder.segment("compute", "combine")
-            self.system.combine(self.parameters)
-            self.recorder.segment("compute", "optimiser")
-            self.optimiser.step()
+            loss = self.x.new_zeros(())
+            for step in range(self.system.steps() if isinstance(self.system, BatchSystem) else 1):
+                self.recorder.segment("compute", "forward", 0)
+                loss = loss + self._pass(epoch, step)
+                self.recorder.segment("compute", "combine")
+                self.system.combine(self.parameters)
+                self.recorder.segment("compute", "optimiser")
+                self.optimiser.step()
             self.system.after_epoch(epoch)
         self.comm.look()
         with self.recorder.clock("evaluate"):
             self.system.observe(epoch)
         return loss
 
+    def _pass(self, epoch: int, step: int) -> torch.Tensor:
+        """A step's forward and backward pass: the share of the loss, detached; gradients are left in the
+        parameters."""
+        if not isinstance(self.system, BatchSystem):
+            divisor = self.system.loss_divisor(len(self.train_rows), self.train_count)
+            return self.gradient(self.train_rows, divisor) * (divisor / self.train_count)
+        batch = self.system.make_batch(epoch, step)
+        if batch is not None:
+            return self._batch_gradient(batch, epoch, step) * (batch.total / self.train_count)
+        for parameter in self.parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        return self.x.new_zeros(())
+
+    def _batch_gradient(self, batch: Batch, epoch: int, step: int) -> torch.Tensor:
+        strategy = BlockPass(batch, self.comm, self.system.name)
+        drops = [
+            block.dropout(rate, dropout_key(self.seed, epoch, l, step))
+            for l, (rate, block) in enumerate(zip(self._rates(), batch.blocks))
+        ]
+        logits = self.model(batch.x, None, strategy, drops, self.recorder)
+        everyone = torch.arange(len(logits), device=logits.device)
+        return self._backward(local_loss(logits, batch.labels, everyone, batch.total), strategy)
+
     def gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
         """One forward and backward pass by the system: the summed loss of `rows` [t] over `divisor`,
         detached; gradients are left in the parameters."""
-        if self.system.features == "once" and self.static is None:
+        if self._keeps_input and self.static is None:
             self.static = self.cut.training_input()
         return self._gradient(rows, divisor, self.static, self.system)
 
@@ -193,7 +219,9 @@ class Trainer:
         logits = self.model(
             self.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder
         )
-        loss = local_loss(logits, self.labels, rows, divisor)
+        return self._backward(local_loss(logits, self.labels, rows, divisor), strategy)
+
+    def _backward(self, loss: torch.Tensor, strategy: Strategy) -> torch.Tensor:
         self.optimiser.zero_grad()
         self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
         try:
@@ -240,16 +268,24 @@ class Trainer:
         self.began, self.next_epoch = True, state["next_epoch"]
         if "stopping" in state:  # not in checkpoints of before 0.2
             self.stopping.best, self.stopping.since = state["stopping"]
-        if self.system.features == "once":
+        if self._keeps_input:
             # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
             self.static = self.cut.training_input()
         if state["exact_static"]:
             self.exact_static = self.cut.exact_input("features")
 
+    @property
+    def _keeps_input(self) -> bool:
+        """Whether training keeps layer 0's static input; mini-batches have another in every step."""
+        return self.system.features == "once" and not isinstance(self.system, BatchSystem)
+
+    def _rates(self) -> list[float]:
+        return [self.config.input_dropout] + [self.config.dropout] * (len(self.model.layers) - 1)
+
     def _dropouts(self, epoch: int, step: int) -> list[HaloDropout]:
-        rates = [self.config.input_dropout] + [self.config.dropout] * (len(self.model.layers) - 1)
         return [
-            self.cut.dropout(rate, dropout_key(self.seed, epoch, l, step)) for l, rate in enumerate(rates)
+            self.cut.dropout(rate, dropout_key(self.seed, epoch, l, step))
+            for l, rate in enumerate(self._rates())
         ]
 
 
@@ -257,4 +293,11 @@ def dropout_key(seed: int, epoch: int, layer: int, step: int = 0) -> int:
     """A 63-bit key, different for every (seed, epoch, layer, forward pass of the epoch) that can occur in
     practice.
     """
-    return ((seed & 0xFFFFFF) << 39) ^ ((epoch & 0xFFFFF) << 19) ^ ((step & 0xFFF) << 7) ^ (layer & 0x7F)
+    beyond = mix_int(step >> 12) if step >> 12 else 0  # steps from 4096 on, which 12 bits do not tell apart
+    return (
+        beyond >> 1
+        ^ ((seed & 0xFFFFFF) << 39)
+        ^ ((epoch & 0xFFFFF) << 19)
+        ^ ((step & 0xFFF) << 7)
+        ^ (layer & 0x7F)
+    )

@@ -92,14 +92,8 @@ def balanced(n: int, parts: int) -> np.ndarray:
 
 def metis(graph: Graph, parts: int, seed: int) -> np.ndarray:
     """METIS's own answer, [V] int32; parts may be empty. Blocks where there is no edge to go by."""
-    indptr, indices = graph.indptr, graph.indices
-    if not graph.symmetric:
-        undirected = from_csr(indptr, indices, symmetrise=True, where=graph.name)
-        indptr, indices = undirected.indptr, undirected.indices
     # One copy, in METIS's own index type: another type would be copied inside once more.
-    index = pymetis.zero_copy_dtype()
-    starts, neighbours = np.zeros(len(indptr), index), np.empty(len(indices), index)
-    neighbours = neighbours[: _drop_loops(indptr, indices, starts, neighbours)]
+    starts, neighbours = pattern(graph, pymetis.zero_copy_dtype())
     if len(neighbours) == 0:
         return balanced(graph.num_vertices, parts)
     # METIS reads a seed in 31 bits, and its seeds begin at 1.
@@ -108,6 +102,16 @@ def metis(graph: Graph, parts: int, seed: int) -> np.ndarray:
         parts, pymetis.CSRAdjacency(starts, neighbours), recursive=False, options=options, warn_on_copies=True
     )
     return np.asarray(owners, dtype=np.int32)
+
+
+def pattern(graph: Graph, index: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """The undirected pattern without self-loops: starts [V + 1] and neighbours, of type `index`."""
+    indptr, indices = graph.indptr, graph.indices
+    if not graph.symmetric:
+        undirected = from_csr(indptr, indices, symmetrise=True, where=graph.name)
+        indptr, indices = undirected.indptr, undirected.indices
+    starts, neighbours = np.zeros(len(indptr), index), np.empty(len(indices), index)
+    return starts, neighbours[: _drop_loops(indptr, indices, starts, neighbours)]
 
 
 def fill_empty(assignment: np.ndarray, parts: int) -> np.ndarray:

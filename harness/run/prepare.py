@@ -52,6 +52,7 @@ def prepare(run: Run) -> Path:
     facts = RunFacts(
         model=run.model.name,
         matrix=run.model.matrix,
+        layers=run.model.layers,
         norm=run.model.norm,
         input_dropout=run.model.input_dropout,
         patience=run.evaluate.patience,

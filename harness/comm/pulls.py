@@ -1,0 +1,228 @@
+"""Rows and neighbour lists of other workers, asked for by vertex: what mini-batch training moves.
+
+Every worker holds *arrays* of its own vertices, by name, one entry per local row. Workers ask each other for
+rows of an array, or for lists that are made of several arrays (`draw`): which vertices they ask for is new in
+every step, so neither a plan nor a buffer can be kept.
+
+    Mapped     all workers' arrays are mapped into each (one host): the reader takes what it wants, and is
+               counted as if it had asked
+    Exchanged  ids travel to the owner and answers back, through `Comm`; over any transport. All workers ask
+               together: one that wants nothing asks for nothing
+
+Counted, by (purpose, peer), 4 bytes per id:
+
+    asked      the ids, at the worker that asks
+    answered   the rows or lists; Exchanged: at the worker that answers; Mapped: at the reader, by owner
+    counts     Exchanged only: 8 bytes to every peer, before the ids: how many will come
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from harness.comm.comm import Comm
+from harness.comm.host import map_shared
+
+Arrays = Mapping[str, np.ndarray]
+Asked = Sequence[np.ndarray]  # by owner: [q] int32 local rows there
+# (an owner's arrays, rows [q]) -> how many neighbours each has [q] int32, and the chosen ones [items, c]
+Draw = Callable[[Arrays, np.ndarray], tuple[np.ndarray, np.ndarray]]
+Lists = tuple[np.ndarray, np.ndarray]
+
+COUNTS = "counts"
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What a pull is booked under."""
+
+    asked: str
+    answered: str
+    layer: int
+
+
+class Pulls(ABC):
+    """One worker's access to the arrays of all. Questions to itself are answered and not counted.
+
+    own   this worker's arrays, by name; the same names on every worker, and of each name the same type and
+          width
+    """
+
+    def __init__(self, comm: Comm, own: Arrays):
+        self.comm, self.own = comm, own
+
+    @abstractmethod
+    def rows(self, name: str, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
+        """By owner: rows [q, ...] of its array `name`. They may be this worker's own memory: not to be
+        written."""
+
+    @abstractmethod
+    def lists(self, draw: Draw, most: int, asked: Asked, purpose: Purpose) -> list[Lists]:
+        """By owner: what `draw` gives for its arrays. It gives min(neighbours, most) items per vertex."""
+
+
+class Own(Pulls):
+    """Of a worker that asks nobody but itself."""
+
+    def rows(self, name: str, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
+        assert all(p == self.comm.rank or not len(each) for p, each in enumerate(asked))
+        return [self.own[name][each] for each in asked]
+
+    def lists(self, draw: Draw, most: int, asked: Asked, purpose: Purpose) -> list[Lists]:
+        assert all(p == self.comm.rank or not len(each) for p, each in enumerate(asked))
+        return [draw(self.own, each) for each in asked]
+
+
+class Mapped(Pulls):
+    """Of workers on one host; setting up is collective and outside the train clock, and copies the arrays
+    into memory that all map. InputError where workers are on several hosts, or there is no room.
+    """
+
+    def __init__(self, comm: Comm, own: Arrays, instead: str):
+        super().__init__(comm, own)
+        self.arrays = _map(comm, own, instead)
+
+    def rows(self, name: str, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
+        own, rank = self.own[name], self.comm.rank
+        answers = [own[asked[rank]]] * self.comm.size
+        with _Reading(self.comm, purpose) as reading:
+            for owner in self.comm.peers:
+                answers[owner] = self.arrays[owner][name][asked[owner]]
+                reading.count(owner, len(asked[owner]), answers[owner].nbytes)
+        return answers
+
+    def lists(self, draw: Draw, most: int, asked: Asked, purpose: Purpose) -> list[Lists]:
+        answers = [draw(self.own, asked[self.comm.rank])] * self.comm.size
+        with _Reading(self.comm, purpose) as reading:
+            for owner in self.comm.peers:
+                counts, items = answers[owner] = draw(self.arrays[owner], asked[owner])
+                reading.count(owner, len(asked[owner]), counts.nbytes + items.nbytes)
+        return answers
+
+
+class _Reading:
+    """The time in which a worker reads what is another's, and what it takes, counted as if it had asked."""
+
+    def __init__(self, comm: Comm, purpose: Purpose):
+        self.comm, self.recorder, self.purpose = comm, comm.recorder, purpose
+        self.size = 0
+
+    def __enter__(self) -> _Reading:
+        peers = tuple(self.comm.peers)
+        self.span = self.recorder.posted(
+            "pull", self.purpose.layer, 0, peers, self.comm.next_id(), blocking=True
+        )
+        id = self.span.id if self.span is not None else ""
+        self.inside = self.recorder.inside("wait", "pull", self.purpose.layer, id=id, blocking=True)
+        self.inside.__enter__()
+        return self
+
+    def count(self, owner: int, asked: int, size: int) -> None:
+        layer, ids = self.purpose.layer, 4 * asked
+        self.recorder.count(layer, "forward", self.purpose.asked, owner, asked, ids)
+        self.recorder.count(layer, "forward", self.purpose.answered, owner, asked, size)
+        if self.span is not None:
+            self.span.bytes += ids + size
+
+    def __exit__(self, *raised: object) -> None:
+        self.inside.__exit__(None, None, None)
+        if self.span is not None:
+            self.span.end = time.monotonic()
+
+
+def _map(comm: Comm, own: Arrays, instead: str) -> list[Arrays]:
+    """Every worker's arrays, by worker, in memory that all map."""
+    lengths = [
+        _gathered(comm, torch.tensor([len(array)], dtype=torch.int64)).tolist() for array in own.values()
+    ]
+    each = [_width(array) * array.itemsize for array in own.values()]
+    # Arrays begin at multiples of 64 bytes.
+    sizes = [
+        [-(-length * width // 64) * 64 for length, width in zip(of_worker, each)]
+        for of_worker in zip(*lengths)
+    ]
+    maps = map_shared(comm, [sum(size) for size in sizes], instead)
+    views: list[Arrays] = []
+    for j, memory in enumerate(maps):
+        found: dict[str, np.ndarray] = {}
+        at = 0
+        for i, (name, array) in enumerate(own.items()):
+            shape = (lengths[i][j], *array.shape[1:])
+            count = int(np.prod(shape))
+            view = np.frombuffer(memory, array.dtype, count, at) if count else np.empty(0, array.dtype)
+            found[name] = view.reshape(shape)
+            at += sizes[j][i]
+        views.append(found)
+    for name, array in own.items():
+        np.copyto(views[comm.rank][name], array)
+    comm.barrier()  # nobody reads what is not there yet
+    return views
+
+
+def _width(array: np.ndarray) -> int:
+    """Values per row."""
+    return int(np.prod(array.shape[1:]))
+
+
+def _gathered(comm: Comm, own: torch.Tensor) -> torch.Tensor:
+    return torch.cat(comm.all_gather(own.to(comm.device), -1, COUNTS)).cpu()
+
+
+class Exchanged(Pulls):
+    """Through `Comm`, in the training thread, all workers in lockstep."""
+
+    def rows(self, name: str, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
+        own = self.own[name]
+        questions = self._ask(asked, purpose)
+        answers = [own[question] for question in questions]
+        back = self._send(answers, [len(each) for each in asked], purpose.answered, purpose.layer)
+        back[self.comm.rank] = answers[self.comm.rank]
+        return back
+
+    def lists(self, draw: Draw, most: int, asked: Asked, purpose: Purpose) -> list[Lists]:
+        rank = self.comm.rank
+        questions = self._ask(asked, purpose)
+        answers = [draw(self.own, question) for question in questions]
+        counts = self._send(
+            [counts for counts, _ in answers], [len(each) for each in asked], purpose.answered, purpose.layer
+        )
+        items = self._send(
+            [items for _, items in answers],
+            [int(np.minimum(each, most).sum()) for each in counts],
+            purpose.answered,
+            purpose.layer,
+            slot=1,
+        )
+        back = list(zip(counts, items))
+        back[rank] = answers[rank]
+        return back
+
+    def _ask(self, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
+        """By asking worker: the rows of this worker's arrays that it wants; its own among them."""
+        comm = self.comm
+        told = comm.exchange_counts([len(each) for each in asked], purpose.layer, "forward", COUNTS)
+        questions = self._send(asked, told, purpose.asked, purpose.layer)
+        questions[comm.rank] = asked[comm.rank]
+        return questions
+
+    def _send(
+        self, parts: Sequence[np.ndarray], expected: Sequence[int], purpose: str, layer: int, slot: int = 0
+    ) -> list[np.ndarray]:
+        """parts[p] goes to worker p, and expected[p] rows come from it: by sender; nothing goes to itself."""
+        comm, rank = self.comm, self.comm.rank
+        shape, dtype = parts[0].shape[1:], parts[0].dtype
+        send = [0 if p == rank else len(part) for p, part in enumerate(parts)]
+        receive = [0 if p == rank else int(count) for p, count in enumerate(expected)]
+        whole = np.concatenate([part[: send[p]] for p, part in enumerate(parts)])
+        outgoing = torch.from_numpy(whole.reshape(len(whole), _width(whole))).to(comm.device)
+        flight, incoming = comm.start_exchange(outgoing, send, receive, layer, "forward", purpose, slot)
+        flight.wait()
+        # The buffer is written again by the next exchange of its kind.
+        arrived = incoming.cpu().numpy().copy().astype(dtype, copy=False).reshape(-1, *shape)
+        return np.split(arrived, np.cumsum(receive)[:-1])

@@ -1,0 +1,218 @@
+"""Training on mini-batches: several optimiser steps per epoch, each over the blocks of its own vertices.
+
+A *step* is one optimiser step of all workers; its *seeds* are the training vertices whose loss it takes. Hop
+1 expands the seeds and makes the last layer's *block*, hop L makes layer 0's. A block has destinations and
+the sources that they aggregate, destinations first:
+
+    layer L-1   destinations: the seeds           sources: they, and the neighbours that were chosen for them
+    layer l     destinations: layer l+1's sources       ...
+    layer 0     ...                               sources: the *inputs*, whose features are needed
+
+So a block is a shard in small. Its destinations are the inner vertices and its further sources the halo,
+whose rows are here already. Layers, dropout, loss, clock and checkpoints are those of full-batch training.
+
+    Z_v = sum_u A_vu f_v h_u (+ A_vv h_v)         f_v = d_v / k_v: d_v neighbours, of which k_v were chosen
+
+With k_v of d_v drawn uniformly a sum over the sample has the expectation of the sum over all neighbours; the
+self-loop is no neighbour and is never drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from harness.comm.comm import Comm
+from harness.core.adjacency import Adjacency, Propagation, scales
+from harness.core.attention import AttentionEdges
+from harness.core.features import R, Rows
+from harness.core.kernels import SparseOperator
+from harness.core.propagate import HaloDropout, propagate
+from harness.core.system import Ready, RunFacts, System
+from harness.partition.shard import Csr
+
+
+@dataclass
+class Sampled:
+    """What was chosen for n destinations, as arrays: n destinations, m further sources.
+
+    inner, halo   in-edges from destinations [n, n] and from further sources [n, m], columns ascending in
+                  every row, without self-loops; values where edges have weights
+    ids, halo_ids   [n], [m] global vertex ids
+    degrees, halo_degrees   [n], [m] in-degrees that A's scales are made of, as `Shard.degrees`
+    factor        [n] float64 d_v / k_v
+    leaves        how many of the further sources, its last ones, no block below computes: their rows are 0
+    """
+
+    inner: Csr
+    halo: Csr
+    ids: np.ndarray
+    halo_ids: np.ndarray
+    degrees: np.ndarray
+    halo_degrees: np.ndarray
+    factor: np.ndarray
+    leaves: int = 0
+
+    @property
+    def num_edges(self) -> int:
+        return self.inner.num_entries + self.halo.num_entries
+
+
+class Block(Propagation):
+    """One layer's operator over a batch. Rows h of a layer are those of the sources: [n + m - leaves, F].
+
+    like     the worker's whole matrix: normalisation, kernel and device are its own
+    layer    whose products it is for
+    recount  degrees are counted anew inside the block, as DGL's GraphConv does: in-edges of a row and
+             out-edges of a column, self-loops among them
+    """
+
+    def __init__(self, found: Sampled, like: Adjacency, layer: int, recount: bool = False):
+        self.found, self.device, self.first = found, like.device, layer == 0
+        n = len(found.ids)
+        row, column, halo_column = self._recounted(like) if recount else self._scales(like)
+        factor = np.ones(n) if recount else found.factor
+        scaled, alike = (row * factor).astype(row.dtype), bool((factor == 1).all())
+        # Where a row also counts itself the factor is its neighbours' alone, and so a weight of theirs.
+        weighs = like.self_loops and not alike
+        inner = SparseOperator(
+            found.inner,
+            row if weighs else scaled,
+            column,
+            self_loops=like.self_loops,
+            values=_times_factor(found.inner, factor, row.dtype) if weighs else found.inner.values,
+            kernel=like.kernel,
+            device=self.device,
+        )
+        halo = None
+        if found.halo.num_columns:
+            halo = SparseOperator(
+                found.halo,
+                scaled,
+                halo_column,
+                values=found.halo.values,
+                kernel=like.kernel,
+                device=self.device,
+            )
+        super().__init__(inner, halo)
+
+    def _scales(self, like: Adjacency) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+        row, column = scales(self.found.degrees, like.normalisation)
+        return row, column, scales(self.found.halo_degrees, like.normalisation)[1]
+
+    def _recounted(self, like: Adjacency) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+        found, n = self.found, len(self.found.ids)
+        row, column = scales(found.inner.row_sums() + found.halo.row_sums(), like.normalisation)
+        if column is None:
+            return row, None, None
+        out = np.bincount(found.inner.indices, found.inner.values, minlength=n)
+        far = np.bincount(found.halo.indices, found.halo.values, minlength=found.halo.num_columns)
+        far = far - 1  # it has no self-loop, for which `scales` adds 1
+        return row, scales(out, like.normalisation)[1], scales(far, like.normalisation)[1]
+
+    @cached_property
+    def attention(self) -> AttentionEdges:
+        halo = self.found.halo if self.found.halo.num_columns else None
+        return AttentionEdges(self.found.inner, halo, self.device)
+
+    def own_rows(self, h: torch.Tensor) -> Rows:
+        """The destinations' rows [n, F] among the sources'."""
+        return h[: self.num_inner]
+
+    def halo_rows(self, h: torch.Tensor) -> torch.Tensor:
+        """The further sources' rows [m, F]."""
+        rows = h[self.num_inner :]
+        if not self.found.leaves:
+            return rows
+        return torch.cat([rows, rows.new_zeros(self.found.leaves, h.shape[1])])
+
+    def transform_first(self, f_in: int, f_out: int, first: bool = False) -> bool:
+        return super().transform_first(f_in, f_out, self.first)
+
+    def dropout(self, p: float, key: int) -> HaloDropout:
+        """The layer's dropout, drawn by global vertex id."""
+        ids, halo = torch.from_numpy(self.found.ids), torch.from_numpy(self.found.halo_ids)
+        return _BlockDropout(p, ids.to(self.device), halo.to(self.device), key)
+
+
+class _BlockDropout(HaloDropout):
+    def inner(self, x: R) -> R:
+        """Of the destinations' rows, which are the first of x: a layer may give its whole input."""
+        assert isinstance(x, torch.Tensor), "a batch's features are dense"
+        own: R = x[: len(self.inner_ids)]  # type: ignore[assignment]  # dense rows stay dense
+        return super().inner(own)
+
+
+def _times_factor(block: Csr, factor: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    values = np.repeat(factor, np.diff(block.indptr))
+    return (values if block.values is None else values * block.values).astype(dtype)
+
+
+@dataclass
+class Batch:
+    """What a worker trains on in one step, on its device.
+
+    x       [inputs, f0] features of the first block's sources
+    blocks  [L], layer 0 first
+    labels  [b] int64, or [b, C] in the model's precision, of this worker's seeds: the last destinations
+    total   seeds of this step on all workers
+    """
+
+    x: torch.Tensor
+    blocks: Sequence[Block]
+    labels: torch.Tensor
+    total: int
+
+
+class BlockPass:
+    """The strategy of one step: every row that a layer uses is in its input."""
+
+    def __init__(self, batch: Batch, comm: Comm, name: str):
+        self.blocks, self.comm, self.name = batch.blocks, comm, name
+
+    def adjacency_of(self, layer: int) -> Block:
+        return self.blocks[layer]
+
+    def halo(self, layer: int, h: torch.Tensor) -> Ready:
+        return Ready(self.adjacency_of(layer).halo_rows(h))
+
+    def propagate(
+        self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
+    ) -> torch.Tensor:
+        return propagate(self.adjacency_of(layer), h, self.halo(layer, h), weight, dropout)
+
+    def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
+        return z
+
+
+class BatchSystem(System):
+    """Base of every system that trains on mini-batches over an edge-cut partition.
+
+    The trainer asks for `make_batch(epoch, step)` `steps()` times per epoch. A worker without seeds in a step
+    takes part in its weight all-reduce with gradients of 0. Of layer 0 nothing but what the system itself
+    keeps is kept from step to step.
+    """
+
+    own_rows: ClassVar[str] = "pulls features by vertex, of which wire says nothing"
+
+    @classmethod
+    def lacks(cls) -> str | None:
+        return "make_batch(self, epoch, step)" if cls.make_batch is BatchSystem.make_batch else None
+
+    def supports(self, run: RunFacts) -> str | None:
+        if run.norm == "batch":
+            return (
+                f"the vertices of a mini-batch are not all vertices, and {type(self).__name__.lower()} has"
+                " no statistics of all for model.norm=batch; give model.norm=layer"
+            )
+        return super().supports(run)
+
+    def make_batch(self, epoch: int, step: int) -> Batch | None:
+        """This worker's part of a step; None where it has no seeds in it. Called inside the train clock, by
+        all workers alike."""
+        raise NotImplementedError

@@ -1,0 +1,96 @@
+"""Features of the vertices that a batch takes in: own rows, rows of other workers' vertices that are kept,
+and those that are pulled."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numba
+import numpy as np
+import torch
+
+from harness.base.splitmix import mix_int
+from harness.comm.pulls import Pulls, Purpose
+from systems.parts.neighbours import Names
+
+
+def in_order(names: Names, pulls: Pulls, what: str, wanted: np.ndarray, purpose: Purpose) -> np.ndarray:
+    """The rows of every worker's array `what` for the names `wanted` [q], in their order."""
+    order, asked = names.by_owner(wanted)
+    parts = pulls.rows(what, asked, purpose)
+    if len(parts) == 1:
+        return parts[0]
+    rows = np.empty((len(wanted), *parts[0].shape[1:]), parts[0].dtype)
+    rows[order] = np.concatenate(parts)
+    return rows
+
+
+class KeptRows:
+    """Features by name; what has been kept is never pulled again.
+
+    pulls   whose array `features` has the rows
+    counts   of the latest `rows`: "inputs", of them "remote", of these "pulled"
+    """
+
+    def __init__(self, names: Names, pulls: Pulls):
+        self.names, self.pulls = names, pulls
+        own = pulls.own["features"]
+        self.low = int(names.bounds[names.rank])
+        self.slot = np.full(len(names.ids), -1, np.int32)  # of a kept row in `store`
+        self.store = np.empty((0, own.shape[1]), own.dtype)
+        self.taken = 0  # rows of `store` that are kept
+        self.counts: Counter[str] = Counter()
+
+    def rows(self, wanted: np.ndarray, purpose: Purpose, keep: bool) -> np.ndarray:
+        """Features [q, F] of the names `wanted`, which are unique; those that must be pulled are kept where
+        `keep` says so."""
+        own = self.pulls.own["features"]
+        remote = wanted[(wanted < self.low) | (wanted >= self.low + len(own))]
+        missing = remote[self.slot[remote] < 0]
+        before = self.taken
+        self.keep(missing, purpose)
+        rows = np.empty((len(wanted), own.shape[1]), own.dtype)
+        _gather(wanted, self.low, own, self.slot, self.store, rows)
+        if not keep:
+            self.slot[missing], self.taken = -1, before
+        self.counts = Counter(inputs=len(wanted), remote=len(remote), pulled=len(missing))
+        return rows
+
+    def keep(self, wanted: np.ndarray, purpose: Purpose) -> None:
+        """Pull and keep the rows of other workers' vertices that are not kept yet. All workers together."""
+        pulled = in_order(self.names, self.pulls, "features", wanted, purpose)
+        first, self.taken = self.taken, self.taken + len(wanted)
+        if self.taken > len(self.store):
+            larger = np.empty((max(self.taken, 2 * len(self.store)), *self.store.shape[1:]), self.store.dtype)
+            larger[:first] = self.store[:first]
+            self.store = larger
+        self.store[first : self.taken] = pulled
+        self.slot[wanted] = np.arange(first, self.taken, dtype=np.int32)
+
+    def names_kept(self) -> np.ndarray:
+        """The names of the kept rows [kept] int32, in the order in which they are stored."""
+        kept = np.flatnonzero(self.slot >= 0).astype(np.int32)
+        return kept[np.argsort(self.slot[kept])]
+
+
+@numba.njit(cache=True, nogil=True)
+def _gather(wanted, low, own, slot, store, rows):
+    for q in range(len(wanted)):
+        at = wanted[q] - low
+        if 0 <= at < len(own):
+            rows[q] = own[at]
+        else:
+            rows[q] = store[slot[wanted[q]]]
+
+
+def kept_ids(names: Names, share: float, score: np.ndarray | None, seed: int) -> np.ndarray:
+    """Names of the share of other workers' vertices with the highest score [V], ties by name; where there is
+    no score, random ones."""
+    everyone = np.arange(len(names.ids), dtype=np.int32)
+    low, high = names.bounds[names.rank], names.bounds[names.rank + 1]
+    remote = everyone[(everyone < low) | (everyone >= high)]
+    most = round(share * len(remote))
+    if score is None:
+        generator = torch.Generator().manual_seed(mix_int((seed * 65_537 + names.rank + 1) % 2**64))
+        return np.sort(remote[torch.randperm(len(remote), generator=generator).numpy()[:most]])
+    return np.sort(remote[np.argsort(-score[remote].astype(np.int64), kind="stable")[:most]])

@@ -1,0 +1,319 @@
+"""Neighbour sampling over an owner-compute edge-cut: vertices relabelled by owner, draws by counter, blocks.
+
+A vertex's *name* is its place in the line of all workers' vertices, worker 0's first: a worker's names are
+one range, its owner a search in P + 1 numbers, and its local row a subtraction.
+
+A draw is a hash of (seed, epoch, step, hop, global id of the destination) and of nothing else: whoever
+expands a vertex in a step and hop, wherever it lies, draws the same neighbours. They are places in the
+vertex's list in ascending global ids, chosen uniformly without replacement (Floyd's algorithm: k hashes
+whatever the degree). Vertices with no more neighbours than asked for take all. Self-loops are no neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import torch
+
+from harness.base.splitmix import GOLDEN, mix, mix_int
+from harness.comm.comm import Comm
+from harness.comm.pulls import Arrays, Pulls, Purpose
+from harness.core.batches import Sampled
+from harness.partition.shard import Csr, Shard
+
+ALL = 2**31 - 1  # a fan-out that takes every neighbour
+
+
+@dataclass
+class Names:
+    """What every worker knows of all V vertices, by name: [V] global ids and in-degrees; bounds [P + 1]."""
+
+    bounds: np.ndarray
+    ids: np.ndarray
+    degrees: np.ndarray
+    rank: int
+
+    @staticmethod
+    def gathered(comm: Comm, shard: Shard, degrees: np.ndarray) -> Names:
+        """Collective, outside the train clock. degrees [n]: of this worker's vertices."""
+        bounds = np.concatenate([[0], np.cumsum(shard.sizes)])
+        return Names(bounds, everybodys(comm, np.asarray(shard.inner)), everybodys(comm, degrees), shard.rank)
+
+    def owners(self, names: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self.bounds, names, side="right") - 1
+
+    def by_owner(self, names: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The order [q] in which names stand by owner, and by owner their local rows there."""
+        if len(self.bounds) == 2:
+            return np.arange(len(names)), [names]
+        owners = self.owners(names)
+        order = np.argsort(owners, kind="stable")
+        ends = np.cumsum(np.bincount(owners, minlength=len(self.bounds) - 1))
+        parts = np.split(names[order], ends[:-1])
+        return order, [part - np.int32(first) for part, first in zip(parts, self.bounds)]
+
+
+def everybodys(comm: Comm, own: np.ndarray) -> np.ndarray:
+    """All workers' values, worker 0's first. Collective, outside the train clock."""
+    return (
+        torch.cat(comm.all_gather(torch.from_numpy(np.array(own)).to(comm.device), -1, "names")).cpu().numpy()
+    )
+
+
+def lists_of(shard: Shard, local: bool) -> dict[str, np.ndarray]:
+    """The in-neighbours of a worker's vertices as arrays to be pulled from: `starts` [n, 2] (where a vertex's
+    list begins and ends), `lists` [E, c] (names, and where edges have weights the bits of each), `ids` [n].
+
+    local   only neighbours that the worker owns
+    """
+    inner, halo = shard.inner_edges, shard.halo_edges
+    first = np.concatenate([[0], np.cumsum(shard.sizes)])
+    own = np.arange(first[shard.rank], first[shard.rank + 1], dtype=np.int32)
+    owner = np.repeat(np.arange(shard.num_workers), shard.halo_counts)
+    far = (first[owner] + shard.halo_rows).astype(np.int32)
+    if local:
+        halo = Csr(np.zeros_like(inner.indptr), halo.indices[:0], halo.num_columns)
+    starts = inner.indptr.astype(np.int64) + halo.indptr
+    lists = np.empty((int(starts[-1]), 1 + shard.weighted), np.int32)
+    none = np.empty(0, np.float32)
+    bits = [(none if b.values is None else np.asarray(b.values)).view(np.int32) for b in (inner, halo)]
+    _merge(
+        starts, inner.indptr, inner.indices, bits[0], halo.indptr, halo.indices, bits[1],
+        np.asarray(shard.inner), np.asarray(shard.halo), own, far, lists,
+    )  # fmt: skip
+    return {
+        "starts": np.stack([starts[:-1], starts[1:]], 1),
+        "lists": lists,
+        "ids": np.asarray(shard.inner),
+    }
+
+
+@numba.njit(cache=True, nogil=True)
+def _merge(starts, near_ptr, near, near_bits, far_ptr, far, far_bits, near_ids, far_ids, own, names, lists):
+    """Both blocks' columns of every row by ascending global id: inner ones ascend already, halo ones are
+    sorted first."""
+    for v in range(len(starts) - 1):
+        there = far[far_ptr[v] : far_ptr[v + 1]]
+        order = np.argsort(far_ids[there])
+        i, h, e = near_ptr[v], 0, starts[v]
+        while i < near_ptr[v + 1] or h < len(order):
+            if h == len(order) or (i < near_ptr[v + 1] and near_ids[near[i]] < far_ids[there[order[h]]]):
+                lists[e, 0] = own[near[i]]
+                if lists.shape[1] > 1:
+                    lists[e, 1] = near_bits[i]
+                i += 1
+            else:
+                lists[e, 0] = names[there[order[h]]]
+                if lists.shape[1] > 1:
+                    lists[e, 1] = far_bits[far_ptr[v] + order[h]]
+                h += 1
+            e += 1
+
+
+def hop_key(seed: int, epoch: int, step: int, hop: int) -> int:
+    """64 bits: another for every (seed, epoch, step, hop)."""
+    key = 0
+    for part in (seed, epoch, step, hop):
+        key = mix_int((key + part * GOLDEN + 1) % 2**64)
+    return key
+
+
+def drawn(arrays: Arrays, rows: np.ndarray, key: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of neighbours [q] int32 of an owner's vertices, and what was chosen [sum of min(number,
+    most), c] of their `lists`."""
+    starts, lists = arrays["starts"], arrays["lists"]
+    counts = (starts[rows, 1] - starts[rows, 0]).astype(np.int32)
+    items = np.empty((int(np.minimum(counts, most).sum()), lists.shape[1]), lists.dtype)
+    _draw(starts, lists, arrays["ids"], rows, np.uint64(key), most, items)
+    return counts, items
+
+
+@numba.njit(cache=True, nogil=True)
+def _draw(starts, lists, ids, rows, key, most, items):
+    places = np.empty(min(most, len(items)), np.int64)
+    at, width = 0, lists.shape[1]
+    for q in range(len(rows)):
+        begin, end = starts[rows[q], 0], starts[rows[q], 1]
+        d = end - begin
+        if d <= most:
+            for e in range(begin, end):
+                for c in range(width):
+                    items[at, c] = lists[e, c]
+                at += 1
+            continue
+        # Floyd: for j = d - k .. d - 1 take a place up to j, or j itself where that place is taken. They are
+        # kept ascending.
+        base = mix(key + np.uint64(ids[rows[q]]) * np.uint64(GOLDEN))
+        for k in range(most):
+            j = np.uint64(d - most + k)
+            bits = mix(base + j * np.uint64(GOLDEN)) >> np.uint64(32)
+            place = np.int64((bits * (j + np.uint64(1))) >> np.uint64(32))
+            to = k
+            while to > 0 and places[to - 1] >= place:
+                to -= 1
+            if to < k and places[to] == place:
+                places[k] = j  # above all that are taken
+                continue
+            for i in range(k, to, -1):
+                places[i] = places[i - 1]
+            places[to] = place
+        for k in range(most):
+            for c in range(width):
+                items[at, c] = lists[begin + places[k], c]
+            at += 1
+
+
+class Expander:
+    """Makes the blocks of a worker's batches.
+
+    names    of all vertices
+    pulls    whose arrays are `lists_of` each worker's shard
+    remote   "all"; "zero": other workers' vertices are leaves, whose rows are 0 in every layer, and nothing
+             is asked of them
+    """
+
+    def __init__(self, names: Names, pulls: Pulls, remote: str = "all"):
+        self.names, self.pulls = names, pulls
+        low, high = names.bounds[names.rank], names.bounds[names.rank + 1]
+        self.low, self.high = (int(low), int(high)) if remote == "zero" else (0, len(names.ids))
+        self.place = np.full(
+            len(names.ids), -1, np.int32
+        )  # of a name among the sources, while a block is made
+
+    def hop(self, frontier: np.ndarray, key: int, most: int, layer: int) -> tuple[Sampled, np.ndarray]:
+        """The block of one hop: its destinations are `frontier` [n] int32 names, unique; and the names of all
+        sources that have rows, destinations first."""
+        order, asked = self.names.by_owner(frontier)
+        draw: Callable = lambda arrays, rows: drawn(arrays, rows, key, most)  # noqa: E731
+        found = self.pulls.lists(draw, most, asked, Purpose("sample", "neighbours", layer))
+        counts = np.empty(len(frontier), np.int32)
+        counts[order] = np.concatenate([counts for counts, _ in found])
+        items = np.concatenate([items for _, items in found])
+        taken = np.minimum(counts, most)
+        starts = np.concatenate([[0], np.cumsum(taken)])
+        edges = np.empty_like(items)
+        _in_order(order, taken, starts, items, edges)
+        return self._block(frontier, counts, starts, edges)
+
+    def _block(
+        self, frontier: np.ndarray, counts: np.ndarray, starts: np.ndarray, edges: np.ndarray
+    ) -> tuple[Sampled, np.ndarray]:
+        n, columns = len(frontier), np.ascontiguousarray(edges[:, 0])
+        local, new, leaves = _number(frontier, columns, self.low, self.high, self.place)
+        bits = np.ascontiguousarray(edges[:, 1]) if edges.shape[1] > 1 else np.empty(0, np.int32)
+        parts = _split(starts, local, bits.view(np.float32), n)
+        near_ptr, near, near_values, far_ptr, far, far_values = parts
+        weighted, halo = edges.shape[1] > 1, np.concatenate([new, leaves])
+        taken = np.diff(starts)
+        factor = np.divide(counts, taken, out=np.ones(n), where=taken > 0)
+        found = Sampled(
+            Csr(near_ptr, near, n, near_values if weighted else None),
+            Csr(far_ptr, far, len(halo), far_values if weighted else None),
+            self.names.ids[frontier],
+            self.names.ids[halo],
+            self.names.degrees[frontier],
+            self.names.degrees[halo],
+            factor,
+            len(leaves),
+        )
+        return found, np.concatenate([frontier, new])
+
+
+@numba.njit(cache=True, nogil=True)
+def _in_order(order, taken, starts, items, out):
+    """Lists that came by owner, back in the order of those who were asked about."""
+    at = 0
+    for q in range(len(order)):
+        v = order[q]
+        for k in range(taken[v]):
+            for c in range(items.shape[1]):
+                out[starts[v] + k, c] = items[at, c]
+            at += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _number(frontier, columns, low, high, place):
+    """Every edge's source as a number among the sources: destinations first, then other names in [low, high)
+    as they are met, then the rest likewise. `place` [V] is all -1, before and after.
+    """
+    n, local = len(frontier), np.empty(len(columns), np.int32)
+    for i in range(n):
+        place[frontier[i]] = i
+    found, beyond = np.empty(len(columns), np.int32), np.empty(len(columns), np.int32)
+    m = leaves = 0
+    for e in range(len(columns)):
+        name = columns[e]
+        at = place[name]
+        if at == -1:
+            if low <= name < high:
+                found[m] = name
+                at = n + m
+                m += 1
+            else:
+                beyond[leaves] = name
+                at = -2 - leaves
+                leaves += 1
+            place[name] = at
+        local[e] = at
+    for e in range(len(columns)):
+        if local[e] < -1:
+            local[e] = n + m - 2 - local[e]
+    for i in range(n):
+        place[frontier[i]] = -1
+    for i in range(m):
+        place[found[i]] = -1
+    for i in range(leaves):
+        place[beyond[i]] = -1
+    return local, found[:m].copy(), beyond[:leaves].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def _split(starts, local, values, n):
+    """Edges as two blocks, over sources below n and over the others, columns ascending in every row."""
+    near_ptr, far_ptr = np.zeros(n + 1, np.int32), np.zeros(n + 1, np.int32)
+    near, far = np.empty(len(local), np.int32), np.empty(len(local), np.int32)
+    near_values, far_values = np.empty(len(values), np.float32), np.empty(len(values), np.float32)
+    most = 0
+    for v in range(n):
+        most = max(most, starts[v + 1] - starts[v])
+    order = np.empty(most, np.int64)
+    i = h = 0
+    for v in range(n):
+        first, last = starts[v], starts[v + 1]
+        _ascending(local, first, last, order)
+        for k in range(last - first):
+            e = order[k]
+            if local[e] < n:
+                near[i] = local[e]
+                if len(values):
+                    near_values[i] = values[e]
+                i += 1
+            else:
+                far[h] = local[e] - n
+                if len(values):
+                    far_values[h] = values[e]
+                h += 1
+        near_ptr[v + 1], far_ptr[v + 1] = i, h
+    kept = min(i, len(values)), min(h, len(values))
+    return (
+        near_ptr, near[:i].copy(), near_values[: kept[0]].copy(),
+        far_ptr, far[:h].copy(), far_values[: kept[1]].copy(),
+    )  # fmt: skip
+
+
+@numba.njit(cache=True, nogil=True)
+def _ascending(numbers, first, last, order):
+    """order[: last - first] <- first..last-1 in the order in which numbers ascend: short lists, as drawn ones
+    are, by insertion."""
+    if last - first > 64:
+        order[: last - first] = first + np.argsort(numbers[first:last])
+        return
+    for e in range(first, last):
+        at, number = e - first, numbers[e]
+        while at > 0 and numbers[order[at - 1]] > number:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = e

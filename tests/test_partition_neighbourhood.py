@@ -1,0 +1,149 @@
+"""ByteGNN's partitioner against a replay of its formulas in plain Python."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.check.target import made
+from harness.graph.csr import from_edges
+from harness.graph.graph import Graph, validate
+from harness.partition.assign import assign
+from harness.partition.config import Partitioner
+from harness.partition.neighbourhood import UNREACHED, Neighbourhood, blocks
+from tests.graphs import graphs
+
+
+def in_edges(graph) -> list[set[int]]:
+    return [
+        {int(u) for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]} - {v}
+        for v in range(graph.num_vertices)
+    ]
+
+
+def distances(sources: list[set[int]], start: int) -> dict[int, int]:
+    """Hops along in-edges from `start`."""
+    found, queue = {start: 0}, deque([start])
+    while queue:
+        v = queue.popleft()
+        for u in sources[v] - found.keys():
+            found[u] = found[v] + 1
+            queue.append(u)
+    return found
+
+
+@given(graph=graphs(max_vertices=25), hops=st.integers(0, 4), data=st.data())
+def test_a_vertex_joins_the_nearest_centre_within_reach_and_of_these_the_first(graph, hops, data):
+    n = graph.num_vertices
+    centres = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)), bool)
+    reach = {int(c): distances(in_edges(graph), int(c)) for c in np.flatnonzero(centres)}
+    for v, centre in enumerate(blocks(graph, centres, hops)):
+        near = sorted((found[v], c) for c, found in reach.items() if found.get(v, hops + 1) <= hops)
+        assert centre == (near[0][1] if near else UNREACHED)
+        assert centre == v or not centres[v]
+
+
+def check_replay(graph, parts: int, how: Neighbourhood, found: np.ndarray) -> None:
+    """Algorithm 2, a block at a time: each goes to a part of highest score, and of parts that are alike to
+    the first."""
+    sources, n = in_edges(graph), graph.num_vertices
+    touching = [{*us, *(w for w in range(n) if v in sources[w])} for v, us in enumerate(sources)]
+    splits = {"train": graph.train, "val": graph.val, "test": graph.test}
+    weights = {"train": how.alpha, "val": how.beta, "test": how.gamma}
+    centres = graph.train if how.centres == "train" else graph.train | graph.val | graph.test
+    centre = blocks(graph, centres, how.hops)
+    members = {int(c): np.flatnonzero(centre == c) for c in np.unique(centre) if c != UNREACHED}
+
+    def rank(c: int) -> tuple[int, int]:
+        printed = max(int(mask[members[c]].sum()) for mask in splits.values())
+        return -(printed if how.literal else len(members[c])), c
+
+    owners = np.full(n, -1)
+    line = [(True, members[c]) for c in sorted(members, key=rank)]
+    line += [(False, np.array([v])) for v in np.flatnonzero(centre == UNREACHED)]
+    for labelled, block in line:
+        (chosen,) = set(found[block].tolist())
+        scores, facts = [], []
+        for j in range(parts):
+            part = owners == j
+            shared = sum(owners[w] == j for v in block for w in touching[v])
+            facts.append((shared, part.sum(), *((part & mask).sum() for mask in splits.values())))
+            crossing = shared / part.sum() if part.any() else 0.0
+            if labelled:
+                balance = 1 - sum(
+                    weights[s] * (part & mask).sum() / (mask.sum() / parts)
+                    for s, mask in splits.items() if mask.any()
+                )  # fmt: skip
+            else:
+                balance = 1 - part.sum() * parts / n
+            scores.append((crossing + (not how.literal or not labelled)) * balance)
+        assert math.isclose(scores[chosen], max(scores), abs_tol=1e-12)
+        assert facts.index(facts[chosen]) == chosen
+        owners[block] = chosen
+    assert (owners == found).all()
+
+
+@given(
+    graph=graphs(min_vertices=4, max_vertices=25),
+    parts=st.integers(2, 4),
+    literal=st.booleans(),
+    centres=st.sampled_from(["labelled", "train"]),
+    weights=st.sampled_from([(1 / 3, 1 / 3, 1 / 3), (1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.0, 0.0, 0.0)]),
+    hops=st.integers(0, 3),
+)
+def test_parts_are_those_of_the_printed_formulas(graph, parts, literal, centres, weights, hops):
+    how = Neighbourhood(None, hops, centres, literal, *weights)
+    found = how.vertex_owners(graph, parts, 0)
+    assert found.dtype == np.int32 and ((found >= 0) & (found < parts)).all()
+    check_replay(graph, parts, how, found)
+
+
+def ring(n: int, train: list[int]) -> Graph:
+    """Of n vertices, those of `train` labelled."""
+    source = np.arange(n, dtype=np.int32)
+    edges = from_edges(source, (source + 1) % n, n, symmetrise=True, self_loops=False)
+    mask = np.isin(np.arange(n), train)
+    none, labels = np.zeros(n, bool), np.where(mask, 0, -1).astype(np.int32)
+    features = np.ones((n, 1), np.float32)
+    return validate(Graph("ring", edges.indptr, edges.indices, features, labels, 2, mask, none, none, True))
+
+
+def test_a_ring_is_cut_where_nobody_samples():
+    """Four labelled vertices, six steps apart: their blocks of two hops are whole, and one each to a part."""
+    graph = ring(24, [0, 6, 12, 18])
+    owners = assign(graph, Neighbourhood(), 4, 0)
+    for centre in (0, 6, 12, 18):
+        assert len(set(owners[np.arange(centre - 2, centre + 3) % 24])) == 1
+    assert sorted(owners[[0, 6, 12, 18]]) == [0, 1, 2, 3]
+    # As printed no block ever shares an edge with a part, so that all scores are 0 and part 0 wins each.
+    literal = Neighbourhood(literal=True).vertex_owners(graph, 4, 0)
+    assert (literal[[0, 6, 12, 18]] == 0).all()
+
+
+def test_the_seed_decides_nothing_and_one_part_is_all():
+    graph = ring(12, [0, 5])
+    how = Neighbourhood()
+    assert np.array_equal(how.vertex_owners(graph, 3, 1), how.vertex_owners(graph, 3, 2))
+    assert how.decides(3, 1) == how.decides(3, 2) and how.decides(3, 1)["hops"] == 2
+    assert (assign(graph, how, 1, 0) == 0).all()
+    assert np.bincount(assign(graph, Neighbourhood(literal=True), 3, 0), minlength=3).min() > 0
+
+
+@pytest.mark.parametrize(
+    "knobs, says",
+    [
+        ({"hops": -1}, "partition.hops=-1 is too small: give 0 or more"),
+        ({"centres": "tran"}, 'partition.centres="tran" is not known; did you mean "train"'),
+        ({"beta": -0.5}, "partition.beta=-0.5 is too small: give 0 or more"),
+    ],
+)
+def test_bad_knobs_are_one_sentence(knobs, says):
+    block = {"_target_": "harness.partition.neighbourhood.Neighbourhood", **knobs}
+    with pytest.raises(InputError, match=says):
+        made(block, "partition", Partitioner)

@@ -1,0 +1,183 @@
+"""DistDGL against an oracle that draws and counts by itself, and its two exact knobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from systems.parts.seeds import Seeds
+from tests import systems
+from tests.oracles import bytes as count
+from tests.oracles import distdgl, halo
+from tests.oracles.samples import random_graph, with_edge_weights
+from tests.systems import Settings
+
+SEEDS = st.integers(0, 10_000)
+
+
+def steps_of(graph, assignment, parts: int, epochs: int, seed: int, knobs: dict) -> list:
+    """[epoch][step][worker] global ids of the seeds."""
+    names = np.argsort(assignment, kind="stable")  # names in the order of workers, ascending inside one
+    training = np.flatnonzero(graph.train[names])
+    counts = np.bincount(assignment[graph.train], minlength=parts)
+    split, batches = knobs.get("split", "even"), knobs.get("batches", "worker")
+    workers = [
+        Seeds(training, names[training], counts, i, seed, split, batches, knobs["batch"])
+        for i in range(parts)
+    ]
+    return [
+        [[names[worker.of(epoch, step)[0]] for worker in workers] for step in range(workers[0].steps)]
+        for epoch in range(epochs)
+    ]
+
+
+def sent_of(outcome, epoch: int) -> Counter:
+    """(layer, purpose) -> bytes, without what both services book apart."""
+    found = Counter()
+    for (layer, _, purpose), (_, size) in outcome.sent(epoch).items():
+        if purpose not in ("weights", "counts"):
+            found[layer, purpose] += size
+    return found
+
+
+@given(
+    seed=SEEDS,
+    parts=st.integers(1, 4),
+    directed=st.booleans(),
+    model=st.sampled_from(["gcn", "sage"]),
+    fanouts=st.lists(st.integers(1, 4), min_size=2, max_size=3),
+    kind=st.sampled_from(["plain", "multilabel", "weighted"]),
+    knobs=st.fixed_dictionaries({
+        "batch": st.integers(1, 4),
+        "batches": st.sampled_from(["worker", "global"]),
+        "split": st.sampled_from(["even", "owner"]),
+        "features": st.sampled_from(["once", "refetch"]),
+        "service": st.sampled_from(["shared", "exchange"]),
+        "scale": st.sampled_from(["global", "block"]),
+    }),
+)  # fmt: skip
+def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, model, fanouts, kind, knobs):
+    graph = random_graph(seed, vertices=18, directed=directed, multilabel=kind == "multilabel")
+    graph = with_edge_weights(graph, seed, zeros=0.0) if kind == "weighted" else graph
+    shape = {"name": model, "layers": len(fanouts), "hidden": 4, "dropout": 0.0}
+    how = Settings(model=shape, seed=seed % 100, epochs=2)
+    block = systems.block("distdgl", fanouts=fanouts, **knobs)
+    outcome = systems.run(pool, graph, block, parts, settings=how)
+    assignment = np.asarray(outcome.assignment) if parts > 1 else np.zeros(18, int)
+    steps = steps_of(graph, assignment, parts, how.epochs, how.seed, knobs)
+    want = distdgl.train(
+        graph, assignment, outcome.weights[0], steps, fanouts=fanouts, model=model, seed=how.seed,
+        epochs=how.epochs, scale=knobs["scale"], features=knobs["features"],
+        label=3 if kind == "multilabel" else 4, **how.optimiser,
+    )  # fmt: skip
+    systems.assert_trained_alike(outcome, want, rtol=1e-6)
+    parameters = sum(w.size for w in outcome.weights[0].values())
+    for epoch in range(how.epochs):
+        assert sent_of(outcome, epoch) == +want.sent[epoch]
+        reported = [worker["metrics"][epoch] for worker in outcome.workers]
+        assert {each[-1, "steps"] for each in reported} == {len(steps[epoch])}
+        assert sum(each[-1, "pulled"] for each in reported) == want.pulled[epoch]
+        assert sum(each[-1, "remote"] for each in reported) == want.remote[epoch]
+        if parts > 1:
+            size = outcome.sent(epoch)[-1, "backward", "weights"][1]
+            assert size == len(steps[epoch]) * 2 * count.all_reduce(parameters, parts)  # float64
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_with_global_batches_the_number_of_workers_changes_nothing_but_rounding(pool, model):
+    graph = random_graph(4, vertices=40, directed=False)
+    heads = {"heads": 2, "out_heads": 2} if model == "gat" else {}
+    how = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.4, **heads}, epochs=3)
+    knobs = {"fanouts": [3, 2, 2], "batches": "global"}
+    alone = systems.run(pool, graph, systems.block("distdgl", batch=4, **knobs), 1, "block", how)
+    for parts, method, batch in ((2, "metis", 2), (4, "random", 1)):
+        for split in ("even", "owner"):
+            block = systems.block("distdgl", batch=batch, split=split, **knobs)
+            outcome = systems.run(pool, graph, block, parts, method, how)
+            systems.assert_trained_alike(
+                outcome, distdgl.History(losses=alone.losses, weights_after=alone.weights[1:])
+            )
+
+
+def test_both_services_give_the_same_bits_and_bytes_but_for_the_counts_that_are_exchanged(pool):
+    graph, outcomes = random_graph(5, vertices=30), {}
+    how = Settings(dtype="float32", epochs=3)
+    for service, transport in (("shared", "memory"), ("exchange", "memory"), ("exchange", "sockets")):
+        block = systems.block("distdgl", fanouts=[3, 2], batch=2, service=service)
+        outcomes[transport, service] = systems.run(pool, graph, block, 3, settings=how, transport=transport)
+    shared, exchanged, over_sockets = outcomes.values()
+    assert shared.losses == exchanged.losses == over_sockets.losses
+    assert [exchanged.sent(epoch) for epoch in range(3)] == [over_sockets.sent(epoch) for epoch in range(3)]
+    for epoch in range(3):
+        assert sent_of(shared, epoch) == sent_of(exchanged, epoch) and sent_of(shared, epoch)
+        steps = shared.workers[0]["metrics"][epoch][-1, "steps"]
+        counts = sum(
+            size for (_, _, purpose), (_, size) in exchanged.sent(epoch).items() if purpose == "counts"
+        )
+        assert counts == steps * 8 * 3 * 2 * 4, "8 bytes per ordered pair for two hops, features and labels"
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("remote", ["zero", "drop"])
+def test_without_remote_vertices_the_exact_knob_is_the_control(pool, remote, model):
+    graph = random_graph(6, vertices=24)
+    how = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.0})
+    block = systems.block("distdgl", fanouts=None, batch=None, split="owner", remote=remote)
+    outcome = systems.run(pool, graph, block, 3, settings=how)
+    oracle = halo.zero_halo if remote == "zero" else halo.local
+    want = oracle(
+        graph, outcome.assignment, outcome.weights[0], model=model, epochs=how.epochs, **how.optimiser
+    )
+    systems.assert_trained_alike(outcome, want)
+    assert {purpose for epoch in range(5) for _, _, purpose in outcome.sent(epoch)} == {"weights"}
+
+
+def test_attention_over_leaves_is_zero_halos(pool):
+    """Neighbours whose rows are 0 take their part of the softmax, as in the control for full batches."""
+    graph = random_graph(6, vertices=24)
+    model = {"name": "gat", "layers": 2, "hidden": 4, "heads": 2, "out_heads": 2, "dropout": 0.4}
+    how = Settings(model=model)
+    block = systems.block("distdgl", fanouts=None, batch=None, split="owner", remote="zero")
+    want = systems.run(pool, graph, systems.block("zero_halo"), 3, settings=how)
+    outcome = systems.run(pool, graph, block, 3, settings=how)
+    systems.assert_trained_alike(outcome, distdgl.History(losses=want.losses, weights_after=want.weights[1:]))
+
+
+@pytest.mark.parametrize("policy", ["degree", "random", "frequency"])
+def test_a_cache_changes_no_bit_and_saves_what_it_holds(pool, policy):
+    graph, epochs = random_graph(7, vertices=40), 4
+    how = Settings(dtype="float32", epochs=epochs)
+    knobs = {"fanouts": [3, 2], "batch": 2, "features": "refetch"}
+    plain = systems.run(pool, graph, systems.block("distdgl", **knobs), 3, settings=how)
+    block = systems.block("distdgl", **knobs, cache=0.5, policy=policy)
+    cached = systems.run(pool, graph, block, 3, settings=how)
+    assert cached.losses == plain.losses
+    held = sum(round(0.5 * int((cached.assignment != part).sum())) for part in range(3))
+    for epoch in range(epochs):
+        asked = [worker["metrics"][epoch] for worker in plain.workers]
+        pulled = sum(worker["metrics"][epoch][-1, "pulled"] for worker in cached.workers)
+        filled = epoch == 0 and held
+        rows = cached.sent(epoch)[0, "forward", "features"][0]
+        assert rows == pulled + filled and cached.sent(epoch)[0, "forward", "ids"][1] == 4 * rows
+        if epoch or policy != "frequency":
+            assert pulled < sum(each[-1, "pulled"] for each in asked)
+
+
+def test_at_a_cache_of_everything_nothing_is_pulled_after_it_is_filled(pool):
+    how = Settings(dtype="float32", epochs=2)
+    block = systems.block("distdgl", fanouts=[3, 2], batch=2, features="refetch", cache=1.0)
+    outcome = systems.run(pool, random_graph(7, vertices=30), block, 3, settings=how)
+    assert outcome.sent(0)[0, "forward", "features"][0] == 2 * 30
+    assert not any(purpose in ("features", "ids") for _, _, purpose in outcome.sent(1))
+
+
+def test_once_pulls_no_row_twice(pool):
+    how = Settings(dtype="float32", epochs=12)
+    block = systems.block("distdgl", fanouts=[3, 2], batch=2)
+    outcome = systems.run(pool, random_graph(8, vertices=30), block, 3, settings=how)
+    rows = [outcome.sent(epoch).get((0, "forward", "features"), (0, 0))[0] for epoch in range(12)]
+    assert 0 < sum(rows) <= 2 * 30 and rows[0] > 0 and sum(rows[-3:]) < sum(rows[:3])
