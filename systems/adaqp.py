@@ -60,6 +60,7 @@ class Adaqp(System):
     features: str = "once"
 
     own_rows: ClassVar[str] = "quantises what it sends"
+    every_row: ClassVar[str] = ""
 
     def __post_init__(self):
         choice("assignment", self.assignment, ("uniform", "adaptive"))
@@ -81,6 +82,11 @@ class Adaqp(System):
             )
         return super().supports(run)
 
+    def needs_every_row(self, run):
+        if self.assignment == "adaptive":
+            return "adaqp weighs rows by all edges that use them under assignment=adaptive"
+        return super().needs_every_row(run)
+
     def setup(self, context):
         super().setup(context)
         self.epoch = 0
@@ -99,7 +105,8 @@ class Adaqp(System):
 
     def levels(self, layer: int, direction: str, rows: torch.Tensor) -> list[Level]:
         """The exchanges that carry `rows` [k, F]: one for each number of bits in use."""
-        send, receive = self.plan.send_counts, self.plan.receive_counts
+        plan = self.plans[layer]
+        send, receive = plan.send_counts, plan.receive_counts
         if direction == "backward":
             send, receive = receive, send
         if self.assignment == "uniform":
@@ -280,19 +287,20 @@ class QuantisedHalo(Crossing):
 
     def __init__(self, system: Adaqp, layer: int, h: torch.Tensor):
         self.system, self.width, self.dtype = system, h.shape[1], h.dtype
+        self.plan = system.plans[layer]
         super().__init__(system.recorder, layer, h)
 
     def send(self, h):
-        self.start("forward", h.index_select(0, self.system.plan.send_rows))
+        self.start("forward", h.index_select(0, self.plan.send_rows))
 
     def take(self):
-        return self.finish(self.system.plan.num_halo)
+        return self.finish(self.plan.num_halo)
 
     def send_back(self, g):
         self.start("backward", g)
 
     def take_back(self):
-        rows = self.system.plan.send_rows
+        rows = self.plan.send_rows
         return rows, self.finish(len(rows))
 
     def start(self, direction: str, rows: torch.Tensor) -> None:

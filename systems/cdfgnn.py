@@ -95,6 +95,7 @@ class Cdfgnn(ReplicaSystem):
     features: str = "once"
 
     exact: ClassVar = {"cache": False, "quantise": False}
+    every_row: ClassVar[str] = "needs the same sums on all replicas of a vertex"
 
     def __post_init__(self):
         choice("bits", self.bits, linear.BITS)

@@ -94,6 +94,7 @@ class Digest(System):
     slowdown: float = 1.0
 
     own_rows: ClassVar[str] = "passes hidden rows through a store, which holds them as they are"
+    every_row: ClassVar[str] = "keeps a representation of every boundary vertex"
 
     def __post_init__(self):
         at_least("interval", self.interval, 1)

@@ -78,6 +78,7 @@ class Sancus(System):
 
     exact: ClassVar = {"staleness": "epoch_adaptive", "bound": 0}
     passes: ClassVar = (GATHERED, GATHERED)
+    every_row: ClassVar[str] = "broadcasts whole blocks"
 
     def __post_init__(self):
         choice("staleness", self.staleness, ("epoch_fixed", "epoch_adaptive", "variation_gap"))

@@ -39,6 +39,7 @@ class Skipg(System):
 
     exact: ClassVar = {"bound": 0}
     passes: ClassVar = (GATHERED, GATHERED)
+    every_row: ClassVar[str] = "broadcasts whole blocks"
 
     def __post_init__(self):
         at_least("bound", self.bound, 0)

@@ -31,6 +31,7 @@ class Settings:
     stop_at: int | None = None
     scored: str = "at the end"  # or after "every epoch"
     cluster: dict | None = None  # None: devices that are all alike
+    rows: str | None = None  # "all" or "needed"; None: the system's own choice
 
 
 @dataclass
@@ -85,6 +86,7 @@ def run(
         s.stop_at,
         s.scored,
         s.cluster,
+        s.rows,
         per_worker=shards,
         transport=transport,
     )

@@ -13,7 +13,7 @@ from harness.core.trainer import Trainer
 from harness.run.config import make_model, make_optimiser, make_system
 
 
-def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=None) -> Trainer:
+def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=None, rows=None) -> Trainer:
     return Trainer(
         shard,
         comm,
@@ -24,16 +24,18 @@ def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=Non
         epochs=epochs,
         kernel="numba",
         cluster=typed(Cluster, cluster, "cluster") if cluster else None,
+        rows=rows,
     )
 
 
-def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, cluster, shard) -> dict:
+def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, cluster, rows, shard) -> dict:
     """Train and report what happened, epoch by epoch; with `stop_at`, through a state dict and a new
     trainer.
     """
     torch.set_default_dtype(getattr(torch, dtype))
     try:
-        trainer = make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster)
+        how = (block, model, optimiser, seed, epochs, shard, cluster, rows)
+        trainer = make_trainer(comm, *how)
         losses, weights, sent, metrics, spans, scores = [], [snapshot(trainer)], [], [], [], []
         for epoch in range(epochs):
             if epoch == stop_at:
@@ -41,7 +43,7 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, c
                 # a server may end with worker 0, and others still be asking it for their state
                 comm.barrier()
                 trainer.system.close()
-                trainer = make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster)
+                trainer = make_trainer(comm, *how)
                 trainer.load_state_dict(state)
             local = trainer.train_epoch(epoch)
             record = comm.recorder.epoch

@@ -19,8 +19,9 @@ from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency, Propagation
 from harness.core.attention import attend
 from harness.core.config import ModelConfig
-from harness.core.features import Rows, rows_times
+from harness.core.features import Rows, first_rows, rows_times
 from harness.core.inputs import Static, StaticInput
+from harness.core.needed import NeededAdjacency, PerLayer
 from harness.core.normalisation import FUNCTIONS, BatchNorm
 from harness.core.propagate import (
     BackwardMark,
@@ -33,6 +34,7 @@ from harness.core.propagate import (
 from harness.core.replicas import ReplicaAdjacency
 
 AnyAdjacency = Propagation | ReplicaAdjacency
+WithAttention = Adjacency | NeededAdjacency
 
 
 class Strategy(Protocol):
@@ -45,7 +47,7 @@ class Strategy(Protocol):
         """In messages."""
 
     @property
-    def adjacency(self) -> AnyAdjacency: ...
+    def adjacency(self) -> AnyAdjacency | PerLayer: ...
 
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
@@ -59,7 +61,7 @@ class HaloStrategy(Strategy, Protocol):
     """What attention needs beside: the rows themselves, which there are over an edge-cut only."""
 
     @property
-    def adjacency(self) -> Adjacency: ...
+    def adjacency(self) -> Propagation | PerLayer: ...
 
     def halo(self, layer: int, h: torch.Tensor) -> Pending: ...
 
@@ -106,9 +108,14 @@ class Layer(nn.Module):
             z = z + (
                 static.own_times(self.root)
                 if static is not None
-                else rows_times(drop.inner(strategy.adjacency.own_rows(h)), self.root)
+                else rows_times(self._given(strategy.adjacency.at(layer), h, drop), self.root)
             )
         return strategy.output(layer, z + self.bias)
+
+    @staticmethod
+    def _given(adjacency: AnyAdjacency, h: torch.Tensor, drop: HaloDropout) -> Rows:
+        """The own rows of h that the layer gives Z of, dropped."""
+        return first_rows(drop.inner(adjacency.own_rows(h)), adjacency.num_rows)
 
     def transforms_first(self, adjacency: AnyAdjacency, static: Static | None) -> bool | None:
         """Whether A (H W) is taken instead of (A H) W; None where A H is kept."""
@@ -131,8 +138,8 @@ class Layer(nn.Module):
             rows = adjacency.num_inner + adjacency.num_halo
             aggregate = 2 * rows * f_in * f_out + adjacency.flops(f_out)
         else:
-            aggregate = adjacency.flops(f_in) + 2 * adjacency.num_inner * f_in * f_out
-        return aggregate + (2 * adjacency.num_inner * f_in * f_out if self.root is not None else 0)
+            aggregate = adjacency.flops(f_in) + 2 * adjacency.num_rows * f_in * f_out
+        return aggregate + (2 * adjacency.num_rows * f_in * f_out if self.root is not None else 0)
 
 
 class AttentionLayer(nn.Module):
@@ -156,23 +163,25 @@ class AttentionLayer(nn.Module):
         self, layer: int, h: torch.Tensor, static: Static | None, strategy: Strategy, drop: HaloDropout
     ) -> torch.Tensor:
         # Systems over a vertex-cut refuse such a model (`ReplicaSystem.supports`).
-        assert isinstance(strategy, HaloStrategy) and isinstance(strategy.adjacency, Adjacency)
-        edges = strategy.adjacency.attention
+        assert isinstance(strategy, HaloStrategy)
+        adjacency = strategy.adjacency.at(layer)
+        assert isinstance(adjacency, WithAttention)
+        edges = adjacency.attention
         y_halo: torch.Tensor | None = None
         if isinstance(static, StaticInput):
             y, y_halo = static.rows_times(self.weight)
         else:
             pending = strategy.halo(layer, h)
-            y = rows_times(drop.inner(strategy.adjacency.own_rows(h)), self.weight)
-            remote = arrived(pending, strategy.adjacency, h)
-            if edges.num_columns > edges.num_rows:
-                features = strategy.adjacency.layer_0(h)
+            y = rows_times(drop.inner(adjacency.own_rows(h)), self.weight)
+            remote = arrived(pending, adjacency, h)
+            if adjacency.halo is not None:
+                features = adjacency.layer_0(h)
                 rows = remote if features is None else features.halo(remote)
                 y_halo = rows_times(drop.halo(rows), self.weight)
             else:
                 y = applied(KeepHaloInGraph, y, remote)
         y = y.view(len(y), self.heads, -1)
-        target = (y * self.att_target).sum(2)
+        target = (first_rows(y, edges.num_rows) * self.att_target).sum(2)
         if y_halo is not None:
             y = torch.cat([y, y_halo.view(len(y_halo), self.heads, -1)])
         z = attend(edges, y, (y * self.att_source).sum(2), target)
@@ -186,7 +195,7 @@ class AttentionLayer(nn.Module):
         return (
             2 * rows * f_in * width
             + 4 * rows * width
-            + 2 * (adjacency.num_entries + adjacency.num_inner) * width
+            + 2 * (adjacency.num_entries + adjacency.num_rows) * width
         )
 
 
@@ -237,7 +246,8 @@ class Model(nn.Module):
             if recorder is not None:
                 recorder.segment("compute", "forward", l)
                 recorder.flops(self.flops(l, strategy, only))
-                first = layer.transforms_first(strategy.adjacency, only) if isinstance(layer, Layer) else None
+                adjacency = strategy.adjacency.at(l)
+                first = layer.transforms_first(adjacency, only) if isinstance(layer, Layer) else None
                 if first is not None:
                     recorder.metric("transform_first", float(first), l)
             try:
@@ -255,9 +265,11 @@ class Model(nn.Module):
             if l + 1 < len(self.layers):
                 h = self.activation(self._normalised(l, h, strategy))
                 if self.residual:
-                    rows = strategy.adjacency.own_rows(taken)
+                    rows = first_rows(strategy.adjacency.at(l).own_rows(taken), len(h))
                     # Only layer 0 has such a matrix: features pass it without dropout, as hidden rows do.
-                    h = h + (taken if layer.skip is None else self._projected(rows, static, layer.skip))
+                    more = rows if layer.skip is None else self._projected(rows, static, layer.skip)
+                    assert isinstance(more, torch.Tensor)
+                    h = h + more
                 if self.unit_rows:
                     h = F.normalize(h, dim=1)
         return h
@@ -265,14 +277,15 @@ class Model(nn.Module):
     def flops(self, l: int, strategy: Strategy, static: Static | None) -> int:
         """Of layer l's products in one forward pass: 2 for a multiply-add."""
         layer = self._layer(l)
-        skip = 0 if layer.skip is None else 2 * strategy.adjacency.num_inner * layer.skip.numel()
-        return layer.flops(strategy.adjacency, static) + skip
+        adjacency = strategy.adjacency.at(l)
+        skip = 0 if layer.skip is None else 2 * adjacency.num_rows * layer.skip.numel()
+        return layer.flops(adjacency, static) + skip
 
     def _normalised(self, l: int, z: torch.Tensor, strategy: Strategy) -> torch.Tensor:
         norm = self._layer(l).norm
         if norm is None:
             return z
-        others = (strategy.comm, strategy.adjacency.num_own, l) if isinstance(norm, BatchNorm) else ()
+        others = (strategy.comm, strategy.adjacency.at(l).num_own, l) if isinstance(norm, BatchNorm) else ()
         rows: torch.Tensor = norm(z, *others)
         return rows
 

@@ -49,6 +49,7 @@ class ReplicaAdjacency(TakesFeatures):
 
     def __init__(self, shard: ReplicaShard, normalisation: str, kernel: Kernel, device: torch.device):
         self.num_inner, self.num_masters = shard.num_replicas, shard.num_masters
+        self.num_rows = self.num_inner
         self.num_own = self.num_masters  # rows that are this worker's vertices; the others are mirrors
         row, column = scales(shard.degrees, normalisation)
         self.edges = SparseOperator(
@@ -64,6 +65,10 @@ class ReplicaAdjacency(TakesFeatures):
         if normalisation != "mean":
             loops = row if column is None else row * column
             self.loops = torch.as_tensor(loops[: shard.num_masters, None]).to(device)
+
+    def at(self, layer: int) -> ReplicaAdjacency:
+        """The matrix of layer `layer`: this one in all of them."""
+        return self
 
     def times(self, x: torch.Tensor) -> torch.Tensor:
         """A_i x  [r, F], differentiable."""
@@ -228,11 +233,13 @@ class VertexCut:
     def __init__(self, shard: ReplicaShard, comm: Comm, model: ModelConfig, kernel: Kernel, x: torch.Tensor):
         self.shard, self.comm, self.kernel, self.x = shard, comm, kernel, x
         self.plan = replica_plan(shard, comm.device)
+        self.plans = [self.plan] * model.layers
+        self.rows: torch.Tensor | None = None  # all are trained on
         self.adjacency = ReplicaAdjacency(shard, model.aggregation, kernel, comm.device)
         self.adjacency.features = Features(x, self.adjacency.num_entries, kernel)
         self.ids = torch.as_tensor(shard.vertices).to(comm.device)
 
-    def dropout(self, p: float, key: int) -> HaloDropout:
+    def dropout(self, p: float, key: int, layer: int) -> HaloDropout:
         return HaloDropout(p, self.ids, self.ids[:0], key)
 
     def training_input(self) -> StaticSums:

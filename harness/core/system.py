@@ -18,28 +18,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeAlias
 
 import torch
-from typing_extensions import TypeVar
 
 from harness.check import InputError, choice
 from harness.cluster.config import Cluster
 from harness.comm.comm import Comm
-from harness.comm.flight import HaloPlan
-from harness.comm.recorder import Recorder
-from harness.core.adjacency import Adjacency, Propagation
-from harness.core.optimisers import Adam, Optimiser
+from harness.core.adjacency import Propagation
+from harness.core.context import A, Context, RunFacts, S
 from harness.core.order import FEATURES, HIDDEN, Passes
 from harness.core.propagate import HaloDropout, Pending, WrongRows, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
 from harness.partition.shard import ReplicaShard, Shard
-
-# What a system trains on: an edge-cut's, unless it is a `ReplicaSystem`.
-S = TypeVar("S", bound=Shard | ReplicaShard, default=Shard)
-A = TypeVar("A", bound=Propagation | ReplicaAdjacency, default=Adjacency)
 
 
 class Ready:
@@ -50,66 +42,6 @@ class Ready:
 
     def wait(self) -> torch.Tensor:
         return self.rows
-
-
-@dataclass
-class RunFacts:
-    """What a system may look at to say that it cannot run: nothing else decides."""
-
-    model: str
-    matrix: bool
-    num_workers: int
-    symmetric: bool
-    multilabel: bool
-    weighted: bool = False  # edges have weights other than 1
-    optimiser: Optimiser = field(default_factory=Adam)
-    scheduled: bool = False  # the learning rate differs between epochs
-    norm: str = "none"  # between the model's layers
-    patience: int = 0  # evaluations, of early stopping
-    wire: str = "float32"  # what rows travel as
-    input_dropout: float = 0.0  # of the features
-
-
-@dataclass
-class Context(Generic[S, A]):
-    """What a system is given once, before the first epoch.
-
-    widths   [L + 1]: features, hidden layers, classes; layer l maps widths[l] to widths[l + 1]
-    epochs   of the whole run, whatever a resumed one has behind it
-    model    the worker's copy of the model; its parameters may be read and, between steps, written
-    gradient  gradient(rows, divisor) -> loss: one more forward and backward pass by this system over the
-              given training rows, whose
-             summed loss is divided by `divisor`; gradients are left in the parameters. For systems with extra
-             steps; exact_gradient(rows, divisor, masks=None) does the same through a fresh exchange of every
-             halo row, with the dropout masks of the epoch's forward pass number `masks` where given
-    exact_inputs   exact_inputs() -> {layer: H [n, F]}: what hidden layers 1.. would take in an exact forward
-                   pass with the current
-             weights and no dropout; outside the train clock only
-    new_optimiser   new_optimiser(parameters, lr=None) -> another optimiser of the run's kind, for systems
-                    that step more than one set of moments; it follows the run's schedule; lr
-                    None: the run's
-    """
-
-    shard: S
-    comm: Comm
-    plan: HaloPlan
-    adjacency: A
-    widths: list[int]
-    recorder: Recorder
-    device: torch.device
-    seed: int
-    model: torch.nn.Module
-    optimiser: torch.optim.Optimizer
-    train_rows: torch.Tensor  # [t] int64 local rows of this worker's training vertices
-    epochs: int
-    gradient: Callable[[torch.Tensor, float], torch.Tensor]
-    exact_gradient: Callable[..., torch.Tensor]
-    exact_inputs: Callable[[], dict[int, torch.Tensor]]
-    new_optimiser: Callable[..., torch.optim.Optimizer]
-
-    @property
-    def num_layers(self) -> int:
-        return len(self.widths) - 1
 
 
 class System(Generic[S, A]):
@@ -138,6 +70,9 @@ class System(Generic[S, A]):
     exact: ClassVar[dict[str, Any] | None] = None
     # why `wire` has no say over its rows, as "quantises what it sends"; "" where `comm` sends them all
     own_rows: ClassVar[str] = ""
+    # why rows=needed cannot be, as "broadcasts whole blocks"; "" where it exchanges the rows of `plans`
+    every_row: ClassVar[str] = "exchanges the rows of `plan`, which are all"
+    default_rows: ClassVar[str] = "all"  # where the run does not say: "all" or "needed"
     since: ClassVar[dict[str, Any]] = {}  # knobs that came after 0.1, where what 0.1 did is not their default
 
     @classmethod
@@ -174,6 +109,8 @@ class System(Generic[S, A]):
         name = type(self).__name__.lower()
         if run.wire != "float32" and self.own_rows:
             return f"wire={run.wire} cannot be: {name} {self.own_rows}; give wire=float32"
+        if run.rows == "needed" and (reason := self.needs_every_row(run)):
+            return f"rows=needed cannot be: {reason}; give rows=all"
         if self.asynchronous and run.scheduled:
             return (
                 f"{name} has no epoch common to all workers that a schedule could go by; give"
@@ -196,6 +133,14 @@ class System(Generic[S, A]):
             )
         return None
 
+    def needs_every_row(self, run: RunFacts) -> str:
+        """Why a run cannot compute and exchange the rows alone that the loss needs; "" where it can."""
+        if self.every_row:
+            return f"{type(self).__name__.lower()} {self.every_row}"
+        if run.norm == "batch":
+            return "model.norm=batch takes statistics of all rows"
+        return "" if run.fewer_rows else f"the layers of model={run.model} give as many rows as they take"
+
     def ineffective(self) -> list[str]:
         """A sentence for each knob that was given and, beside the others, changes nothing: its name, its
         value and why. They are shown as warnings before workers start."""
@@ -214,7 +159,8 @@ class System(Generic[S, A]):
 
     def setup(self, context: Context[S, A]) -> None:
         """Keep what is needed and allocate state. Overridden methods call this one first."""
-        self.shard, self.comm, self.plan = context.shard, context.comm, context.plan
+        self.shard, self.comm = context.shard, context.comm
+        self.plan, self.plans = context.plan, context.plans
         self.adjacency, self.widths, self.recorder = context.adjacency, context.widths, context.recorder
         self.device, self.seed, self.num_layers = context.device, context.seed, context.num_layers
 
@@ -226,7 +172,7 @@ class System(Generic[S, A]):
         """The halo's raw features [m, F] for `features="once"`: fetched exactly, one time, and counted
         then.
         """
-        return self.comm.exchange(self.plan, x, layer=0, purpose="features").wait()
+        return self.comm.exchange(self.plans[0], x, layer=0, purpose="features").wait()
 
     def static_halo(self, x: torch.Tensor, rows: int) -> torch.Tensor | None:
         """`input_halo`, held to its shape [rows, f0]; None where the worker aggregates no halo."""
@@ -248,7 +194,7 @@ class System(Generic[S, A]):
         """(A_ii h + A_ih halo) W  [n, f_out]. Only a system with a backward pass of its own overrides
         this.
         """
-        return propagate(self.adjacency, h, self.halo(layer, h), weight, dropout)
+        return propagate(self.adjacency.at(layer), h, self.halo(layer, h), weight, dropout)
 
     def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
         """A hook on layer `layer`'s pre-activation Z [n, f_out] and, through its backward, on delta =

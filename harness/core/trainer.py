@@ -12,6 +12,7 @@ from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.core.config import EvaluateConfig, ModelConfig
+from harness.core.context import Context
 from harness.core.counted import Score
 from harness.core.cuts import make_cut
 from harness.core.evaluate import Evaluator, local_loss
@@ -24,7 +25,7 @@ from harness.core.propagate import HaloDropout, WrongRows
 from harness.core.schedules import Constant, Schedule
 from harness.core.scores import Scores
 from harness.core.stopping import EarlyStopping
-from harness.core.system import AnySystem, Context
+from harness.core.system import AnySystem
 from harness.partition.shard import ReplicaShard, Shard
 
 
@@ -38,6 +39,7 @@ class Trainer:
     kernel   the sparse kernel, or its name, see `harness.core.kernels.make_kernel`
     cluster  what the workers run on, one device per worker; None: alike, of which nothing is known
     order    which side of A X W is multiplied first; None: the cheaper by the fixed table of costs
+    rows     "all", or "needed": those that the loss needs; None: the system's own choice
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Trainer:
         kernel: str | Kernel = "auto",
         cluster: Cluster | None = None,
         order: Order | None = None,
+        rows: str | None = None,
     ):
         device = comm.device
         system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
@@ -70,8 +73,13 @@ class Trainer:
             torch.as_tensor(mask).to(device).nonzero().squeeze(1)
             for mask in (shard.train, shard.val, shard.test)
         ]
+        needed = (rows or system.default_rows) == "needed"
+        cut = self.cut = make_cut(shard, comm, system, model, self.kernel, self.x, needed)
         self.train_rows, self.train_count = masks[0], int(shard.split_counts[0])
-        cut = self.cut = make_cut(shard, comm, system, model, self.kernel, self.x)
+        self.targets = self.labels  # of the rows that training takes
+        if cut.rows is not None:
+            self.targets = self.labels[cut.rows]
+            self.train_rows = torch.arange(len(masks[0]), device=device)
         widths = [self.x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
         self.model = Model(model, widths, seed).to(device)
         self.recipe, self.schedule, self.epochs = optimiser, schedule or Constant(), epochs
@@ -98,6 +106,7 @@ class Trainer:
                 self.exact_gradient,
                 self.exact_inputs,
                 self.new_optimiser,
+                cut.plans,
             )
         )
         evaluate = evaluate or EvaluateConfig()
@@ -191,9 +200,9 @@ class Trainer:
         step = self.passes if masks is None else masks
         self.passes += masks is None
         logits = self.model(
-            self.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder
+            self.cut.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder
         )
-        loss = local_loss(logits, self.labels, rows, divisor)
+        loss = local_loss(logits, self.targets, rows, divisor)
         self.optimiser.zero_grad()
         self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
         try:
@@ -249,7 +258,7 @@ class Trainer:
     def _dropouts(self, epoch: int, step: int) -> list[HaloDropout]:
         rates = [self.config.input_dropout] + [self.config.dropout] * (len(self.model.layers) - 1)
         return [
-            self.cut.dropout(rate, dropout_key(self.seed, epoch, l, step)) for l, rate in enumerate(rates)
+            self.cut.dropout(rate, dropout_key(self.seed, epoch, l, step), l) for l, rate in enumerate(rates)
         ]
 
 

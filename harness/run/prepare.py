@@ -22,7 +22,8 @@ from omegaconf import OmegaConf
 
 from harness.check import InputError
 from harness.core.config import EvaluateConfig
-from harness.core.system import RunFacts, check_cut
+from harness.core.context import RunFacts
+from harness.core.system import check_cut
 from harness.partition.cache import Cache, shards_for
 from harness.run import config as configs
 from harness.run import products
@@ -62,6 +63,8 @@ def prepare(run: Run) -> Path:
         optimiser=run.optimiser,
         scheduled=run.scheduled,
         weighted=stats.get("weighted", False),
+        rows=run.settings.rows or run.system.default_rows,
+        fewer_rows=run.model.fewer_rows,
     )
     reason = run.system.supports(facts)
     if reason:

@@ -22,6 +22,8 @@ class RunConfig:
     epochs     number of training epochs
     seed       of weights, dropout, random partitions and random splits
     label      what tables call the run; null: the system's name
+    rows       that training computes and exchanges: "all", or "needed", those that the logits of training
+               vertices depend on, which is exact; null: what the system does of itself
     device     "auto" (CUDA where there is a device), "cpu" or "cuda"
     threads    CPU threads per worker; null: cores / workers, at least 1
     kernel     sparse kernel: "auto" (numba on the CPU, torch on CUDA), "dgl", "numba", "torch",
@@ -56,6 +58,7 @@ class RunConfig:
     epochs: int = 200
     seed: int = 1
     label: str | None = None
+    rows: str | None = None
     device: str = "auto"
     threads: int | None = None
     kernel: str = "auto"
@@ -81,6 +84,8 @@ class RunConfig:
         at_least("workers", self.workers, 1)
         at_least("epochs", self.epochs, 1)
         at_least("seed", self.seed, 0)
+        if self.rows is not None:
+            choice("rows", self.rows, ("all", "needed"))
         choice("device", self.device, ("auto", "cpu", "cuda"))
         check_kernel(self.kernel)
         choice("order", self.order, ORDERS)
