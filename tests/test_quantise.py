@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from systems.parts.quantise import (
+from harness.core.quantise import (
     BITS,
     code_with_torch,
     codes_with_torch,

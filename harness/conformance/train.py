@@ -10,10 +10,12 @@ from harness.cluster.config import Cluster
 from harness.comm.comm import Comm
 from harness.comm.watched import Watched
 from harness.core.trainer import Trainer
-from harness.run.config import make_model, make_optimiser, make_system
+from harness.run.config import make_combine, make_model, make_optimiser, make_system
 
 
-def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=None, rows=None) -> Trainer:
+def make_trainer(
+    comm, block, model, optimiser, seed, epochs, shard, cluster=None, rows=None, combine=None
+) -> Trainer:
     return Trainer(
         shard,
         comm,
@@ -25,16 +27,19 @@ def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=Non
         kernel="numba",
         cluster=typed(Cluster, cluster, "cluster") if cluster else None,
         rows=rows,
+        combine=make_combine(combine or {}),
     )
 
 
-def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, cluster, rows, shard) -> dict:
+def train(
+    comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, cluster, rows, combine, shard
+) -> dict:
     """Train and report what happened, epoch by epoch; with `stop_at`, through a state dict and a new
     trainer.
     """
     torch.set_default_dtype(getattr(torch, dtype))
     try:
-        how = (block, model, optimiser, seed, epochs, shard, cluster, rows)
+        how = (block, model, optimiser, seed, epochs, shard, cluster, rows, combine)
         trainer = make_trainer(comm, *how)
         losses, weights, sent, metrics, spans, scores = [], [snapshot(trainer)], [], [], [], []
         for epoch in range(epochs):

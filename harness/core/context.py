@@ -40,6 +40,7 @@ class RunFacts:
     wire: str = "float32"  # what rows travel as
     input_dropout: float = 0.0  # of the features
     rows: str = "all"  # that training computes: "all", or "needed" by the loss
+    combine: str = "exact"  # how gradients become a step: the class's name, in small letters
     fewer_rows: bool = True  # whether the model's layers give fewer rows than they take, where asked to
 
 

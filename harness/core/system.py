@@ -27,6 +27,7 @@ from harness.check import InputError, choice
 from harness.cluster.config import Cluster
 from harness.comm.comm import Comm
 from harness.core.adjacency import Propagation
+from harness.core.combine import Combine, Combiner, Exact
 from harness.core.context import A, Context, RunFacts, S
 from harness.core.order import FEATURES, HIDDEN, Passes
 from harness.core.propagate import HaloDropout, Pending, WrongRows, checked, propagate
@@ -62,6 +63,10 @@ class System(Generic[S, A]):
     asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `epochs_done`
     # what the run's workers run on: set by the trainer before all else
     cluster: Cluster = Cluster()
+    # what sums gradients over the workers: set by the trainer before all else
+    combiner: Combiner | None = None
+    # whether a `combine` of its own hands its gradients to `sum_gradients`, and may be given coded sums
+    sums_gradients: ClassVar[bool] = False
     # whether the static input product equals the exact one (evaluation reuses it)
     exact_input: ClassVar[bool] = True
     # in comparisons: "reference" of exact training, or "control" that uses no remote rows
@@ -111,6 +116,9 @@ class System(Generic[S, A]):
             return f"wire={run.wire} cannot be: {name} {self.own_rows}; give wire=float32"
         if run.rows == "needed" and (reason := self.needs_every_row(run)):
             return f"rows=needed cannot be: {reason}; give rows=all"
+        own_way = type(self).combine is not System.combine and not self.sums_gradients
+        if run.combine != "exact" and own_way:
+            return f"combine={run.combine} cannot be: {name} combines in a way of its own; give combine=exact"
         if self.asynchronous and run.scheduled:
             return (
                 f"{name} has no epoch common to all workers that a schedule could go by; give"
@@ -222,7 +230,20 @@ class System(Generic[S, A]):
         """Sum the weight gradients over the workers; each worker's loss is already divided by the global
         count.
         """
-        self.comm.sum_weights(gradients(parameters))
+        self.sum_gradients(gradients(parameters))
+
+    def sum_gradients(self, gradients: list[torch.Tensor], share: float = 1.0) -> None:
+        """Sum share * gradient over the workers, for each of the model's parameters, as the run's `combine`
+        does.
+        """
+        if self.combiner is None:
+            self.comm.sum_weights(gradients, share)
+        else:
+            self.combiner.sum(gradients, share)
+
+    def default_combine(self) -> Combine:
+        """How gradients become a step where the run does not say."""
+        return Exact()
 
     def epochs_done(self, epoch: int) -> int:
         """How many of the run's epochs are over when this worker's epoch `epoch` is.

@@ -11,6 +11,7 @@ from harness.check import InputError
 from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
+from harness.core.combine import Combine
 from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.context import Context
 from harness.core.counted import Score
@@ -40,6 +41,7 @@ class Trainer:
     cluster  what the workers run on, one device per worker; None: alike, of which nothing is known
     order    which side of A X W is multiplied first; None: the cheaper by the fixed table of costs
     rows     "all", or "needed": those that the loss needs; None: the system's own choice
+    combine  how gradients become a step of the weights; None: the system's own choice
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Trainer:
         cluster: Cluster | None = None,
         order: Order | None = None,
         rows: str | None = None,
+        combine: Combine | None = None,
     ):
         device = comm.device
         system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
@@ -84,7 +87,9 @@ class Trainer:
         self.model = Model(model, widths, seed).to(device)
         self.recipe, self.schedule, self.epochs = optimiser, schedule or Constant(), epochs
         self.rates: list[tuple[torch.optim.Optimizer, float]] = []  # each optimiser's, before the schedule
-        self.optimiser = self.new_optimiser(self.model.parameters())
+        self.combiner = (combine or system.default_combine()).make(self.parameters, comm, seed)
+        system.combiner = self.combiner
+        self.optimiser = self.new_optimiser(self.combiner.trained)
         self.passes = 0  # forward passes of the running epoch
         self.static: Static | None = None
         self.exact_static: Static | None = None  # of a system's extra, exact steps
@@ -159,6 +164,7 @@ class Trainer:
             with self.recorder.clock("evaluate"):
                 self.system.before_training()
         with self.recorder.train():
+            self.combiner.begin(epoch)
             self.system.before_epoch(epoch)
             self.recorder.segment("compute", "forward", 0)
             divisor = self.system.loss_divisor(len(self.train_rows), self.train_count)
@@ -167,6 +173,7 @@ class Trainer:
             self.system.combine(self.parameters)
             self.recorder.segment("compute", "optimiser")
             self.optimiser.step()
+            self.combiner.spread()
             self.system.after_epoch(epoch)
         self.comm.look()
         with self.recorder.clock("evaluate"):
@@ -203,7 +210,7 @@ class Trainer:
             self.cut.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder
         )
         loss = local_loss(logits, self.targets, rows, divisor)
-        self.optimiser.zero_grad()
+        self.model.zero_grad()
         self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
         try:
             loss.backward()
@@ -236,6 +243,7 @@ class Trainer:
         return {
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(),
+            "combiner": self.combiner.state_dict(),
             "system": self.system.state_dict(),
             "exact_static": self.exact_static is not None,
             "stopping": (self.stopping.best, self.stopping.since),
@@ -245,6 +253,8 @@ class Trainer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         restore(self.optimiser, state["optimiser"])
+        if "combiner" in state:  # not in checkpoints of before 0.2
+            self.combiner.load_state_dict(state["combiner"])
         self.system.load_state_dict(state["system"])
         self.began, self.next_epoch = True, state["next_epoch"]
         if "stopping" in state:  # not in checkpoints of before 0.2

@@ -64,6 +64,7 @@ def prepare(run: Run) -> Path:
         scheduled=run.scheduled,
         weighted=stats.get("weighted", False),
         rows=run.settings.rows or run.system.default_rows,
+        combine=type(run.combine or run.system.default_combine()).__name__.lower(),
         fewer_rows=run.model.fewer_rows,
     )
     reason = run.system.supports(facts)

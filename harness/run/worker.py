@@ -224,6 +224,7 @@ def train(
         cluster=cluster_of(run, run_dir, comm, seat),
         order=Order(run.settings.order, Costs.of_json(measured) if measured else FIXED),
         rows=run.settings.rows,
+        combine=run.combine,
     )
     # By what its checkpoints know it: its fingerprint when it began, whatever that has become since.
     name = (began or {}).get("run") or run.fingerprint
