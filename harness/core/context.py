@@ -64,6 +64,7 @@ class Context(Generic[S, A]):
                     None: the run's
     plans    [L]: who sends whom which rows of the input of layer l: `plan` for each, or fewer rows where
              training takes those that the loss needs (`adjacency.at(l)` then has these too)
+    matrix   whether the model's layers are of the form A H W
     """
 
     shard: S
@@ -83,6 +84,7 @@ class Context(Generic[S, A]):
     exact_inputs: Callable[[], dict[int, torch.Tensor]]
     new_optimiser: Callable[..., torch.optim.Optimizer]
     plans: list[HaloPlan]
+    matrix: bool = True
 
     @property
     def num_layers(self) -> int:

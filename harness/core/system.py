@@ -77,6 +77,8 @@ class System(Generic[S, A]):
     own_rows: ClassVar[str] = ""
     # why rows=needed cannot be, as "broadcasts whole blocks"; "" where it exchanges the rows of `plans`
     every_row: ClassVar[str] = "exchanges the rows of `plan`, which are all"
+    # whether its `halo` serves models without a propagation matrix, although `propagate` is its own
+    serves_attention: ClassVar[bool] = False
     default_rows: ClassVar[str] = "all"  # where the run does not say: "all" or "needed"
     since: ClassVar[dict[str, Any]] = {}  # knobs that came after 0.1, where what 0.1 did is not their default
 
@@ -134,7 +136,7 @@ class System(Generic[S, A]):
                 f"{name} has no pass common to all workers that model.norm=batch could take statistics of;"
                 " give model.norm=layer"
             )
-        if not run.matrix and type(self).propagate is not System.propagate:
+        if not (run.matrix or self.serves_attention or type(self).propagate is System.propagate):
             return (
                 f"model={run.model} has no propagation matrix, and {name} defines its own"
                 " product with one; give model=gcn or model=sage"

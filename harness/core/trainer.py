@@ -112,6 +112,7 @@ class Trainer:
                 self.exact_inputs,
                 self.new_optimiser,
                 cut.plans,
+                model.matrix,
             )
         )
         evaluate = evaluate or EvaluateConfig()
