@@ -49,7 +49,7 @@ class Cagnet(System):
         return self.blocks.embeddings(layer, h)
 
     def input_halo(self, x):
-        return self.blocks.features(x)
+        return self.blocks.features(x, self.features_wire)
 
     def propagate(self, layer, h, weight, dropout):
         return propagate_gathered(

@@ -12,7 +12,7 @@ nothing is stale.
    one worker to another.
 5. Coded weights (`combine=quantised`). Gradients travel up to owners of rows, steps down, at 4 bits
    (harness/core/combine.py).
-6. Layer 0 once, exactly.
+6. Layer 0 once, exactly, in sparse rows where these are smaller (`features_wire=auto`).
 
 With G_ij what sender j makes of its rows for i, S_ij what i makes of that, A_ih = sum_j S_ij G_ij:
 
@@ -72,6 +72,7 @@ class Lean(System[Shard, PerLayer]):
     exact: ClassVar = {"bits": EXACT_BITS}
     every_row: ClassVar[str] = ""
     default_rows: ClassVar[str] = "needed"
+    default_features_wire: ClassVar[str] = "auto"
     serves_attention: ClassVar[bool] = True
 
     def __post_init__(self):

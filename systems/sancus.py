@@ -178,7 +178,7 @@ class Sancus(System):
     # -- the rest --
 
     def input_halo(self, x):
-        return self.blocks.features(x)
+        return self.blocks.features(x, self.features_wire)
 
     def state_dict(self):
         return {"cache": self.cache, "own": self.own, "version": self.version}

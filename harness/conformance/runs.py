@@ -32,6 +32,7 @@ class Settings:
     scored: str = "at the end"  # or after "every epoch"
     cluster: dict | None = None  # None: devices that are all alike
     rows: str | None = None  # "all" or "needed"; None: the system's own choice
+    features_wire: str | None = None  # "auto", "dense" or "sparse"; None: the system's own choice
     combine: dict | None = None  # the block of that name; None: the system's own choice
 
 
@@ -87,8 +88,7 @@ def run(
         s.stop_at,
         s.scored,
         s.cluster,
-        s.rows,
-        s.combine,
+        {"rows": s.rows, "features_wire": s.features_wire, "combine": s.combine},
         per_worker=shards,
         transport=transport,
     )

@@ -13,9 +13,9 @@ from harness.core.trainer import Trainer
 from harness.run.config import make_combine, make_model, make_optimiser, make_system
 
 
-def make_trainer(
-    comm, block, model, optimiser, seed, epochs, shard, cluster=None, rows=None, combine=None
-) -> Trainer:
+def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=None, choices=None) -> Trainer:
+    """choices   of a run, by their names in a config: rows, features_wire, combine (a block)"""
+    choices = choices or {}
     return Trainer(
         shard,
         comm,
@@ -26,20 +26,21 @@ def make_trainer(
         epochs=epochs,
         kernel="numba",
         cluster=typed(Cluster, cluster, "cluster") if cluster else None,
-        rows=rows,
-        combine=make_combine(combine or {}),
+        rows=choices.get("rows"),
+        features_wire=choices.get("features_wire"),
+        combine=make_combine(choices.get("combine") or {}),
     )
 
 
 def train(
-    comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, cluster, rows, combine, shard
+    comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, cluster, choices, shard
 ) -> dict:
     """Train and report what happened, epoch by epoch; with `stop_at`, through a state dict and a new
     trainer.
     """
     torch.set_default_dtype(getattr(torch, dtype))
     try:
-        how = (block, model, optimiser, seed, epochs, shard, cluster, rows, combine)
+        how = (block, model, optimiser, seed, epochs, shard, cluster, choices)
         trainer = make_trainer(comm, *how)
         losses, weights, sent, metrics, spans, scores = [], [snapshot(trainer)], [], [], [], []
         for epoch in range(epochs):

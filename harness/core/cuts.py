@@ -87,7 +87,7 @@ def make_cut(
     """
     check_cut(system, shard.cut, f"the shards of worker {shard.rank} are those of")
     if isinstance(shard, ReplicaShard):
-        return VertexCut(shard, comm, model, kernel, x)
+        return VertexCut(shard, comm, model, kernel, x, system.features_wire)
     return EdgeCut(shard, comm, system, model, kernel, x, needed)
 
 

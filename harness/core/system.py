@@ -26,6 +26,7 @@ import torch
 from harness.check import InputError, choice
 from harness.cluster.config import Cluster
 from harness.comm.comm import Comm
+from harness.comm.sparse import fetch_rows
 from harness.core.adjacency import Propagation
 from harness.core.combine import Combine, Combiner, Exact
 from harness.core.context import A, Context, RunFacts, S
@@ -65,6 +66,8 @@ class System(Generic[S, A]):
     cluster: Cluster = Cluster()
     # what sums gradients over the workers: set by the trainer before all else
     combiner: Combiner | None = None
+    # how features that are fetched once travel: set by the trainer before all else
+    features_wire: str = "dense"
     # whether a `combine` of its own hands its gradients to `sum_gradients`, and may be given coded sums
     sums_gradients: ClassVar[bool] = False
     # whether the static input product equals the exact one (evaluation reuses it)
@@ -79,7 +82,9 @@ class System(Generic[S, A]):
     every_row: ClassVar[str] = "exchanges the rows of `plan`, which are all"
     # whether its `halo` serves models without a propagation matrix, although `propagate` is its own
     serves_attention: ClassVar[bool] = False
-    default_rows: ClassVar[str] = "all"  # where the run does not say: "all" or "needed"
+    # where the run does not say: "all" or "needed", and "dense", "sparse" or "auto"
+    default_rows: ClassVar[str] = "all"
+    default_features_wire: ClassVar[str] = "dense"
     since: ClassVar[dict[str, Any]] = {}  # knobs that came after 0.1, where what 0.1 did is not their default
 
     @classmethod
@@ -182,7 +187,11 @@ class System(Generic[S, A]):
         """The halo's raw features [m, F] for `features="once"`: fetched exactly, one time, and counted
         then.
         """
-        return self.comm.exchange(self.plans[0], x, layer=0, purpose="features").wait()
+        plan = self.plans[0]
+        if self.features_wire == "dense":
+            return self.comm.exchange(plan, x, layer=0, purpose="features").wait()
+        pieces = x.index_select(0, plan.send_rows).split(plan.send_counts)
+        return fetch_rows(self.comm, pieces, plan.receive_counts, 0, "features", self.features_wire)
 
     def static_halo(self, x: torch.Tensor, rows: int) -> torch.Tensor | None:
         """`input_halo`, held to its shape [rows, f0]; None where the worker aggregates no halo."""

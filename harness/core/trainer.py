@@ -42,6 +42,7 @@ class Trainer:
     order    which side of A X W is multiplied first; None: the cheaper by the fixed table of costs
     rows     "all", or "needed": those that the loss needs; None: the system's own choice
     combine  how gradients become a step of the weights; None: the system's own choice
+    features_wire  how features that are fetched once travel (`harness.comm.sparse`); None: likewise
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Trainer:
         order: Order | None = None,
         rows: str | None = None,
         combine: Combine | None = None,
+        features_wire: str | None = None,
     ):
         device = comm.device
         system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
@@ -76,6 +78,7 @@ class Trainer:
             torch.as_tensor(mask).to(device).nonzero().squeeze(1)
             for mask in (shard.train, shard.val, shard.test)
         ]
+        system.features_wire = features_wire or system.default_features_wire
         needed = (rows or system.default_rows) == "needed"
         cut = self.cut = make_cut(shard, comm, system, model, self.kernel, self.x, needed)
         self.train_rows, self.train_count = masks[0], int(shard.split_counts[0])

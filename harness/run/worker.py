@@ -225,6 +225,7 @@ def train(
         order=Order(run.settings.order, Costs.of_json(measured) if measured else FIXED),
         rows=run.settings.rows,
         combine=run.combine,
+        features_wire=run.settings.features_wire,
     )
     # By what its checkpoints know it: its fingerprint when it began, whatever that has become since.
     name = (began or {}).get("run") or run.fingerprint

@@ -2,7 +2,8 @@
 
 R_L = the training vertices, R_l = R_{l+1} and its in-neighbours. In layer l worker j sends worker i messages
 G_ij Y_j, and i uses S_ij G_ij Y_j in the place of A_ij Y_j, over the rows of R_{l+1} alone. `cover(edges)`,
-of the needed edges [v, u] from j to i as bool, says which u send their row and which v get a sum of the others:
+of the needed edges [v, u] from j to i as bool, says which u send their row, and which v get a sum of the
+others:
 
     G_ij   unit rows for these u, then for these v  A_vu over the edges whose u sends no row
     S_ij   A_vu where u sends a row; unit columns for these v
@@ -14,8 +15,8 @@ Rows of a worker are in the order of the last set they are in, R_L first, then b
     backward   N = Q(S^T dT), likewise; its last column is then minus the sum of the others'
     Q          of each column of a message: see tests/oracles/combine.py; bits=32: as it is
 
-`draw(epoch, layer, direction, sender, count)` gives the u of all that a sender sends, receiver after receiver,
-a message column after column.
+`draw(epoch, layer, direction, sender, count)` gives the u of all that a sender sends, receiver after
+receiver, a message column after column.
 """
 
 from __future__ import annotations
