@@ -23,7 +23,7 @@ Notation: k_ij messages from j to i in a layer; w the width sent: the narrower o
 layer of a softmax classifier the narrower of f_in and C - 1; P workers; a matrix of weights [r, c]; n other
 weights.
 
-Bytes an epoch over all workers:
+Bytes per epoch over all workers:
     messages   2 sum_ij w (ceil(k_ij bits / 8) + 2) in each layer l >= 1, no message no byte; 8 w k_ij at
                bits=32; half of that for l = 0 under `features=refetch`
     weights    sum of 2 (P - 1) r (ceil(c / 2) + 2) over matrices, and 8 (P - 1) n

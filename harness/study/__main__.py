@@ -77,6 +77,7 @@ SYSTEMS = {
     "pipegcn": "system=pipegcn",
     "bns": "system=bns system.rate=0.1",
     "adaqp": "system=adaqp system.bits=4",
+    "lean": "system=lean",
     "llcg": "system=llcg",
     # Five optimiser steps per epoch: at a fifth of the epochs it takes as many steps as the others.
     "llcg-equal-steps": "system=llcg epochs=EPOCHS/5",
