@@ -152,12 +152,18 @@ class Owners(Combiner):
             sizes.append((rows.stop - rows.start) * scaled_bytes(self.parameters[at].shape[1], self.bits))
         return sizes
 
-    def _read(self, message: torch.Tensor, owner: int, number: int) -> torch.Tensor:
-        """Matrix `number`'s rows of `owner` in a message [bytes] of all its matrices."""
-        parameter = self.parameters[self.matrices[number]]
-        wire = message.split(self._bytes(owner))[number]
-        wire = wire.view(-1, scaled_bytes(parameter.shape[1], self.bits))
-        return dequantise_scaled(wire, parameter.shape[1], self.bits, parameter.dtype)
+    def _read(self, messages: Sequence[torch.Tensor], owners: Sequence[int]) -> list[torch.Tensor]:
+        """By matrix: the rows that messages [bytes] hold, one message after the other. Each holds the rows of
+        one owner, of all matrices.
+        """
+        parts = [message.split(self._bytes(owner)) for message, owner in zip(messages, owners)]
+        found = []
+        for number, at in enumerate(self.matrices):
+            parameter = self.parameters[at]
+            wire = torch.cat([part[number] for part in parts])
+            wire = wire.view(-1, scaled_bytes(parameter.shape[1], self.bits))
+            found.append(dequantise_scaled(wire, parameter.shape[1], self.bits, parameter.dtype))
+        return found
 
     @torch.no_grad()
     def sum(self, gradients: Sequence[torch.Tensor], share: float = 1.0) -> None:
@@ -188,11 +194,13 @@ class Owners(Combiner):
             self.comm.sum_weights(others, share)
         flight.wait()
         # The owner's own rows are exact; the others' are added in the order of ranks.
-        by_sender = messages[:, 0].split(received)
-        for number, (master, rows) in enumerate(zip(self.masters, self.owned)):
-            total = torch.zeros_like(master)
-            for sender, message in enumerate(by_sender):
-                total += given[number][rows] if sender == rank else self._read(message, rank, number)
+        senders = self.comm.peers
+        by_sender = messages[:, 0].split([mine] * len(senders))
+        told = self._read(by_sender, [rank] * len(senders))
+        for own, theirs, master, rows in zip(given, told, self.masters, self.owned):
+            total, parts = torch.zeros_like(master), theirs.view(len(senders), *master.shape)
+            for worker in range(size):
+                total += own[rows] if worker == rank else parts[senders.index(worker)]
             master.grad = total
 
     @torch.no_grad()
@@ -212,10 +220,11 @@ class Owners(Combiner):
             message.repeat(size - 1)[:, None], sent, received, LAYER, "forward", "weights", counted=[0] * size
         )
         flight.wait()
-        for owner, part in enumerate(messages[:, 0].split(received)):
-            told = message if owner == rank else part
-            for number, (at, w) in enumerate(zip(self.matrices, held)):
-                w[self._rows(at, owner)] += self._read(told, owner, number)
+        by_owner = list(messages[:, 0].split(received))
+        by_owner[rank] = message
+        # Owners' rows follow one another, so those of all are the matrix.
+        for w, steps in zip(held, self._read(by_owner, range(size))):
+            w += steps
 
     def state_dict(self) -> dict[str, Any]:
         return {"masters": [master.detach() for master in self.masters]}

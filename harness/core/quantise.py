@@ -158,6 +158,12 @@ def _code(
                 code = codes[k]
                 wire[r, 2 * k] = code & 255
                 wire[r, 2 * k + 1] = code >> 8
+        elif bits == 4:
+            # What the loop below says, without one inside another.
+            for b in range(width // 2):
+                wire[r, b] = np.uint8(codes[2 * b] | codes[2 * b + 1] << 4)
+            if width % 2:
+                wire[r, width // 2] = np.uint8(codes[width - 1])
         else:
             for b in range((width + per - 1) // per):
                 packed = 0
@@ -179,6 +185,13 @@ def _restore(wire: np.ndarray, low: np.ndarray, step: np.ndarray, bits: int, row
                 rows[r, k] = (
                     low[r] + number(np.int32(wire[r, 2 * k]) | np.int32(wire[r, 2 * k + 1]) << 8) * step[r]
                 )
+        elif bits == 4:
+            for b in range(width // 2):
+                pair = wire[r, b]
+                rows[r, 2 * b] = low[r] + number(pair & np.uint8(15)) * step[r]
+                rows[r, 2 * b + 1] = low[r] + number(pair >> np.uint8(4)) * step[r]
+            if width % 2:
+                rows[r, width - 1] = low[r] + number(wire[r, width // 2] & np.uint8(15)) * step[r]
         else:
             for k in range(width):
                 rows[r, k] = low[r] + number(wire[r, k // per] >> (bits * (k % per)) & mask) * step[r]
