@@ -30,6 +30,7 @@ BUDGET = {
     "cdfgnn": Cost(synchronisations=28, drains=0, launches=395, collectives=10),
     "digest": Cost(synchronisations=2, drains=0, launches=127, collectives=1),
     "digest_a": Cost(synchronisations=3, drains=0, launches=120, collectives=0),
+    "lean": Cost(synchronisations=6, drains=0, launches=393, collectives=5),
     "llcg": Cost(synchronisations=5, drains=0, launches=511, collectives=4),
     "local": Cost(synchronisations=2, drains=0, launches=93, collectives=1),
     "pipegcn": Cost(synchronisations=4, drains=0, launches=158, collectives=3),
