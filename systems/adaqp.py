@@ -15,7 +15,7 @@ w_k Var_k is made small at a mean of `bits` bits per row, with w_k = sum_v alpha
 Notation: s rows sent by and m halo rows received by a worker; alpha the propagation matrix.
 
 Decisions
-- the quantiser is linear per row (systems/parts/quantise.py); its two constants travel with the row and are
+- the quantiser is linear per row (harness/core/quantise.py); its two constants travel with the row and are
   counted.
 - adaptive: the sender decides from the rows it is about to send and tells the receiver in one byte per row,
   counted. The paper weighs variance against time with a solver; here time is fixed by the budget and the best
@@ -27,21 +27,16 @@ does.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numba
-import numpy as np
 import torch
 
-from harness.base.splitmix import GOLDEN, mix, mix_int
-from harness.base.splitmix_tensor import mix_tensor, signed
 from harness.check import InputError, at_least, choice
 from harness.comm.crossing import Crossing
+from harness.core.draws import draws
+from harness.core.quantise import dequantise, quantise
 from harness.core.system import System, check_features
-from systems.parts.quantise import dequantise, quantise
 
 LEVELS = (2, 4, 8)
 
@@ -62,6 +57,7 @@ class Adaqp(System):
     features: str = "once"
 
     own_rows: ClassVar[str] = "quantises what it sends"
+    every_row: ClassVar[str] = ""
 
     def __post_init__(self):
         choice("assignment", self.assignment, ("uniform", "adaptive"))
@@ -83,6 +79,11 @@ class Adaqp(System):
             )
         return super().supports(run)
 
+    def needs_every_row(self, run):
+        if self.assignment == "adaptive":
+            return "adaqp weighs rows by all edges that use them under assignment=adaptive"
+        return super().needs_every_row(run)
+
     def setup(self, context):
         super().setup(context)
         self.epoch = 0
@@ -101,7 +102,8 @@ class Adaqp(System):
 
     def levels(self, layer: int, direction: str, rows: torch.Tensor) -> list[Level]:
         """The exchanges that carry `rows` [k, F]: one for each number of bits in use."""
-        send, receive = self.plan.send_counts, self.plan.receive_counts
+        plan = self.plans[layer]
+        send, receive = plan.send_counts, plan.receive_counts
         if direction == "backward":
             send, receive = receive, send
         if self.assignment == "uniform":
@@ -219,50 +221,6 @@ def divide(mine: torch.Tensor, send: list[int], theirs: torch.Tensor, receive: l
     return levels
 
 
-def draws(
-    seed: int,
-    epoch: int,
-    layer: int,
-    direction: str,
-    sender: int,
-    shape: Sequence[int],
-    dtype: torch.dtype,
-    device: torch.device | None = None,
-) -> torch.Tensor:
-    """Uniform numbers [rows, F], multiples of 2^-24, of one worker's message to all peers, in the order it
-    sends them. Made on the device, where one is given, to the same bits.
-    """
-    key = (((seed * 1_000_003 + epoch) * 257 + layer) * 2 + (direction == "backward")) * 65_537 + sender
-    base = mix_int(key & (2**64 - 1))
-    if device is not None and device.type != "cpu":
-        return draw_with_torch(base, shape, dtype, device)
-    numbers = torch.empty(shape, dtype=dtype)
-    _draw(np.uint64(base), numbers.view(-1).numpy())
-    return numbers
-
-
-def draw_with_torch(
-    base: int, shape: Sequence[int], dtype: torch.dtype, device: torch.device | str
-) -> torch.Tensor:
-    """What `_draw` gives, by torch operations on any device."""
-    count = math.prod(shape)
-    pairs = torch.arange((count + 1) // 2, device=device)
-    bits = mix_tensor(pairs * signed(GOLDEN) + signed(base))
-    low_high = torch.stack([bits & 0xFFFFFF, bits >> 40 & 0xFFFFFF], 1)
-    return low_high.flatten()[:count].view(tuple(shape)).to(dtype) * 2.0**-24
-
-
-@numba.njit(cache=True, nogil=True)
-def _draw(base, numbers):
-    scale = numbers.dtype.type(2.0**-24)
-    number = numbers.dtype.type
-    for pair in range((len(numbers) + 1) // 2):
-        bits = mix(base + np.uint64(pair) * np.uint64(GOLDEN))
-        numbers[2 * pair] = number(np.int32(bits & np.uint64(0xFFFFFF))) * scale
-        if 2 * pair + 1 < len(numbers):
-            numbers[2 * pair + 1] = number(np.int32(bits >> np.uint64(40))) * scale
-
-
 def assign_bits(beta: torch.Tensor, mean: int) -> torch.Tensor:
     """Bits [k] uint8 of each row, `mean` on average or less: every row begins with 2, and the upgrades that
     lower sum beta / (2^B - 1)^2 most a bit are made while they fit."""
@@ -282,19 +240,20 @@ class QuantisedHalo(Crossing):
 
     def __init__(self, system: Adaqp, layer: int, h: torch.Tensor):
         self.system, self.width, self.dtype = system, h.shape[1], h.dtype
+        self.plan = system.plans[layer]
         super().__init__(system.recorder, layer, h)
 
     def send(self, h):
-        self.start("forward", h.index_select(0, self.system.plan.send_rows))
+        self.start("forward", h.index_select(0, self.plan.send_rows))
 
     def take(self):
-        return self.finish(self.system.plan.num_halo)
+        return self.finish(self.plan.num_halo)
 
     def send_back(self, g):
         self.start("backward", g)
 
     def take_back(self):
-        rows = self.system.plan.send_rows
+        rows = self.plan.send_rows
         return rows, self.finish(len(rows))
 
     def start(self, direction: str, rows: torch.Tensor) -> None:

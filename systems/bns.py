@@ -51,6 +51,7 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
     features: str = "once"
 
     exact: ClassVar = {"rate": 1.0}
+    every_row: ClassVar[str] = "draws one sample of all boundary rows for all layers"
 
     def __post_init__(self):
         within_above("rate", self.rate, 0, 1)

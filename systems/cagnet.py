@@ -36,6 +36,7 @@ class Cagnet(System):
 
     exact: ClassVar = {}
     passes: ClassVar = (GATHERED, GATHERED)
+    every_row: ClassVar[str] = "broadcasts whole blocks"
 
     def __post_init__(self):
         check_features(self.features)
@@ -48,7 +49,7 @@ class Cagnet(System):
         return self.blocks.embeddings(layer, h)
 
     def input_halo(self, x):
-        return self.blocks.features(x)
+        return self.blocks.features(x, self.features_wire)
 
     def propagate(self, layer, h, weight, dropout):
         return propagate_gathered(

@@ -128,6 +128,7 @@ class Capgnn(System):
     pipeline: bool = True
 
     exact: ClassVar = {"jaca": False, "rapa": False, "pipeline": False}
+    every_row: ClassVar[str] = "caches rows by their place in the whole halo"
 
     def __post_init__(self):
         choice("policy", self.policy, POLICIES)

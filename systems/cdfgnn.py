@@ -51,9 +51,9 @@ import torch
 
 from harness.check import InputError, at_least, choice, within
 from harness.comm.rows import scatter_add_rows
+from harness.core import quantise as linear
 from harness.core.scores import score_counts
 from harness.core.system import ReplicaSystem, check_features
-from systems.parts import quantise as linear
 
 
 @dataclass
@@ -98,6 +98,7 @@ class Cdfgnn(ReplicaSystem):
     features: str = "once"
 
     exact: ClassVar = {"cache": False, "quantise": False}
+    every_row: ClassVar[str] = "needs the same sums on all replicas of a vertex"
 
     def __post_init__(self):
         choice("bits", self.bits, linear.BITS)

@@ -99,6 +99,8 @@ class Digest(System):
     slowdown: float = 1.0
 
     own_rows: ClassVar[str] = "passes hidden rows through a store, which holds them as they are"
+    sums_gradients: ClassVar[bool] = True
+    every_row: ClassVar[str] = "keeps a representation of every boundary vertex"
 
     def __post_init__(self):
         at_least("interval", self.interval, 1)
@@ -113,6 +115,11 @@ class Digest(System):
         self.slow = Straggler(self.straggler, self.delay, self.delay_spread, self.slowdown)
 
     def supports(self, run):
+        if run.combine != "exact" and self.aggregate == "weights":
+            return (
+                f"combine={run.combine} codes gradients, and system.aggregate=weights sums weights; give"
+                " combine=exact or system.aggregate=gradients"
+            )
         return self.slow.refusal(run.num_workers) or super().supports(run)
 
     def setup(self, context):
@@ -181,7 +188,7 @@ class Digest(System):
         if self.gradient_error:
             self.own_gradient = [g.clone() for g in gradients]
         if self.aggregate == "gradients":
-            self.comm.sum_weights(gradients, self.share)
+            self.sum_gradients(gradients, self.share)
 
     def after_epoch(self, epoch):
         if self.aggregate == "weights":  # AGG, line 13

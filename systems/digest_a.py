@@ -102,6 +102,7 @@ class DigestA(System):
     since: ClassVar[dict[str, Any]] = {"update": "delta"}
 
     own_rows: ClassVar[str] = "passes hidden rows through a store, which holds them as they are"
+    every_row: ClassVar[str] = "keeps a representation of every boundary vertex"
 
     def __post_init__(self):
         at_least("interval", self.interval, 1)

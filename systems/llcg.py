@@ -53,6 +53,7 @@ class Llcg(System):
 
     degrees: ClassVar[str] = "local"
     exact_input: ClassVar[bool] = False
+    every_row: ClassVar[str] = "corrects its weights by steps over the whole graph"
 
     def __post_init__(self):
         at_least("local_steps", self.local_steps, 1)

@@ -26,6 +26,7 @@ Departures: none known.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -48,22 +49,30 @@ class Pipegcn(System):
     momentum: float = 0.95
     features: str = "once"
 
+    every_row: ClassVar[str] = ""
+
     def __post_init__(self):
         within("momentum", self.momentum, 0, 0.999)
         check_features(self.features)
 
     def setup(self, context):
         super().setup(context)
-        send, receive = self.plan.send_counts, self.plan.receive_counts
+        send, receive = (
+            [getattr(plan, f"{way}_counts") for plan in self.plans] for way in ("send", "receive")
+        )
         hidden = range(1, self.num_layers)
         travelling = range(0 if self.features == "refetch" else 1, self.num_layers)
         dtype = torch.get_default_dtype()
-        self.feature_pipes = {l: Pipe(self.comm, l, "forward", send, receive) for l in travelling}
-        self.gradient_pipes = {l: Pipe(self.comm, l, "backward", receive, send, held=True) for l in hidden}
-        self.stale_features = {l: torch.zeros(sum(receive), self.widths[l], dtype=dtype, device=self.device)
-                               for l in travelling}  # fmt: skip
+        self.feature_pipes = {l: Pipe(self.comm, l, "forward", send[l], receive[l]) for l in travelling}
+        self.gradient_pipes = {
+            l: Pipe(self.comm, l, "backward", receive[l], send[l], held=True) for l in hidden
+        }
+        self.stale_features = {
+            l: torch.zeros(sum(receive[l]), self.widths[l], dtype=dtype, device=self.device)
+            for l in travelling
+        }
         self.stale_gradients = {
-            l: torch.zeros(sum(send), self.widths[l], dtype=dtype, device=self.device) for l in hidden
+            l: torch.zeros(sum(send[l]), self.widths[l], dtype=dtype, device=self.device) for l in hidden
         }
 
     def halo(self, layer, h):
@@ -118,7 +127,7 @@ class StaleHalo(Crossing):
 
     def send(self, h):
         with self.recorder.inside("rest", "pack", self.layer):
-            packed = h.index_select(0, self.system.plan.send_rows)
+            packed = h.index_select(0, self.system.plans[self.layer].send_rows)
         self.rows = self.system.next_features(self.layer, packed).clone()
 
     def take(self):
@@ -128,4 +137,4 @@ class StaleHalo(Crossing):
         self.returned = self.system.next_gradients(self.layer, g)
 
     def take_back(self):
-        return self.system.plan.send_rows, self.returned
+        return self.system.plans[self.layer].send_rows, self.returned

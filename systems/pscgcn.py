@@ -95,6 +95,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     features: str = "once"
 
     exact: ClassVar = {"tau": 0, "rate": 1.0, "gradients": "sampled"}
+    every_row: ClassVar[str] = "draws its samples from all boundary rows"
 
     def __post_init__(self):
         at_least("tau", self.tau, 0)

@@ -82,6 +82,7 @@ class Sancus(System):
 
     exact: ClassVar = {"staleness": "epoch_adaptive", "bound": 0}
     passes: ClassVar = (GATHERED, GATHERED)
+    every_row: ClassVar[str] = "broadcasts whole blocks"
 
     def __post_init__(self):
         choice("staleness", self.staleness, ("epoch_fixed", "epoch_adaptive", "variation_gap"))
@@ -181,7 +182,7 @@ class Sancus(System):
     # -- the rest --
 
     def input_halo(self, x):
-        return self.blocks.features(x)
+        return self.blocks.features(x, self.features_wire)
 
     def state_dict(self):
         return {"cache": self.cache, "own": self.own, "version": self.version}

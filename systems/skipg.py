@@ -39,6 +39,7 @@ class Skipg(System):
 
     exact: ClassVar = {"bound": 0}
     passes: ClassVar = (GATHERED, GATHERED)
+    every_row: ClassVar[str] = "broadcasts whole blocks"
 
     def __post_init__(self):
         at_least("bound", self.bound, 0)
@@ -63,7 +64,7 @@ class Skipg(System):
         return self.blocks.embeddings(layer, h)
 
     def input_halo(self, x):
-        return self.blocks.features(x)
+        return self.blocks.features(x, self.features_wire)
 
     def propagate(self, layer, h, weight, dropout):
         return propagate_gathered(

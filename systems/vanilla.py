@@ -27,9 +27,10 @@ class Vanilla(System):
 
     exact: ClassVar = {}
     role: ClassVar[str] = "reference"
+    every_row: ClassVar[str] = ""
 
     def __post_init__(self):
         check_features(self.features)
 
     def halo(self, layer, h):
-        return self.comm.exchange(self.plan, h, layer)
+        return self.comm.exchange(self.plans[layer], h, layer)

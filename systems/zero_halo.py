@@ -17,10 +17,11 @@ class ZeroHalo(System):
     """No knobs."""
 
     role: ClassVar[str] = "control"
+    every_row: ClassVar[str] = ""
     exact_input: ClassVar[bool] = False
 
     def halo(self, layer, h):
-        return Ready(h.new_zeros(self.plan.num_halo, h.shape[1]))
+        return Ready(h.new_zeros(self.plans[layer].num_halo, h.shape[1]))
 
     def input_halo(self, x):
-        return x.new_zeros(self.plan.num_halo, x.shape[1])
+        return x.new_zeros(self.plans[0].num_halo, x.shape[1])

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.splitmix import mix_int
-from systems.adaqp import LEVELS, assign_bits, divide, draw_with_torch, draws
-from systems.parts.quantise import row_bytes
+from harness.core.draws import draw_with_torch, draws
+from harness.core.quantise import row_bytes
+from systems.adaqp import LEVELS, assign_bits, divide
 from tests import systems
 from tests.oracles import bytes as count
 from tests.oracles.samples import random_graph

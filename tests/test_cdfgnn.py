@@ -16,6 +16,7 @@ from hypothesis.extra.numpy import arrays
 
 from harness.check import InputError
 from harness.conformance.train import make_trainer
+from harness.core.quantise import row_bytes
 from harness.core.replicas import synchronise
 from harness.core.system import ReplicaSystem
 from harness.partition.vertexcut import assign_edges, statistics
@@ -23,7 +24,6 @@ from harness.run import config as configs
 from harness.run import prepare
 from harness.run.command import CONF
 from harness.run.config import make_system
-from systems.parts.quantise import row_bytes
 from tests import systems
 from tests.oracles import bytes as count
 from tests.oracles import dense

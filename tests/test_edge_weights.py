@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.core.adjacency import Adjacency
+from harness.core.draws import draws
 from harness.core.kernels import make_kernel
 from harness.core.system import RunFacts
 from harness.graph import csr
@@ -28,7 +29,6 @@ from harness.partition.cache import Cache, shards_for
 from harness.partition.config import EDGE_METHODS
 from harness.partition.vertexcut import assign_edges
 from harness.run.config import make_system
-from systems.adaqp import draws
 from tests import systems
 from tests.oracles import adaqp, dense, digest, halo, pipegcn
 from tests.oracles.samples import random_graph, with_edge_weights

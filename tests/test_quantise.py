@@ -11,13 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from systems.parts.quantise import (
+from harness.core.quantise import (
     BITS,
     code_with_torch,
     codes_with_torch,
     dequantise,
+    dequantise_scaled,
     quantise,
+    quantise_scaled,
     row_bytes,
+    scaled_bytes,
 )
 
 ROWS = hnp.arrays(
@@ -85,3 +88,31 @@ def test_compiled_codes_are_torch_s_to_the_bit(rows, bits, dtype, stochastic):
     assert torch.equal(wire[:, :-size], codes)
     restored = low + codes_with_torch(codes, x.shape[1], bits).to(dtype) * step
     assert torch.equal(dequantise(wire, x.shape[1], bits, dtype), restored)
+
+
+@given(ROWS, st.sampled_from([4, 8]), st.sampled_from([torch.float32, torch.float64]), st.booleans())
+def test_with_one_scale_the_error_is_at_most_a_step_and_zeros_stay(rows, bits, dtype, stochastic):
+    x = torch.from_numpy(rows).to(dtype)
+    noise = (
+        torch.rand(x.shape, generator=torch.Generator().manual_seed(1), dtype=dtype) if stochastic else 0.5
+    )
+    wire = quantise_scaled(x, bits, noise)
+    assert wire.dtype == torch.uint8 and wire.shape == (len(x), scaled_bytes(x.shape[1], bits))
+    got = dequantise_scaled(wire, x.shape[1], bits, dtype)
+    most = x.abs().amax(1, keepdim=True)
+    step = most * (1 + 2**-7) / (2 ** (bits - 1) - 1)  # bfloat16 has 8 bits of a number
+    assert ((got - x).abs() <= (1.0 if stochastic else 0.5) * step + 1e-5 * most).all()
+    if not stochastic:
+        assert (got[x == 0] == 0).all()
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1.0039063, 3e4])
+def test_with_one_scale_stochastic_rounding_is_unbiased_at_both_ends(bits, scale):
+    """Over many draws the mean is the row, its largest value too: the scale is rounded up, never down."""
+    generator, n = torch.Generator().manual_seed(2), 40_000
+    row = scale * torch.tensor([[-1.0, -0.37, 0.0, 0.001, 0.5, 1.0]], dtype=torch.float64)
+    noise = torch.rand(n, 6, generator=generator, dtype=torch.float64)
+    got = dequantise_scaled(quantise_scaled(row.expand(n, 6), bits, noise), 6, bits, torch.float64)
+    step = scale * (1 + 2**-7) / (2 ** (bits - 1) - 1)
+    torch.testing.assert_close(got.mean(0), row[0], rtol=0, atol=6 * step / 2 / n**0.5)

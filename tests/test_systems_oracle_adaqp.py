@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.adaqp import draws
+from harness.core.draws import draws
 from tests import systems
 from tests.oracles import adaqp
 from tests.oracles import bytes as count

@@ -106,9 +106,11 @@ class Comm:
         direction: str,
         purpose: str,
         slot: int = 0,
+        counted: Sequence[int] | None = None,
     ) -> tuple[InFlight, torch.Tensor]:
         """Start sending `rows` [sum(send), F], grouped by receiving worker, and receiving [sum(receive), F],
-        grouped by sender. Not differentiable. Counts must agree between the two ends.
+        grouped by sender. Not differentiable. Counts must agree between the two ends. `counted` are rows in
+        the counts, where `rows` are coded otherwise than each by itself.
 
         `rows` must stay untouched, and the received rows may be read, once `wait()` has returned. They live
         in a buffer that is written again by the next exchange of the same (layer, direction, purpose, slot,
@@ -132,7 +134,7 @@ class Comm:
             layer,
             direction,
             purpose,
-            {p: (send[p], send[p] * row_bytes) for p in self.peers},
+            {p: ((counted or send)[p], send[p] * row_bytes) for p in self.peers},
             lambda: self.transport.exchange(incoming, outgoing, receive, send),
             finish=self._unwire(received, incoming),
         )

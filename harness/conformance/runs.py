@@ -31,6 +31,9 @@ class Settings:
     stop_at: int | None = None
     scored: str = "at the end"  # or after "every epoch"
     cluster: dict | None = None  # None: devices that are all alike
+    rows: str | None = None  # "all" or "needed"; None: the system's own choice
+    features_wire: str | None = None  # "auto", "dense" or "sparse"; None: the system's own choice
+    combine: dict | None = None  # the block of that name; None: the system's own choice
 
 
 @dataclass
@@ -85,6 +88,7 @@ def run(
         s.stop_at,
         s.scored,
         s.cluster,
+        {"rows": s.rows, "features_wire": s.features_wire, "combine": s.combine},
         per_worker=shards,
         transport=transport,
     )

@@ -9,7 +9,8 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 
 from harness.check import InputError
-from harness.core.system import RunFacts, System
+from harness.core.context import RunFacts
+from harness.core.system import System
 from harness.run import config as configs
 from harness.run import overrides, runner
 

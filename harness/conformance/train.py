@@ -10,10 +10,12 @@ from harness.cluster.config import Cluster
 from harness.comm.comm import Comm
 from harness.comm.watched import Watched
 from harness.core.trainer import Trainer
-from harness.run.config import make_model, make_optimiser, make_system
+from harness.run.config import make_combine, make_model, make_optimiser, make_system
 
 
-def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=None) -> Trainer:
+def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=None, choices=None) -> Trainer:
+    """choices   of a run, by their names in a config: rows, features_wire, combine (a block)"""
+    choices = choices or {}
     return Trainer(
         shard,
         comm,
@@ -24,16 +26,22 @@ def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=Non
         epochs=epochs,
         kernel="numba",
         cluster=typed(Cluster, cluster, "cluster") if cluster else None,
+        rows=choices.get("rows"),
+        features_wire=choices.get("features_wire"),
+        combine=make_combine(choices.get("combine") or {}),
     )
 
 
-def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, cluster, shard) -> dict:
+def train(
+    comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, cluster, choices, shard
+) -> dict:
     """Train and report what happened, epoch by epoch; with `stop_at`, through a state dict and a new
     trainer.
     """
     torch.set_default_dtype(getattr(torch, dtype))
     try:
-        trainer = make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster)
+        how = (block, model, optimiser, seed, epochs, shard, cluster, choices)
+        trainer = make_trainer(comm, *how)
         losses, weights, sent, metrics, spans, scores = [], [snapshot(trainer)], [], [], [], []
         for epoch in range(epochs):
             if epoch == stop_at:
@@ -41,7 +49,7 @@ def train(comm, block, model, optimiser, seed, epochs, dtype, stop_at, scored, c
                 # a server may end with worker 0, and others still be asking it for their state
                 comm.barrier()
                 trainer.system.close()
-                trainer = make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster)
+                trainer = make_trainer(comm, *how)
                 trainer.load_state_dict(state)
             local = trainer.train_epoch(epoch)
             record = comm.recorder.epoch

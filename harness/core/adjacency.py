@@ -47,7 +47,7 @@ def shape_of(operator: SparseOperator) -> Shape:
 
 class Propagation(TakesFeatures):
     """A_ii [n, n] and, where remote rows are aggregated, A_ih [n, m], and in which order they are cheapest to
-    apply.
+    apply. Of a layer that needs fewer rows both have only those, and A_ii only the own rows that these use.
 
     drawn   [m] int64, which rows of the worker's halo the columns of A_ih stand for; None: all, in halo order
     """
@@ -56,8 +56,13 @@ class Propagation(TakesFeatures):
 
     def __init__(self, inner: SparseOperator, halo: SparseOperator | None, drawn: torch.Tensor | None = None):
         self.inner, self.halo, self.drawn = inner, halo, drawn
-        self.num_inner, self.num_halo = inner.num_rows, halo.num_columns if halo is not None else 0
-        self.num_own = self.num_inner  # rows that are this worker's vertices: all of them
+        self.num_inner, self.num_halo = inner.num_columns, halo.num_columns if halo is not None else 0
+        self.num_rows = inner.num_rows  # of Z: fewer than own rows of X where not all are needed
+        self.num_own = self.num_rows  # rows of Z that are this worker's vertices: all of them
+
+    def at(self, layer: int) -> Propagation:
+        """The matrix of layer `layer`: this one in all of them."""
+        return self
 
     def apply(self, x: torch.Tensor, x_halo: torch.Tensor | None) -> torch.Tensor:
         """A_ii x + A_ih x_halo  [n, F], without autograd."""
@@ -73,7 +78,8 @@ class Propagation(TakesFeatures):
         blocks = [shape_of(part) for part in (self.inner, self.halo) if part is not None]
         passes = self.passes[0 if first else 1]
         order = self.inner.kernel.order
-        return order.transform_first(blocks, self.num_inner, self.num_halo, f_in, f_out, passes)
+        more = self.num_inner + self.num_halo - self.num_rows
+        return order.transform_first(blocks, self.num_rows, more, f_in, f_out, passes)
 
     @property
     def attention(self) -> AttentionEdges:

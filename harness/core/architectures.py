@@ -24,6 +24,8 @@ class Gcn(ModelConfig):
     out_heads    of a GAT: attention heads of the last layer, whose logits are averaged
     """
 
+    fewer_rows: ClassVar[bool] = True
+
     name: str = "gcn"
     normalisation: str = "symmetric"
     heads: int = 8

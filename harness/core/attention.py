@@ -26,16 +26,18 @@ SLOPE = 0.2  # of the LeakyReLU
 
 
 class AttentionEdges:
-    """In-edges of n inner vertices from [inner; halo] columns, a self-loop each, and the same edges by
-    column.
+    """In-edges of the first n of c inner vertices from [inner; halo] columns, a self-loop each, and the same
+    edges by column.
 
-    indptr [n + 1], indices [E] (columns ascending as given, the self-loop last); by column: starts [n + m +
+    inner, halo   [n, c] and [n, m]; None: no halo
+    indptr [n + 1], indices [E] (columns ascending as given, the self-loop last); by column: starts [c + m +
     1], edge [E] positions in `indices`, target [E] rows.
     """
 
     def __init__(self, inner: Csr, halo: Csr | None, device: torch.device):
-        n, m = inner.num_rows, halo.num_columns if halo is not None else 0
-        blocks = [(inner, 0)] + ([(halo, n)] if halo is not None else [])
+        n, c = inner.num_rows, inner.num_columns
+        total = c + (halo.num_columns if halo is not None else 0)
+        blocks = [(inner, 0)] + ([(halo, c)] if halo is not None else [])
         rows = np.concatenate(
             [np.repeat(np.arange(n), np.diff(block.indptr)) for block, _ in blocks] + [np.arange(n)]
         )
@@ -46,8 +48,8 @@ class AttentionEdges:
         self.target, self.indices = rows[order].astype(np.int32), columns[order].astype(np.int32)
         self.indptr = np.concatenate([[0], np.bincount(rows, minlength=n).cumsum()]).astype(np.int64)
         self.edge = np.argsort(self.indices, kind="stable").astype(np.int64)
-        self.starts = np.concatenate([[0], np.bincount(columns, minlength=n + m).cumsum()]).astype(np.int64)
-        self.num_rows, self.num_columns, self.device = n, n + m, device
+        self.starts = np.concatenate([[0], np.bincount(columns, minlength=total).cumsum()]).astype(np.int64)
+        self.num_rows, self.num_columns, self.device = n, total, device
         if device.type != "cpu":
             self.target_on_device = torch.from_numpy(self.target).long().to(device)
             self.indices_on_device = torch.from_numpy(self.indices).long().to(device)
@@ -60,7 +62,7 @@ class AttentionEdges:
 def attend(
     edges: AttentionEdges, y: torch.Tensor, source: torch.Tensor, target: torch.Tensor
 ) -> torch.Tensor:
-    """z [n, heads, f] from y [n + m, heads, f], source [n + m, heads] and target [n, heads]; differentiable
+    """z [n, heads, f] from y [c + m, heads, f], source [c + m, heads] and target [n, heads]; differentiable
     in all three.
     """
     if edges.device.type == "cpu":

@@ -45,6 +45,9 @@ class ModelConfig:
     # Whether a layer is of the form A H W with a fixed propagation matrix A. One that is not asks the system
     # for halo rows (`System.halo`), and systems with a product of their own refuse it.
     matrix: ClassVar[bool] = True
+    # Whether its layers give as many rows as `strategy.adjacency.at(layer).num_rows` says, which under
+    # rows=needed are fewer than they are given. A model that says no is refused there.
+    fewer_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.name = self.name or type(self).__name__.lower()

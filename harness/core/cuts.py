@@ -15,13 +15,14 @@ import torch
 
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
-from harness.core.adjacency import Adjacency
+from harness.core.adjacency import Adjacency, Propagation
 from harness.core.config import ModelConfig
 from harness.core.evaluate import ExactForward
 from harness.core.features import Features
 from harness.core.inputs import Static, StaticInput
 from harness.core.kernels import Kernel
 from harness.core.models import AnyAdjacency, Strategy
+from harness.core.needed import NeededAdjacency, PerLayer, needed_rows
 from harness.core.propagate import HaloDropout
 from harness.core.replicas import VertexCut
 from harness.core.system import AnySystem, System, check_cut
@@ -29,18 +30,26 @@ from harness.partition.shard import ReplicaShard, Shard
 
 
 class Cut(Protocol):
-    """shard, plan and adjacency are what the system is given; the rest is the trainer's."""
+    """shard, plan, plans (a plan for each layer) and adjacency are what the system is given; the rest is the
+    trainer's.
+
+    x      [rows, f0] features of the own rows that training takes
+    rows   which of the shard's these are, the training vertices first; None: all of them, as they stand
+    """
 
     plan: HaloPlan
+    plans: list[HaloPlan]
+    x: torch.Tensor
+    rows: torch.Tensor | None
 
     @property
     def shard(self) -> Shard | ReplicaShard: ...
 
     @property
-    def adjacency(self) -> AnyAdjacency: ...
+    def adjacency(self) -> AnyAdjacency | PerLayer: ...
 
-    def dropout(self, p: float, key: int) -> HaloDropout:
-        """One layer's dropout, drawn by global vertex id."""
+    def dropout(self, p: float, key: int, layer: int) -> HaloDropout:
+        """Layer `layer`'s dropout, drawn by global vertex id."""
         ...
 
     def training_input(self) -> Static:
@@ -69,14 +78,17 @@ def make_cut(
     model: ModelConfig,
     kernel: Kernel,
     x: torch.Tensor,
+    needed: bool = False,
 ) -> Cut:
     """The cut of `shard`; x [rows, f0] its features on the device. InputError where the system trains on the
     other kind.
+
+    needed   train on the rows that the loss needs (`harness.core.needed`); over an edge-cut only
     """
     check_cut(system, shard.cut, f"the shards of worker {shard.rank} are those of")
     if isinstance(shard, ReplicaShard):
-        return VertexCut(shard, comm, model, kernel, x)
-    return EdgeCut(shard, comm, system, model, kernel, x)
+        return VertexCut(shard, comm, model, kernel, x, system.features_wire)
+    return EdgeCut(shard, comm, system, model, kernel, x, needed)
 
 
 class EdgeCut:
@@ -87,37 +99,71 @@ class EdgeCut:
     """
 
     def __init__(
-        self, shard: Shard, comm: Comm, system: System, model: ModelConfig, kernel: Kernel, x: torch.Tensor
+        self,
+        shard: Shard,
+        comm: Comm,
+        system: System,
+        model: ModelConfig,
+        kernel: Kernel,
+        x: torch.Tensor,
+        needed: bool = False,
     ):
         self.whole = shard
         self.comm = comm
         self.system = system
         self.model = model
         self.kernel = kernel
-        self.x = x
+        self.features = self.x = x
         self.shard = system.restrict(shard, comm)
         self.plan = halo_plan(self.shard, comm.device)
-        self.adjacency = Adjacency(self.shard, model.aggregation, kernel, comm.device, system.degrees)
-        self.adjacency.features = Features(x, self.adjacency.num_entries, kernel)
-        self.adjacency.passes = system.passes
-        self.ids = torch.as_tensor(shard.inner).to(comm.device)
-        self.halo_ids = torch.as_tensor(self.shard.halo).to(comm.device)
+        self.plans = [self.plan] * model.layers
+        self.rows: torch.Tensor | None = None
+        ids, halo = (torch.as_tensor(each).to(comm.device) for each in (shard.inner, self.shard.halo))
+        self.ids = [(ids, halo)] * model.layers  # by layer: of the own rows that it takes, and of its halo
+        self.adjacency: Adjacency | PerLayer
+        if needed:
+            self.adjacency = self._needed(ids, halo)
+        else:
+            self.adjacency = Adjacency(self.shard, model.aggregation, kernel, comm.device, system.degrees)
+        first = self.adjacency.at(0)
+        first.features = Features(self.x, first.num_entries, kernel)
+        for layer in range(model.layers):
+            self.adjacency.at(layer).passes = system.passes
 
-    def dropout(self, p: float, key: int) -> HaloDropout:
-        return HaloDropout(p, self.ids, self.halo_ids, key)
+    def _needed(self, ids: torch.Tensor, halo: torch.Tensor) -> PerLayer:
+        """Take the rows that the loss needs, and no others."""
+        needed, device = needed_rows(self.shard, self.model.layers, self.comm), self.comm.device
+        self.plans = needed.plans
+        self.rows = torch.from_numpy(needed.order).to(device)
+        self.x, ids = self.features[self.rows], ids[self.rows]
+        self.ids = [
+            (ids[:count], halo[torch.from_numpy(places).to(device)])
+            for count, places in zip(needed.counts, needed.halos)
+        ]
+        return PerLayer(
+            [
+                NeededAdjacency(self.shard, needed, layer, self.model.aggregation, self.kernel, device)
+                for layer in range(self.model.layers)
+            ]
+        )
+
+    def dropout(self, p: float, key: int, layer: int) -> HaloDropout:
+        return HaloDropout(p, *self.ids[layer], key)
 
     def training_input(self) -> StaticInput:
-        return self._static(self.adjacency, self.system.static_halo(self.x, self.adjacency.num_halo))
+        first = self.adjacency.at(0)
+        return self._static(first, self.x, self.system.static_halo(self.x, first.num_halo))
 
     def exact_forward(self, purpose: str) -> ExactForward:
         return ExactForward(self.exact_adjacency, self.comm, self.exact_plan, purpose)
 
     def exact_input(self, purpose: str, trained: Static | None = None) -> Static:
         sent_exactly = not self.comm.halves
-        if trained is not None and self.shard is self.whole and self.system.exact_input and sent_exactly:
+        whole = self.shard is self.whole and self.rows is None
+        if trained is not None and whole and self.system.exact_input and sent_exactly:
             return trained
         exact = self.exact_forward(purpose)
-        return self._static(exact.adjacency, exact.halo(0, self.x).wait())
+        return self._static(exact.adjacency, self.features, exact.halo(0, self.features).wait())
 
     @cached_property
     def exact_plan(self) -> HaloPlan:
@@ -125,14 +171,15 @@ class EdgeCut:
 
     @cached_property
     def exact_adjacency(self) -> Adjacency:
-        if self.shard is self.whole and self.system.degrees == "global":
-            return self.adjacency
+        own = self.adjacency
+        if self.shard is self.whole and self.system.degrees == "global" and isinstance(own, Adjacency):
+            return own
         return Adjacency(self.whole, self.model.aggregation, self.kernel, self.comm.device)
 
-    def _static(self, adjacency: Adjacency, x_halo: torch.Tensor | None) -> StaticInput:
+    def _static(self, adjacency: Propagation, x: torch.Tensor, x_halo: torch.Tensor | None) -> StaticInput:
         return StaticInput(
             adjacency,
-            self.x,
+            x,
             x_halo if adjacency.halo is not None else None,
             self.kernel,
             rows_only=not self.model.matrix or self.model.input_dropout > 0,

@@ -33,6 +33,12 @@ class SparseRows(SparseOperator):
         entries = drop_entries(self.block, self.entries, ids, p, key)
         return self if entries is self.entries else SparseRows(self.block, entries, self.kernel, self.device)
 
+    def first(self, count: int) -> SparseRows:
+        """The first `count` rows."""
+        indptr = self.block.indptr[: count + 1]
+        block = Csr(indptr, self.block.indices[: indptr[-1]], self.block.num_columns)
+        return SparseRows(block, self.entries[: indptr[-1]], self.kernel, self.device)
+
 
 Rows = torch.Tensor | SparseRows  # rows [n, F], kept dense or as an operator
 R = TypeVar("R", bound=Rows)
@@ -58,6 +64,16 @@ def drop_rows(x: R, ids: torch.Tensor, p: float, key: int) -> R:
     """`dropout` of rows of either form."""
     dropped: Any = x.dropped(ids, p, key) if isinstance(x, SparseRows) else dropout(x, ids, p, key)
     return dropped  # type: ignore[no-any-return]
+
+
+def first_rows(x: R, count: int) -> R:
+    """The first `count` rows of either form; x itself where it has no more."""
+    first: Any = x
+    if isinstance(x, SparseRows):
+        first = x if x.num_rows == count else x.first(count)
+    elif len(x) != count:
+        first = x[:count]
+    return first  # type: ignore[no-any-return]
 
 
 def sparse_rows(x: torch.Tensor, kernel: Kernel) -> SparseRows:

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import torch
 
-from harness.core.adjacency import Adjacency
-from harness.core.features import Rows, SparseRows, rows_flops, rows_times, saves, sparse_rows
+from harness.core.adjacency import Propagation
+from harness.core.features import Rows, SparseRows, first_rows, rows_flops, rows_times, saves, sparse_rows
 from harness.core.kernels import Kernel, spmm
 from harness.core.propagate import HaloDropout
 
@@ -42,7 +42,7 @@ class StaticInput:
 
     def __init__(
         self,
-        adjacency: Adjacency,
+        adjacency: Propagation,
         x: torch.Tensor,
         x_halo: torch.Tensor | None,
         kernel: Kernel,
@@ -89,14 +89,13 @@ class StaticInput:
         return made
 
     def own_times(self, weight: torch.Tensor) -> torch.Tensor:
-        """X W  [n, f_out], differentiable in W."""
-        return rows_times(self.x, weight)
+        """X W  [n, f_out] of the rows that the layer gives, differentiable in W."""
+        return rows_times(first_rows(self.x, self.adjacency.num_rows), weight)
 
     def rows_times(self, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """X W  [n, f_out] and X_halo W  [m, f_out] (None without a halo), differentiable in W."""
-        if self.x_halo is None:
-            return self.own_times(weight), None
-        return self.own_times(weight), rows_times(self.x_halo, weight)
+        halo = None if self.x_halo is None else rows_times(self.x_halo, weight)
+        return rows_times(self.x, weight), halo
 
     def flops(self, f_out: int) -> int:
         """Of one `times`."""

@@ -283,6 +283,15 @@ class SparseOperator:
     def num_entries(self) -> int:
         return self.block.num_entries
 
+    def weights(self) -> np.ndarray:
+        """[entries] what the operator multiplies by at each entry of `block`, scales included."""
+        found = np.ones(self.num_entries) if self._values is None else self._values.astype(np.float64)
+        if self._row is not None:
+            found = found * np.repeat(self._row.cpu().numpy(), np.diff(self.block.indptr))
+        if self._column is not None:
+            found = found * self._column.cpu().numpy()[self.block.indices]
+        return found
+
     def flops(self, width: int) -> int:
         """One addition (two operations with values) per entry and column, and the scales and self-loops."""
         per_row = self.num_rows * ((self._row is not None) + self._self_loops)

@@ -19,7 +19,7 @@ from harness.comm.recorder import Recorder
 from harness.core.adjacency import Propagation
 from harness.core.attention import attend
 from harness.core.config import ModelConfig
-from harness.core.features import Rows, rows_times
+from harness.core.features import Rows, first_rows, rows_times
 from harness.core.inputs import Static, StaticInput
 from harness.core.normalisation import FUNCTIONS, BatchNorm
 from harness.core.propagate import (
@@ -35,6 +35,16 @@ from harness.core.replicas import ReplicaAdjacency
 AnyAdjacency = Propagation | ReplicaAdjacency
 
 
+class Layered(Protocol):
+    """A propagation matrix, or one per layer."""
+
+    def at(self, layer: int) -> AnyAdjacency: ...
+
+
+class LayeredHalo(Protocol):
+    def at(self, layer: int) -> Propagation: ...
+
+
 class Strategy(Protocol):
     """What a model needs of a system: see `harness.core.system.System`."""
 
@@ -44,8 +54,8 @@ class Strategy(Protocol):
     def name(self) -> str:
         """In messages."""
 
-    def adjacency_of(self, layer: int) -> AnyAdjacency:
-        """The propagation matrix of a layer."""
+    @property
+    def adjacency(self) -> Layered: ...
 
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
@@ -58,7 +68,8 @@ class Strategy(Protocol):
 class HaloStrategy(Strategy, Protocol):
     """What attention needs beside: the rows themselves, which there are over an edge-cut only."""
 
-    def adjacency_of(self, layer: int) -> Propagation: ...
+    @property
+    def adjacency(self) -> LayeredHalo: ...
 
     def halo(self, layer: int, h: torch.Tensor) -> Pending: ...
 
@@ -105,9 +116,14 @@ class Layer(nn.Module):
             z = z + (
                 static.own_times(self.root)
                 if static is not None
-                else rows_times(drop.inner(strategy.adjacency_of(layer).own_rows(h)), self.root)
+                else rows_times(self._given(strategy.adjacency.at(layer), h, drop), self.root)
             )
         return strategy.output(layer, z + self.bias)
+
+    @staticmethod
+    def _given(adjacency: AnyAdjacency, h: torch.Tensor, drop: HaloDropout) -> Rows:
+        """The own rows of h that the layer gives Z of, dropped."""
+        return first_rows(drop.inner(adjacency.own_rows(h)), adjacency.num_rows)
 
     def transforms_first(self, adjacency: AnyAdjacency, static: Static | None) -> bool | None:
         """Whether A (H W) is taken instead of (A H) W; None where A H is kept."""
@@ -130,8 +146,8 @@ class Layer(nn.Module):
             rows = adjacency.num_inner + adjacency.num_halo
             aggregate = 2 * rows * f_in * f_out + adjacency.flops(f_out)
         else:
-            aggregate = adjacency.flops(f_in) + 2 * adjacency.num_inner * f_in * f_out
-        return aggregate + (2 * adjacency.num_inner * f_in * f_out if self.root is not None else 0)
+            aggregate = adjacency.flops(f_in) + 2 * adjacency.num_rows * f_in * f_out
+        return aggregate + (2 * adjacency.num_rows * f_in * f_out if self.root is not None else 0)
 
 
 class AttentionLayer(nn.Module):
@@ -156,7 +172,7 @@ class AttentionLayer(nn.Module):
     ) -> torch.Tensor:
         # Systems over a vertex-cut refuse such a model (`ReplicaSystem.supports`).
         assert isinstance(strategy, HaloStrategy)
-        adjacency = strategy.adjacency_of(layer)
+        adjacency = strategy.adjacency.at(layer)
         edges = adjacency.attention
         y_halo: torch.Tensor | None = None
         if isinstance(static, StaticInput):
@@ -165,14 +181,14 @@ class AttentionLayer(nn.Module):
             pending = strategy.halo(layer, h)
             y = rows_times(drop.inner(adjacency.own_rows(h)), self.weight)
             remote = arrived(pending, adjacency, h)
-            if edges.num_columns > edges.num_rows:
+            if adjacency.halo is not None:
                 features = adjacency.layer_0(h)
                 rows = remote if features is None else features.halo(remote)
                 y_halo = rows_times(drop.halo(rows), self.weight)
             else:
                 y = applied(KeepHaloInGraph, y, remote)
         y = y.view(len(y), self.heads, -1)
-        target = (y * self.att_target).sum(2)
+        target = (first_rows(y, edges.num_rows) * self.att_target).sum(2)
         if y_halo is not None:
             y = torch.cat([y, y_halo.view(len(y_halo), self.heads, -1)])
         z = attend(edges, y, (y * self.att_source).sum(2), target)
@@ -186,7 +202,7 @@ class AttentionLayer(nn.Module):
         return (
             2 * rows * f_in * width
             + 4 * rows * width
-            + 2 * (adjacency.num_entries + adjacency.num_inner) * width
+            + 2 * (adjacency.num_entries + adjacency.num_rows) * width
         )
 
 
@@ -237,11 +253,8 @@ class Model(nn.Module):
             if recorder is not None:
                 recorder.segment("compute", "forward", l)
                 recorder.flops(self.flops(l, strategy, only))
-                first = (
-                    layer.transforms_first(strategy.adjacency_of(l), only)
-                    if isinstance(layer, Layer)
-                    else None
-                )
+                adjacency = strategy.adjacency.at(l)
+                first = layer.transforms_first(adjacency, only) if isinstance(layer, Layer) else None
                 if first is not None:
                     recorder.metric("transform_first", float(first), l)
             try:
@@ -259,11 +272,11 @@ class Model(nn.Module):
             if l + 1 < len(self.layers):
                 h = self.activation(self._normalised(l, h, strategy))
                 if self.residual:
-                    rows = strategy.adjacency_of(l).own_rows(taken)
+                    rows = first_rows(strategy.adjacency.at(l).own_rows(taken), len(h))
                     # Only layer 0 has such a matrix: features pass it without dropout, as hidden rows do.
-                    # Destinations come first among a batch's rows.
-                    same = taken[: len(h)]
-                    h = h + (same if layer.skip is None else self._projected(rows, static, layer.skip))
+                    more = rows if layer.skip is None else self._projected(rows, static, layer.skip)
+                    assert isinstance(more, torch.Tensor)
+                    h = h + more
                 if self.unit_rows:
                     h = F.normalize(h, dim=1)
         return h
@@ -271,14 +284,15 @@ class Model(nn.Module):
     def flops(self, l: int, strategy: Strategy, static: Static | None) -> int:
         """Of layer l's products in one forward pass: 2 for a multiply-add."""
         layer = self._layer(l)
-        skip = 0 if layer.skip is None else 2 * strategy.adjacency_of(l).num_inner * layer.skip.numel()
-        return layer.flops(strategy.adjacency_of(l), static) + skip
+        adjacency = strategy.adjacency.at(l)
+        skip = 0 if layer.skip is None else 2 * adjacency.num_rows * layer.skip.numel()
+        return layer.flops(adjacency, static) + skip
 
     def _normalised(self, l: int, z: torch.Tensor, strategy: Strategy) -> torch.Tensor:
         norm = self._layer(l).norm
         if norm is None:
             return z
-        others = (strategy.comm, strategy.adjacency_of(l).num_own, l) if isinstance(norm, BatchNorm) else ()
+        others = (strategy.comm, strategy.adjacency.at(l).num_own, l) if isinstance(norm, BatchNorm) else ()
         rows: torch.Tensor = norm(z, *others)
         return rows
 

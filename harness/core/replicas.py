@@ -23,6 +23,7 @@ from harness.base.autograd import applied
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.rows import scatter_add_rows
+from harness.comm.sparse import fetch_rows
 from harness.core.adjacency import scales, shape_of
 from harness.core.config import ModelConfig
 from harness.core.features import (
@@ -49,6 +50,7 @@ class ReplicaAdjacency(TakesFeatures):
 
     def __init__(self, shard: ReplicaShard, normalisation: str, kernel: Kernel, device: torch.device):
         self.num_inner, self.num_masters = shard.num_replicas, shard.num_masters
+        self.num_rows = self.num_inner
         self.num_own = self.num_masters  # rows that are this worker's vertices; the others are mirrors
         row, column = scales(shard.degrees, normalisation)
         self.edges = SparseOperator(
@@ -64,6 +66,10 @@ class ReplicaAdjacency(TakesFeatures):
         if normalisation != "mean":
             loops = row if column is None else row * column
             self.loops = torch.as_tensor(loops[: shard.num_masters, None]).to(device)
+
+    def at(self, layer: int) -> ReplicaAdjacency:
+        """The matrix of layer `layer`: this one in all of them."""
+        return self
 
     def times(self, x: torch.Tensor) -> torch.Tensor:
         """A_i x  [r, F], differentiable."""
@@ -153,6 +159,19 @@ def sum_replicas(
     return summed
 
 
+def fetch_sums(comm: Comm, plan: HaloPlan, z: torch.Tensor, form: str) -> torch.Tensor:
+    """`sum_replicas` of layer 0's parts z [r, f0], which are fetched once, as `form` says
+    (`harness.comm.sparse`).
+    """
+    masters, summed = len(z) - plan.num_halo, z.clone(memory_format=torch.contiguous_format)
+    pieces = z[masters:].split(plan.receive_counts)
+    parts = fetch_rows(comm, pieces, plan.send_counts, 0, "features", form)
+    scatter_add_rows(summed[:masters], plan.send_rows, parts)
+    pieces = summed.index_select(0, plan.send_rows).split(plan.send_counts)
+    summed[masters:] = fetch_rows(comm, pieces, plan.receive_counts, 0, "features", form)
+    return summed
+
+
 class _Synchronise(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -211,9 +230,6 @@ class ExactSynchronised:
     def __init__(self, adjacency: ReplicaAdjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
         self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
 
-    def adjacency_of(self, layer: int) -> ReplicaAdjacency:
-        return self.adjacency
-
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
     ) -> torch.Tensor:
@@ -228,14 +244,25 @@ class ExactSynchronised:
 class VertexCut:
     """Edges have an owner; a vertex has a replica wherever it has an edge. See `harness.core.cuts.Cut`."""
 
-    def __init__(self, shard: ReplicaShard, comm: Comm, model: ModelConfig, kernel: Kernel, x: torch.Tensor):
+    def __init__(
+        self,
+        shard: ReplicaShard,
+        comm: Comm,
+        model: ModelConfig,
+        kernel: Kernel,
+        x: torch.Tensor,
+        features_wire: str = "dense",
+    ):
+        self.features_wire = features_wire
         self.shard, self.comm, self.kernel, self.x = shard, comm, kernel, x
         self.plan = replica_plan(shard, comm.device)
+        self.plans = [self.plan] * model.layers
+        self.rows: torch.Tensor | None = None  # all are trained on
         self.adjacency = ReplicaAdjacency(shard, model.aggregation, kernel, comm.device)
         self.adjacency.features = Features(x, self.adjacency.num_entries, kernel)
         self.ids = torch.as_tensor(shard.vertices).to(comm.device)
 
-    def dropout(self, p: float, key: int) -> HaloDropout:
+    def dropout(self, p: float, key: int, layer: int) -> HaloDropout:
         return HaloDropout(p, self.ids, self.ids[:0], key)
 
     def training_input(self) -> StaticSums:
@@ -248,5 +275,9 @@ class VertexCut:
         return trained if trained is not None else self._static(purpose)
 
     def _static(self, purpose: str) -> StaticSums:
-        product = sum_replicas(self.comm, self.plan, self.adjacency.times(self.x), 0, "forward", purpose)
+        parts = self.adjacency.times(self.x)
+        if purpose == "features" and self.features_wire != "dense":
+            product = fetch_sums(self.comm, self.plan, parts, self.features_wire)
+        else:
+            product = sum_replicas(self.comm, self.plan, parts, 0, "forward", purpose)
         return StaticSums(self.x, product, self.kernel)

@@ -18,28 +18,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeAlias
 
 import torch
-from typing_extensions import TypeVar
 
 from harness.check import InputError, choice
 from harness.cluster.config import Cluster
 from harness.comm.comm import Comm
-from harness.comm.flight import HaloPlan
-from harness.comm.recorder import Recorder
-from harness.core.adjacency import Adjacency, Propagation
-from harness.core.optimisers import Adam, Optimiser
+from harness.comm.sparse import fetch_rows
+from harness.core.adjacency import Propagation
+from harness.core.combine import Combine, Combiner, Exact
+from harness.core.context import A, Context, RunFacts, S
 from harness.core.order import FEATURES, HIDDEN, Passes
 from harness.core.propagate import HaloDropout, Pending, WrongRows, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
 from harness.partition.shard import ReplicaShard, Shard
-
-# What a system trains on: an edge-cut's, unless it is a `ReplicaSystem`.
-S = TypeVar("S", bound=Shard | ReplicaShard, default=Shard)
-A = TypeVar("A", bound=Propagation | ReplicaAdjacency, default=Adjacency)
 
 
 class Ready:
@@ -50,65 +44,6 @@ class Ready:
 
     def wait(self) -> torch.Tensor:
         return self.rows
-
-
-@dataclass
-class RunFacts:
-    """What a system may look at to say that it cannot run: nothing else decides."""
-
-    model: str
-    matrix: bool
-    num_workers: int
-    symmetric: bool
-    multilabel: bool
-    weighted: bool = False  # edges have weights other than 1
-    optimiser: Optimiser = field(default_factory=Adam)
-    scheduled: bool = False  # the learning rate differs between epochs
-    norm: str = "none"  # between the model's layers
-    patience: int = 0  # evaluations, of early stopping
-    wire: str = "float32"  # what rows travel as
-    input_dropout: float = 0.0  # of the features
-    layers: int = 2
-
-
-@dataclass
-class Context(Generic[S, A]):
-    """What a system is given once, before the first epoch.
-
-    widths   [L + 1]: features, hidden layers, classes; layer l maps widths[l] to widths[l + 1]
-    epochs   of the whole run, whatever a resumed one has behind it
-    model    the worker's copy of the model; its parameters may be read and, between steps, written
-    gradient  gradient(rows, divisor) -> loss: one more forward and backward pass by this system over the
-             given training rows, whose summed loss is divided by `divisor`; gradients are left in the
-             parameters. For systems with extra steps; exact_gradient(rows, divisor, masks=None) does the
-             same through a fresh exchange of every halo row, with the dropout masks of the epoch's forward
-             pass number `masks` where given
-    exact_inputs   exact_inputs() -> {layer: H [n, F]}: what hidden layers 1.. would take in an exact forward
-             pass with the current weights and no dropout; outside the train clock only
-    new_optimiser   new_optimiser(parameters, lr=None) -> another optimiser of the run's kind, for systems
-             that step more than one set of moments; it follows the run's schedule; lr None: the run's
-    """
-
-    shard: S
-    comm: Comm
-    plan: HaloPlan
-    adjacency: A
-    widths: list[int]
-    recorder: Recorder
-    device: torch.device
-    seed: int
-    model: torch.nn.Module
-    optimiser: torch.optim.Optimizer
-    train_rows: torch.Tensor  # [t] int64 local rows of this worker's training vertices
-    epochs: int
-    gradient: Callable[[torch.Tensor, float], torch.Tensor]
-    exact_gradient: Callable[..., torch.Tensor]
-    exact_inputs: Callable[[], dict[int, torch.Tensor]]
-    new_optimiser: Callable[..., torch.optim.Optimizer]
-
-    @property
-    def num_layers(self) -> int:
-        return len(self.widths) - 1
 
 
 class System(Generic[S, A]):
@@ -129,6 +64,12 @@ class System(Generic[S, A]):
     asynchronous: ClassVar[bool] = False  # workers meet at checkpoints and at the end only: see `epochs_done`
     # what the run's workers run on: set by the trainer before all else
     cluster: Cluster = Cluster()
+    # what sums gradients over the workers: set by the trainer before all else
+    combiner: Combiner | None = None
+    # how features that are fetched once travel: set by the trainer before all else
+    features_wire: str = "dense"
+    # whether a `combine` of its own hands its gradients to `sum_gradients`, and may be given coded sums
+    sums_gradients: ClassVar[bool] = False
     # whether the static input product equals the exact one (evaluation reuses it)
     exact_input: ClassVar[bool] = True
     # in comparisons: "reference" of exact training, or "control" that uses no remote rows
@@ -137,6 +78,13 @@ class System(Generic[S, A]):
     exact: ClassVar[dict[str, Any] | None] = None
     # why `wire` has no say over its rows, as "quantises what it sends"; "" where `comm` sends them all
     own_rows: ClassVar[str] = ""
+    # why rows=needed cannot be, as "broadcasts whole blocks"; "" where it exchanges the rows of `plans`
+    every_row: ClassVar[str] = "exchanges the rows of `plan`, which are all"
+    # whether its `halo` serves models without a propagation matrix, although `propagate` is its own
+    serves_attention: ClassVar[bool] = False
+    # where the run does not say: "all" or "needed", and "dense", "sparse" or "auto"
+    default_rows: ClassVar[str] = "all"
+    default_features_wire: ClassVar[str] = "dense"
     since: ClassVar[dict[str, Any]] = {}  # knobs that came after 0.1, where what 0.1 did is not their default
 
     @classmethod
@@ -173,6 +121,11 @@ class System(Generic[S, A]):
         name = type(self).__name__.lower()
         if run.wire != "float32" and self.own_rows:
             return f"wire={run.wire} cannot be: {name} {self.own_rows}; give wire=float32"
+        if run.rows == "needed" and (reason := self.needs_every_row(run)):
+            return f"rows=needed cannot be: {reason}; give rows=all"
+        own_way = type(self).combine is not System.combine and not self.sums_gradients
+        if run.combine != "exact" and own_way:
+            return f"combine={run.combine} cannot be: {name} combines in a way of its own; give combine=exact"
         if self.asynchronous and run.scheduled:
             return (
                 f"{name} has no epoch common to all workers that a schedule could go by; give"
@@ -188,12 +141,20 @@ class System(Generic[S, A]):
                 f"{name} has no pass common to all workers that model.norm=batch could take statistics of;"
                 " give model.norm=layer"
             )
-        if not run.matrix and type(self).propagate is not System.propagate:
+        if not (run.matrix or self.serves_attention or type(self).propagate is System.propagate):
             return (
                 f"model={run.model} has no propagation matrix, and {name} defines its own"
                 " product with one; give model=gcn or model=sage"
             )
         return None
+
+    def needs_every_row(self, run: RunFacts) -> str:
+        """Why a run cannot compute and exchange the rows alone that the loss needs; "" where it can."""
+        if self.every_row:
+            return f"{type(self).__name__.lower()} {self.every_row}"
+        if run.norm == "batch":
+            return "model.norm=batch takes statistics of all rows"
+        return "" if run.fewer_rows else f"the layers of model={run.model} give as many rows as they take"
 
     def ineffective(self) -> list[str]:
         """A sentence for each knob that was given and, beside the others, changes nothing: its name, its
@@ -213,13 +174,10 @@ class System(Generic[S, A]):
 
     def setup(self, context: Context[S, A]) -> None:
         """Keep what is needed and allocate state. Overridden methods call this one first."""
-        self.shard, self.comm, self.plan = context.shard, context.comm, context.plan
+        self.shard, self.comm = context.shard, context.comm
+        self.plan, self.plans = context.plan, context.plans
         self.adjacency, self.widths, self.recorder = context.adjacency, context.widths, context.recorder
         self.device, self.seed, self.num_layers = context.device, context.seed, context.num_layers
-
-    def adjacency_of(self, layer: int) -> A:
-        """The propagation matrix of a layer."""
-        return self.adjacency
 
     def halo(self, layer: int, h: torch.Tensor) -> Pending:
         """The remote rows layer `layer` aggregates now, given this worker's inner rows h [n, F]."""
@@ -229,7 +187,11 @@ class System(Generic[S, A]):
         """The halo's raw features [m, F] for `features="once"`: fetched exactly, one time, and counted
         then.
         """
-        return self.comm.exchange(self.plan, x, layer=0, purpose="features").wait()
+        plan = self.plans[0]
+        if self.features_wire == "dense":
+            return self.comm.exchange(plan, x, layer=0, purpose="features").wait()
+        pieces = x.index_select(0, plan.send_rows).split(plan.send_counts)
+        return fetch_rows(self.comm, pieces, plan.receive_counts, 0, "features", self.features_wire)
 
     def static_halo(self, x: torch.Tensor, rows: int) -> torch.Tensor | None:
         """`input_halo`, held to its shape [rows, f0]; None where the worker aggregates no halo."""
@@ -251,7 +213,7 @@ class System(Generic[S, A]):
         """(A_ii h + A_ih halo) W  [n, f_out]. Only a system with a backward pass of its own overrides
         this.
         """
-        return propagate(self.adjacency, h, self.halo(layer, h), weight, dropout)
+        return propagate(self.adjacency.at(layer), h, self.halo(layer, h), weight, dropout)
 
     def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
         """A hook on layer `layer`'s pre-activation Z [n, f_out] and, through its backward, on delta =
@@ -279,7 +241,20 @@ class System(Generic[S, A]):
         """Sum the weight gradients over the workers; each worker's loss is already divided by the global
         count.
         """
-        self.comm.sum_weights(gradients(parameters))
+        self.sum_gradients(gradients(parameters))
+
+    def sum_gradients(self, gradients: list[torch.Tensor], share: float = 1.0) -> None:
+        """Sum share * gradient over the workers, for each of the model's parameters, as the run's `combine`
+        does.
+        """
+        if self.combiner is None:
+            self.comm.sum_weights(gradients, share)
+        else:
+            self.combiner.sum(gradients, share)
+
+    def default_combine(self) -> Combine:
+        """How gradients become a step where the run does not say."""
+        return Exact()
 
     def epochs_done(self, epoch: int) -> int:
         """How many of the run's epochs are over when this worker's epoch `epoch` is.

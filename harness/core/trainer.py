@@ -13,7 +13,9 @@ from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
 from harness.core.batches import Batch, BatchSystem, BlockPass
+from harness.core.combine import Combine
 from harness.core.config import EvaluateConfig, ModelConfig
+from harness.core.context import Context
 from harness.core.counted import Score
 from harness.core.cuts import make_cut
 from harness.core.evaluate import Evaluator, local_loss
@@ -26,7 +28,7 @@ from harness.core.propagate import HaloDropout, WrongRows
 from harness.core.schedules import Constant, Schedule
 from harness.core.scores import Scores
 from harness.core.stopping import EarlyStopping
-from harness.core.system import AnySystem, Context
+from harness.core.system import AnySystem
 from harness.partition.shard import ReplicaShard, Shard
 
 
@@ -40,6 +42,9 @@ class Trainer:
     kernel   the sparse kernel, or its name, see `harness.core.kernels.make_kernel`
     cluster  what the workers run on, one device per worker; None: alike, of which nothing is known
     order    which side of A X W is multiplied first; None: the cheaper by the fixed table of costs
+    rows     "all", or "needed": those that the loss needs; None: the system's own choice
+    combine  how gradients become a step of the weights; None: the system's own choice
+    features_wire  how features that are fetched once travel (`harness.comm.sparse`); None: likewise
     """
 
     def __init__(
@@ -58,6 +63,9 @@ class Trainer:
         kernel: str | Kernel = "auto",
         cluster: Cluster | None = None,
         order: Order | None = None,
+        rows: str | None = None,
+        combine: Combine | None = None,
+        features_wire: str | None = None,
     ):
         device = comm.device
         system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
@@ -72,13 +80,21 @@ class Trainer:
             torch.as_tensor(mask).to(device).nonzero().squeeze(1)
             for mask in (shard.train, shard.val, shard.test)
         ]
+        system.features_wire = features_wire or system.default_features_wire
+        needed = (rows or system.default_rows) == "needed"
+        cut = self.cut = make_cut(shard, comm, system, model, self.kernel, self.x, needed)
         self.train_rows, self.train_count = masks[0], int(shard.split_counts[0])
-        cut = self.cut = make_cut(shard, comm, system, model, self.kernel, self.x)
+        self.targets = self.labels  # of the rows that training takes
+        if cut.rows is not None:
+            self.targets = self.labels[cut.rows]
+            self.train_rows = torch.arange(len(masks[0]), device=device)
         widths = [self.x.shape[1]] + [model.hidden] * (model.layers - 1) + [shard.num_classes]
         self.model = Model(model, widths, seed).to(device)
         self.recipe, self.schedule, self.epochs = optimiser, schedule or Constant(), epochs
         self.rates: list[tuple[torch.optim.Optimizer, float]] = []  # each optimiser's, before the schedule
-        self.optimiser = self.new_optimiser(self.model.parameters())
+        self.combiner = (combine or system.default_combine()).make(self.parameters, comm, seed)
+        system.combiner = self.combiner
+        self.optimiser = self.new_optimiser(self.combiner.trained)
         self.passes = 0  # forward passes of the running epoch
         self.static: Static | None = None
         self.exact_static: Static | None = None  # of a system's extra, exact steps
@@ -100,6 +116,8 @@ class Trainer:
                 self.exact_gradient,
                 self.exact_inputs,
                 self.new_optimiser,
+                cut.plans,
+                model.matrix,
             )
         )
         evaluate = evaluate or EvaluateConfig()
@@ -152,6 +170,7 @@ class Trainer:
             with self.recorder.clock("evaluate"):
                 self.system.before_training()
         with self.recorder.train():
+            self.combiner.begin(epoch)
             self.system.before_epoch(epoch)
             loss = self.x.new_zeros(())
             for step in range(self.system.steps() if isinstance(self.system, BatchSystem) else 1):
@@ -161,6 +180,7 @@ class Trainer:
                 self.system.combine(self.parameters)
                 self.recorder.segment("compute", "optimiser")
                 self.optimiser.step()
+            self.combiner.spread()
             self.system.after_epoch(epoch)
         self.comm.look()
         with self.recorder.clock("evaluate"):
@@ -217,12 +237,12 @@ class Trainer:
         step = self.passes if masks is None else masks
         self.passes += masks is None
         logits = self.model(
-            self.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder
+            self.cut.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder
         )
-        return self._backward(local_loss(logits, self.labels, rows, divisor), strategy)
+        return self._backward(local_loss(logits, self.targets, rows, divisor), strategy)
 
     def _backward(self, loss: torch.Tensor, strategy: Strategy) -> torch.Tensor:
-        self.optimiser.zero_grad()
+        self.model.zero_grad()
         self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
         try:
             loss.backward()
@@ -255,6 +275,7 @@ class Trainer:
         return {
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(),
+            "combiner": self.combiner.state_dict(),
             "system": self.system.state_dict(),
             "exact_static": self.exact_static is not None,
             "stopping": (self.stopping.best, self.stopping.since),
@@ -264,6 +285,8 @@ class Trainer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         restore(self.optimiser, state["optimiser"])
+        if "combiner" in state:  # not in checkpoints of before 0.2
+            self.combiner.load_state_dict(state["combiner"])
         self.system.load_state_dict(state["system"])
         self.began, self.next_epoch = True, state["next_epoch"]
         if "stopping" in state:  # not in checkpoints of before 0.2
@@ -284,7 +307,7 @@ class Trainer:
 
     def _dropouts(self, epoch: int, step: int) -> list[HaloDropout]:
         return [
-            self.cut.dropout(rate, dropout_key(self.seed, epoch, l, step))
+            self.cut.dropout(rate, dropout_key(self.seed, epoch, l, step), l)
             for l, rate in enumerate(self._rates())
         ]
 

@@ -23,6 +23,7 @@ from harness.check.mistyped import as_given
 from harness.check.target import check_trusted, made, target_class, target_of, trust
 from harness.cluster.config import Cluster
 from harness.core.architectures import model_class
+from harness.core.combine import Combine
 from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.counted import Score
 from harness.core.optimisers import Adam, Optimiser
@@ -54,9 +55,9 @@ BUILT_IN = {
     "optimiser": target_of(Adam),
     "schedule": target_of(Constant),
 }
-ALL = (*BLOCKS, *TARGETS, "model", "score")
+ALL = (*BLOCKS, *TARGETS, "model", "score", "combine")
 # Blocks that may be left out.
-EMPTY: dict[str, dict[str, Any]] = {"model": {}, "optimiser": {}, "schedule": {}, "score": {}}
+EMPTY: dict[str, dict[str, Any]] = {"model": {}, "optimiser": {}, "schedule": {}, "score": {}, "combine": {}}
 
 
 @dataclass
@@ -73,6 +74,7 @@ class Run:
     cluster: Cluster
     system: System
     scores: dict[str, Score]
+    combine: Combine | None
     composed: dict[str, Any] = field(repr=False)
 
     @cached_property
@@ -115,7 +117,8 @@ class Run:
     @property
     def code(self) -> str:
         """A hash of the code that this program would compute the run with."""
-        pieces = (self.model, *(getattr(self, name) for name in TARGETS), *self.scores.values())
+        pieces = [self.model, *(getattr(self, name) for name in TARGETS), *self.scores.values()]
+        pieces += [self.combine] if self.combine else []
         kernel = [self.settings.kernel.rpartition(".")[0]] if "." in self.settings.kernel else []
         return code_of("harness.run.worker", *(type(piece).__module__ for piece in pieces), *kernel)
 
@@ -214,6 +217,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     }
     blocks["model"] = make_model(_block({**EMPTY, **config}, "model"))
     blocks["scores"] = make_scores(_block({**EMPTY, **config}, "score"))
+    blocks["combine"] = make_combine(_block({**EMPTY, **config}, "combine"))
     top = {k: v for k, v in config.items() if k not in ALL}
     known = [*RunConfig.__dataclass_fields__, *ALL]
     for key in top:
@@ -246,6 +250,11 @@ def make_scores(block: dict[str, Any]) -> dict[str, Score]:
         if name in ("acc", "auc", "balanced"):
             raise InputError(f"score.{name} has the name of a score that every run has; give it another")
     return {name: made(_block(block, name), f"score.{name}", Score) for name in block}
+
+
+def make_combine(block: dict[str, Any]) -> Combine | None:
+    """How gradients become a step, as a block says; None where it is empty, and the system chooses."""
+    return made(block, "combine", Combine) if block else None
 
 
 def make_system(block: dict[str, Any]) -> System:

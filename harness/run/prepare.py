@@ -22,7 +22,8 @@ from omegaconf import OmegaConf
 
 from harness.check import InputError
 from harness.core.config import EvaluateConfig
-from harness.core.system import RunFacts, check_cut
+from harness.core.context import RunFacts
+from harness.core.system import check_cut
 from harness.partition.cache import Cache, shards_for
 from harness.run import config as configs
 from harness.run import products
@@ -63,6 +64,9 @@ def prepare(run: Run) -> Path:
         optimiser=run.optimiser,
         scheduled=run.scheduled,
         weighted=stats.get("weighted", False),
+        rows=run.settings.rows or run.system.default_rows,
+        combine=type(run.combine or run.system.default_combine()).__name__.lower(),
+        fewer_rows=run.model.fewer_rows,
     )
     reason = run.system.supports(facts)
     if reason:

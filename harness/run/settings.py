@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from harness.check import InputError, at_least, choice, more_than
 from harness.comm.comm import WIRES
 from harness.comm.meeting import RENDEZVOUS
+from harness.comm.sparse import FORMS
 from harness.comm.transport import TRANSPORTS
 from harness.core.kernels import check_kernel
 from harness.core.order import ORDERS
@@ -22,6 +23,11 @@ class RunConfig:
     epochs     number of training epochs
     seed       of weights, dropout, random partitions and random splits
     label      what tables call the run; null: the system's name
+    rows       that training computes and exchanges: "all", or "needed", those that the logits of training
+               vertices depend on, which is exact; null: what the system does of itself
+    features_wire  how features that are fetched once travel, without loss: "dense", "sparse" (the columns and
+               values that are not 0) or "auto" (the smaller, message by message); null: what the system does
+               of itself
     device     "auto" (CUDA where there is a device), "cpu" or "cuda"
     threads    CPU threads per worker; null: cores / workers, at least 1
     kernel     sparse kernel: "auto" (numba on the CPU, torch on CUDA), "dgl", "numba", "torch",
@@ -56,6 +62,8 @@ class RunConfig:
     epochs: int = 200
     seed: int = 1
     label: str | None = None
+    rows: str | None = None
+    features_wire: str | None = None
     device: str = "auto"
     threads: int | None = None
     kernel: str = "auto"
@@ -83,6 +91,10 @@ class RunConfig:
         at_least("seed", self.seed, 0)
         if self.device == "gpu":
             raise InputError('device="gpu" is not known; did you mean "cuda"?')
+        if self.rows is not None:
+            choice("rows", self.rows, ("all", "needed"))
+        if self.features_wire is not None:
+            choice("features_wire", self.features_wire, FORMS)
         choice("device", self.device, ("auto", "cpu", "cuda"))
         check_kernel(self.kernel)
         choice("order", self.order, ORDERS)

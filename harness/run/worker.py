@@ -224,6 +224,9 @@ def train(
         kernel=make_kernel(run.settings.kernel, device, Tilings.of_json(configs.tilings(run_dir))),
         cluster=cluster_of(run, run_dir, comm, seat),
         order=Order(run.settings.order, Costs.of_json(measured) if measured else FIXED),
+        rows=run.settings.rows,
+        combine=run.combine,
+        features_wire=run.settings.features_wire,
     )
     # By what its checkpoints know it: its fingerprint when it began, whatever that has become since.
     name = (began or {}).get("run") or run.fingerprint

@@ -8,6 +8,7 @@ import torch
 
 from harness.comm.comm import Comm
 from harness.comm.flight import InFlight
+from harness.comm.sparse import fetch_rows
 from harness.partition.shard import Shard
 
 
@@ -75,8 +76,12 @@ class Blocks:
         """The rows of delta [n, F] that this worker's out-edges lead to."""
         return self._broadcast(delta, cache, active, self.out_rows, layer, "backward", "deltas")
 
-    def features(self, x: torch.Tensor) -> torch.Tensor:
-        """The halo's features, fetched once."""
+    def features(self, x: torch.Tensor, form: str = "dense") -> torch.Tensor:
+        """The halo's features, fetched once; `form`: see `harness.comm.sparse`."""
+        if form != "dense":
+            sizes = [int(size) if j != self.comm.rank else 0 for j, size in enumerate(self.shard.sizes)]
+            found = fetch_rows(self.comm, [x] * self.comm.size, sizes, 0, "features", form)
+            return self.halo_rows.pick(list(found.split(sizes)))
         return self.embeddings(0, x, cache=self.empty(x.shape[1]), purpose="features").wait()
 
     def _broadcast(self, own, cache, active, rows, layer, direction, purpose) -> PendingBlocks:

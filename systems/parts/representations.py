@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from harness.comm.store import Pull, Push, Store
-from harness.core.system import Context
+from harness.core.context import Context
 
 
 class Representations:

@@ -1,0 +1,134 @@
+"""Rows of which few values are not 0, fetched without loss in fewer bytes.
+
+A message of k rows of width F, values of s bytes, is one byte that says its form, and
+
+    dense     k F s bytes: the rows as they are
+    ids       the number of values of each row and the column of each value, 2 bytes each (4 where F >= 2^16),
+              and the values
+    bits      a bit per column of each row, ceil(F / 8) bytes per row, and the values
+
+What is 0 is all its bits: -0.0 and NaN travel as they are. Where all values of a message are alike (words
+that occur or do not) one of them is sent. "auto" takes the least of the three, message by message, "sparse"
+the lesser of the last two. Either also tells each peer the length of its message, 8 bytes of purpose
+`lengths`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numba
+import numpy as np
+import torch
+
+from harness.comm.comm import Comm
+
+FORMS = ("auto", "dense", "sparse")
+DENSE, IDS, BITS, ALIKE = 0, 1, 2, 4  # of a message's first byte; ALIKE is added to one of the others
+WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # what values are read as
+
+
+def fetch_rows(
+    comm: Comm, pieces: Sequence[torch.Tensor], receive: list[int], layer: int, purpose: str, form: str
+) -> torch.Tensor:
+    """Send pieces[p] [k_p, F] to each worker p and return the rows [sum(receive), F] that arrive, by sender.
+
+    pieces   by worker; the same tensor for several is coded once. Nothing is sent to oneself
+    form     "auto" or "sparse"; what is to travel dense, `Comm.start_exchange` sends
+    """
+    like = pieces[0]
+    send = [len(piece) if p != comm.rank else 0 for p, piece in enumerate(pieces)]
+    dtype = torch.bfloat16 if comm.halved(like.dtype, layer, purpose) else like.dtype
+    coded: dict[int, torch.Tensor] = {}
+    for piece, count in zip(pieces, send):
+        if count and id(piece) not in coded:
+            coded[id(piece)] = encoded(piece.to(dtype), form)
+    nothing = torch.zeros(0, dtype=torch.uint8)
+    messages = [coded[id(piece)] if count else nothing for piece, count in zip(pieces, send)]
+    lengths = [len(message) for message in messages]
+    incoming = comm.exchange_counts(lengths, layer, "forward", "lengths")
+    flight, arrived = comm.start_exchange(
+        torch.cat(messages).to(comm.device)[:, None],
+        lengths,
+        incoming,
+        layer,
+        "forward",
+        purpose,
+        counted=send,
+    )
+    flight.wait()
+    parts = arrived[:, 0].cpu().split(incoming)
+    found = [decoded(part, count, like.shape[1], dtype) for part, count in zip(parts, receive)]
+    return torch.cat(found).to(like.device, like.dtype)
+
+
+def encoded(rows: torch.Tensor, form: str) -> torch.Tensor:
+    """The message [bytes] uint8 of rows [k, F], on the CPU."""
+    words = rows.detach().cpu().contiguous().view(WORDS[rows.dtype.itemsize]).numpy()
+    counts = np.count_nonzero(words, axis=1)
+    places = np.empty(int(counts.sum()), np.int32)
+    values = np.empty(len(places), words.dtype)
+    _gather(words, places, values)
+    (k, width), wide = words.shape, _id_type(words.shape[1])
+    alike = len(values) > 0 and bool((values == values[0]).all())
+    kept = values[:1] if alike else values
+    sizes = {
+        IDS: (k + len(places)) * wide.itemsize + kept.nbytes,
+        BITS: k * -(-width // 8) + kept.nbytes,
+    }
+    if form == "auto":
+        sizes[DENSE] = words.nbytes
+    kind = min(sizes, key=lambda each: sizes[each])
+    if kind == DENSE:
+        parts = [words]
+    elif kind == IDS:
+        parts = [counts.astype(wide), places.astype(wide), kept]
+    else:
+        parts = [np.packbits(words != 0, axis=1, bitorder="little"), kept]
+    kind += ALIKE if alike and kind != DENSE else 0
+    joined = [np.array([kind], np.uint8), *(part.reshape(-1).view(np.uint8) for part in parts)]
+    return torch.from_numpy(np.concatenate(joined))
+
+
+def decoded(message: torch.Tensor, count: int, width: int, dtype: torch.dtype) -> torch.Tensor:
+    """The rows [count, width] of a message."""
+    rows = torch.zeros(count, width, dtype=dtype)
+    if not count:
+        return rows
+    words = rows.view(WORDS[dtype.itemsize]).numpy()
+    data, wide = message.numpy(), _id_type(width)
+    kind, data = int(data[0]), data[1:]
+    if kind == DENSE:
+        words[:] = data.copy().view(words.dtype).reshape(words.shape)
+        return rows
+    at: tuple[np.ndarray, ...]
+    if kind & IDS:
+        counts, data = _read(data, count, wide)
+        places, data = _read(data, int(counts.sum()), wide)
+        at = np.repeat(np.arange(count), counts), places
+    else:
+        bits, data = _read(data, count * -(-width // 8), np.dtype(np.uint8))
+        at = np.nonzero(np.unpackbits(bits.reshape(count, -1), axis=1, count=width, bitorder="little"))
+    values, _ = _read(data, 1 if kind & ALIKE else len(at[0]), words.dtype)
+    words[at] = values
+    return rows
+
+
+def _id_type(width: int) -> np.dtype:
+    return np.dtype(np.uint16 if width < 2**16 else np.uint32)
+
+
+def _read(data: np.ndarray, count: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """The first `count` values of a message's rest, and what follows them."""
+    size = count * dtype.itemsize
+    return data[:size].copy().view(dtype), data[size:]
+
+
+@numba.njit(cache=True, nogil=True)
+def _gather(words: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
+    at = 0
+    for v in range(len(words)):
+        for k in range(words.shape[1]):
+            if words[v, k] != 0:
+                places[at], values[at] = k, words[v, k]
+                at += 1

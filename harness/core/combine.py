@@ -1,0 +1,279 @@
+"""How the workers' gradients become one step of the weights: exactly, or in fewer bytes.
+
+    exact        the sum over workers, by an all-reduce; every worker takes the step
+    quantised    rows of each matrix are split among owners. Up: every worker sends its gradient's rows to
+                 their owner, rounded stochastically to B bits, and the owner adds them up. The owner alone
+                 takes the step, on a copy w that is its own. Down: the owner sends q = Q(w - w^), rounded to
+                 the nearest, and w^ += q on every worker, the owner too. All compute and evaluate with w^,
+                 the same bits everywhere. What q lacks stays in w - w^ and goes down later; what is rounded
+                 off a gradient is not sent later, and is 0 on average
+    powersgd     Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for
+                 Distributed Optimization", NeurIPS 2019, algorithms 1 and 2: each matrix of the summed
+                 gradient is replaced by one of rank r; what it lacks is added to the next epoch's gradient
+
+A matrix is a parameter of two dimensions; others, as biases, are summed exactly.
+
+Bytes per epoch over P workers, matrices [r, c] and all else n values of s bytes:
+
+    exact        2 (P - 1) s values
+    quantised    sum of 2 (P - 1) r (ceil(c B / 8) + 2), and 2 (P - 1) s n
+    powersgd     sum of 2 (P - 1) s rank (r + c), and 2 (P - 1) s n; a matrix of fewer values is exact
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from harness.check import at_least, choice
+from harness.comm.comm import Comm
+from harness.core.draws import draws
+from harness.core.quantise import dequantise_scaled, quantise_scaled, scaled_bytes
+
+LAYER = -1  # under which what belongs to no layer is counted
+
+
+class Combiner:
+    """Exact sums, and what the other ways have in common with them.
+
+    parameters   of the model, the same on every worker
+    trained      what this worker's optimiser steps
+    """
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int):
+        self.parameters, self.comm, self.seed = list(parameters), comm, seed
+        self.trained = self.parameters
+        self.epoch = 0
+
+    def begin(self, epoch: int) -> None:
+        """Called at the start of every epoch."""
+        self.epoch = epoch
+
+    @torch.no_grad()
+    def sum(self, gradients: Sequence[torch.Tensor], share: float = 1.0) -> None:
+        """Give each of `trained` the sum over workers of share * gradient; gradients are in the order of
+        `parameters`.
+        """
+        self.comm.sum_weights(gradients, share)
+
+    def spread(self) -> None:
+        """Called after the optimiser's step: give every worker what was stepped."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+
+
+@dataclass
+class Combine:
+    """Base of every way: it makes a worker's `Combiner`."""
+
+    def make(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int) -> Combiner:
+        return Combiner(parameters, comm, seed)
+
+    @property
+    def exact(self) -> bool:
+        """Whether it gives the sum as it is."""
+        return False
+
+
+@dataclass
+class Exact(Combine):
+    """Sums as they are."""
+
+    @property
+    def exact(self) -> bool:
+        return True
+
+
+@dataclass
+class Quantised(Combine):
+    """bits   per value of a matrix, 4 or 8, up and down"""
+
+    bits: int = 4
+
+    def __post_init__(self) -> None:
+        choice("bits", self.bits, (4, 8))
+
+    def make(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int) -> Combiner:
+        # A worker alone sends nothing, and nothing is to be rounded.
+        return (
+            Owners(parameters, comm, seed, self.bits) if comm.size > 1 else Combiner(parameters, comm, seed)
+        )
+
+
+@dataclass
+class PowerSgd(Combine):
+    """rank   of what stands for a matrix of the summed gradient"""
+
+    rank: int = 8
+
+    def __post_init__(self) -> None:
+        at_least("rank", self.rank, 1)
+
+    def make(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int) -> Combiner:
+        return (
+            LowRank(parameters, comm, seed, self.rank) if comm.size > 1 else Combiner(parameters, comm, seed)
+        )
+
+
+class Owners(Combiner):
+    """Rows of matrices have owners; worker p owns those from r p / P up to r (p + 1) / P of r.
+
+    State: masters, this worker's rows [.., c] of w, a parameter for each matrix. The model holds w^.
+    """
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int, bits: int):
+        super().__init__(parameters, comm, seed)
+        self.bits = bits
+        self.matrices = [at for at, p in enumerate(self.parameters) if p.ndim == 2]
+        self.owned = [self._rows(at, comm.rank) for at in self.matrices]
+        self.masters = [
+            torch.nn.Parameter(self.parameters[at].detach()[rows].clone())
+            for at, rows in zip(self.matrices, self.owned)
+        ]
+        others = [p for at, p in enumerate(self.parameters) if at not in self.matrices]
+        self.trained = [*self.masters, *others]
+
+    def _rows(self, at: int, owner: int) -> slice:
+        rows, size = len(self.parameters[at]), self.comm.size
+        return slice(rows * owner // size, rows * (owner + 1) // size)
+
+    def _bytes(self, owner: int) -> list[int]:
+        """By matrix: of the rows of one owner, on the wire."""
+        sizes = []
+        for at in self.matrices:
+            rows = self._rows(at, owner)
+            sizes.append((rows.stop - rows.start) * scaled_bytes(self.parameters[at].shape[1], self.bits))
+        return sizes
+
+    def _read(self, messages: Sequence[torch.Tensor], owners: Sequence[int]) -> list[torch.Tensor]:
+        """By matrix: the rows that messages [bytes] hold, one message after the other. Each holds the rows of
+        one owner, of all matrices.
+        """
+        parts = [message.split(self._bytes(owner)) for message, owner in zip(messages, owners)]
+        found = []
+        for number, at in enumerate(self.matrices):
+            parameter = self.parameters[at]
+            wire = torch.cat([part[number] for part in parts])
+            wire = wire.view(-1, scaled_bytes(parameter.shape[1], self.bits))
+            found.append(dequantise_scaled(wire, parameter.shape[1], self.bits, parameter.dtype))
+        return found
+
+    @torch.no_grad()
+    def sum(self, gradients: Sequence[torch.Tensor], share: float = 1.0) -> None:
+        rank, size, device = self.comm.rank, self.comm.size, self.comm.device
+        # Up: all rows are coded, matrix by matrix, and each owner gets those of its own.
+        given = [gradients[at] * share if share != 1.0 else gradients[at] for at in self.matrices]
+        count = sum(g.numel() for g in given)
+        noise = draws(self.seed, self.epoch, LAYER, "backward", rank, (count,), given[0].dtype, device)
+        coded = [
+            quantise_scaled(g, self.bits, u.view_as(g))
+            for g, u in zip(given, noise.split([g.numel() for g in given]))
+        ]
+        sent = [sum(self._bytes(owner)) if owner != rank else 0 for owner in range(size)]
+        pieces = [
+            wire[self._rows(at, owner)].flatten()
+            for owner in range(size)
+            if owner != rank
+            for at, wire in zip(self.matrices, coded)
+        ]
+        mine = sum(self._bytes(rank))
+        received = [mine if other != rank else 0 for other in range(size)]
+        flight, messages = self.comm.start_exchange(
+            torch.cat(pieces)[:, None], sent, received, LAYER, "backward", "weights", counted=[0] * size
+        )
+        # Meanwhile what has no owner is summed by all.
+        others = [g for at, g in enumerate(gradients) if at not in self.matrices]
+        if others:
+            self.comm.sum_weights(others, share)
+        flight.wait()
+        # The owner's own rows are exact; the others' are added in the order of ranks.
+        senders = self.comm.peers
+        by_sender = messages[:, 0].split([mine] * len(senders))
+        told = self._read(by_sender, [rank] * len(senders))
+        for own, theirs, master, rows in zip(given, told, self.masters, self.owned):
+            total, parts = torch.zeros_like(master), theirs.view(len(senders), *master.shape)
+            for worker in range(size):
+                total += own[rows] if worker == rank else parts[senders.index(worker)]
+            master.grad = total
+
+    @torch.no_grad()
+    def spread(self) -> None:
+        rank, size = self.comm.rank, self.comm.size
+        self.comm.recorder.segment("compute", "combine")
+        held = [self.parameters[at].data for at in self.matrices]
+        # Down: one message for all workers, which the owner reads as they do.
+        wires = [
+            quantise_scaled(master - w[rows], self.bits)
+            for master, w, rows in zip(self.masters, held, self.owned)
+        ]
+        message = torch.cat([wire.flatten() for wire in wires])
+        sent = [len(message) if other != rank else 0 for other in range(size)]
+        received = [sum(self._bytes(owner)) if owner != rank else 0 for owner in range(size)]
+        flight, messages = self.comm.start_exchange(
+            message.repeat(size - 1)[:, None], sent, received, LAYER, "forward", "weights", counted=[0] * size
+        )
+        flight.wait()
+        by_owner = list(messages[:, 0].split(received))
+        by_owner[rank] = message
+        # Owners' rows follow one another, so those of all are the matrix.
+        for w, steps in zip(held, self._read(by_owner, range(size))):
+            w += steps
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"masters": [master.detach() for master in self.masters]}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for master, saved in zip(self.masters, state["masters"]):
+            master.copy_(saved)
+
+
+class LowRank(Combiner):
+    """PowerSGD. State, by matrix [r, c]: q [c, rank], the same on every worker, and the error [r, c] that is
+    this worker's.
+    """
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int, rank: int):
+        super().__init__(parameters, comm, seed)
+        self.matrices = [
+            at
+            for at, p in enumerate(self.parameters)
+            if p.ndim == 2 and min(rank, *p.shape) * sum(p.shape) < p.numel()
+        ]
+        generator = torch.Generator().manual_seed(seed)
+        found = [self.parameters[at] for at in self.matrices]
+        self.q = [
+            torch.randn(p.shape[1], min(rank, *p.shape), generator=generator).to(p.device, p.dtype)
+            for p in found
+        ]
+        self.errors = [torch.zeros_like(p) for p in found]
+
+    @torch.no_grad()
+    def sum(self, gradients: Sequence[torch.Tensor], share: float = 1.0) -> None:
+        if not self.matrices:
+            return super().sum(gradients, share)
+        given = [share * gradients[at] + error for at, error in zip(self.matrices, self.errors)]
+        others = [g for at, g in enumerate(gradients) if at not in self.matrices]
+        for each in others:
+            each *= share
+        columns = [m @ q for m, q in zip(given, self.q)]
+        self.comm.sum_weights([*columns, *others])
+        bases = [torch.linalg.qr(p).Q for p in columns]
+        self.q = [m.t() @ basis for m, basis in zip(given, bases)]
+        self.errors = [m - basis @ q.t() for m, basis, q in zip(given, bases, self.q)]
+        self.comm.sum_weights(self.q)
+        for at, basis, q in zip(self.matrices, bases, self.q):
+            gradients[at].copy_(basis @ q.t())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"q": self.q, "errors": self.errors}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.q, self.errors = state["q"], state["errors"]

@@ -1,0 +1,59 @@
+"""Noise for stochastic rounding: a hash of seed, epoch, layer, direction and sender. So a run repeats and
+resumes to the same bits, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numba
+import numpy as np
+import torch
+
+from harness.base.splitmix import GOLDEN, mix, mix_int
+from harness.base.splitmix_tensor import mix_tensor, signed
+
+
+def draws(
+    seed: int,
+    epoch: int,
+    layer: int,
+    direction: str,
+    sender: int,
+    shape: Sequence[int],
+    dtype: torch.dtype,
+    device: torch.device | None = None,
+) -> torch.Tensor:
+    """Uniform numbers of this shape in [0, 1), multiples of 2^-24, of one worker's message to all peers, in
+    the order it sends them. Made on the device, where one is given, to the same bits.
+    """
+    key = (((seed * 1_000_003 + epoch) * 257 + layer) * 2 + (direction == "backward")) * 65_537 + sender
+    base = mix_int(key & (2**64 - 1))
+    if device is not None and device.type != "cpu":
+        return draw_with_torch(base, shape, dtype, device)
+    numbers = torch.empty(shape, dtype=dtype)
+    _draw(np.uint64(base), numbers.view(-1).numpy())
+    return numbers
+
+
+def draw_with_torch(
+    base: int, shape: Sequence[int], dtype: torch.dtype, device: torch.device | str
+) -> torch.Tensor:
+    """What `_draw` gives, by torch operations on any device."""
+    count = math.prod(shape)
+    pairs = torch.arange((count + 1) // 2, device=device)
+    bits = mix_tensor(pairs * signed(GOLDEN) + signed(base))
+    low_high = torch.stack([bits & 0xFFFFFF, bits >> 40 & 0xFFFFFF], 1)
+    return low_high.flatten()[:count].view(tuple(shape)).to(dtype) * 2.0**-24
+
+
+@numba.njit(cache=True, nogil=True)
+def _draw(base: np.uint64, numbers: np.ndarray) -> None:
+    scale = numbers.dtype.type(2.0**-24)
+    number = numbers.dtype.type
+    for pair in range((len(numbers) + 1) // 2):
+        bits = mix(base + np.uint64(pair) * np.uint64(GOLDEN))
+        numbers[2 * pair] = number(np.int32(bits & np.uint64(0xFFFFFF))) * scale
+        if 2 * pair + 1 < len(numbers):
+            numbers[2 * pair + 1] = number(np.int32(bits >> np.uint64(40))) * scale

@@ -1,0 +1,192 @@
+"""The rows that the loss needs, layer by layer, for training that computes and exchanges no others.
+
+The loss reads the training vertices' logits alone. So the last layer gives Z of those, and every layer takes
+the rows that it gives Z of and their in-neighbours:
+
+    R_L = train,    R_l = R_{l+1} and the in-neighbours of R_{l+1}        layer l: rows R_l -> rows R_{l+1}
+
+delta is 0 elsewhere, so nothing else reaches the loss or a gradient: exact, for any graph, partition and
+depth. The sets grow towards layer 0. A worker's own rows are therefore put in the order of the last set that
+they are in, and what a layer takes or gives are the first rows of that order.
+
+Between workers, layer l exchanges the remote rows of R_l that own rows of R_{l+1} aggregate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numba
+import numpy as np
+import torch
+
+from harness.comm.comm import Comm
+from harness.comm.flight import HaloPlan
+from harness.core.adjacency import Propagation, scales
+from harness.core.attention import AttentionEdges
+from harness.core.kernels import Kernel, SparseOperator
+from harness.partition.shard import Csr, Shard
+
+
+@dataclass
+class NeededRows:
+    """A worker's own rows that L layers need, and the remote ones.
+
+    order    [counts[0]] int64 own rows: those of R_L first, then those that only R_{L-1} has, and so on,
+             ascending inside each
+    counts   [L + 1]: layer l takes the first counts[l] rows of that order and gives the first counts[l + 1]
+    halos    by layer: places in the shard's halo of the remote rows that it aggregates, ascending
+    plans    by layer: who sends which of the first counts[l] rows to whom
+    """
+
+    order: np.ndarray
+    counts: list[int]
+    halos: list[np.ndarray]
+    plans: list[HaloPlan]
+
+
+def needed_rows(shard: Shard, layers: int, comm: Comm) -> NeededRows:
+    """The rows that the training vertices of all workers need. Each layer, from the last one back, workers
+    tell each other which remote rows they need: a byte per row of the halo.
+    """
+    n, inner, halo = shard.num_inner, shard.inner_edges, shard.halo_edges
+    halo_counts, send_counts = shard.halo_counts.tolist(), shard.send_counts.tolist()
+    depth = np.where(shard.train, layers, -1)  # the last set that a row is in
+    halos: list[np.ndarray] = []
+    asked: list[np.ndarray] = []  # by layer: which of the rows that may be sent are
+    for layer in reversed(range(layers)):
+        given = depth > layer
+        remote = _touched(halo, given)
+        mine = torch.from_numpy(remote.astype(np.uint8)).to(comm.device)[:, None]
+        flight, theirs = comm.start_exchange(mine, halo_counts, send_counts, -1, "backward", "needed")
+        flight.wait()
+        asked.append(theirs[:, 0].cpu().numpy().astype(bool))
+        taken = _touched(inner, given)
+        taken[shard.send_rows[asked[-1]]] = True
+        depth[taken & (depth < 0)] = layer
+        halos.append(np.flatnonzero(remote))
+    order = np.lexsort((np.arange(n), -depth))
+    counts = [int((depth >= layer).sum()) for layer in range(layers + 1)]
+    order, place = order[: counts[0]], np.empty(n, np.int64)
+    place[order] = np.arange(len(order))
+    by_owner, by_peer = (np.repeat(np.arange(comm.size), each) for each in (halo_counts, send_counts))
+    plans = [
+        HaloPlan(
+            torch.from_numpy(place[shard.send_rows[sent]]).to(comm.device),
+            np.bincount(by_peer[sent], minlength=comm.size).tolist(),
+            np.bincount(by_owner[kept], minlength=comm.size).tolist(),
+        )
+        for sent, kept in zip(asked, halos)
+    ]
+    return NeededRows(order, counts, halos[::-1], plans[::-1])
+
+
+def _touched(block: Csr, rows: np.ndarray) -> np.ndarray:
+    """[columns] bool: the columns with an entry in one of `rows` [rows] bool."""
+    touched = np.zeros(block.num_columns, bool)
+    touched[block.indices[np.repeat(rows, np.diff(block.indptr))]] = True
+    return touched
+
+
+class NeededAdjacency(Propagation):
+    """A_ii [counts[l + 1], counts[l]] and A_ih of layer l, over the rows that it needs."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        needed: NeededRows,
+        layer: int,
+        normalisation: str,
+        kernel: Kernel,
+        device: torch.device,
+    ):
+        rows, columns = needed.order[: needed.counts[layer + 1]], needed.order[: needed.counts[layer]]
+        halo = needed.halos[layer]
+        self.self_loops = normalisation != "mean"
+        self._blocks = (
+            _part(shard.inner_edges, rows, columns, False),
+            _part(shard.halo_edges, rows, halo, False) if len(halo) else None,
+        )
+        self._device = device
+        row, column = scales(shard.degrees, normalisation)
+        _, halo_column = scales(shard.halo_degrees, normalisation)
+        # A block that is not square has its self-loops among its entries: row v's is column v.
+        block = _part(shard.inner_edges, rows, columns, True) if self.self_loops else self._blocks[0]
+        parts = [(block, column, columns), (self._blocks[1], halo_column, halo)]
+        inner, outer = (
+            SparseOperator(
+                each,
+                row[rows],
+                None if scale is None else scale[taken],
+                values=each.values,
+                kernel=kernel,
+                device=device,
+            )
+            if each is not None
+            else None
+            for each, scale, taken in parts
+        )
+        assert inner is not None
+        super().__init__(inner, outer)
+
+    @cached_property
+    def attention(self) -> AttentionEdges:
+        """The same edges for an edge softmax, each vertex among its own neighbours."""
+        return AttentionEdges(*self._blocks, self._device)
+
+    @property
+    def num_entries(self) -> int:
+        return sum(block.num_entries for block in self._blocks if block is not None)
+
+
+class PerLayer:
+    """A propagation matrix for each layer."""
+
+    def __init__(self, layers: Sequence[Propagation]):
+        self.layers = list(layers)
+
+    def at(self, layer: int) -> Propagation:
+        return self.layers[layer]
+
+
+def _part(block: Csr, rows: np.ndarray, columns: np.ndarray, self_loops: bool) -> Csr:
+    """The block's `rows`, whose entries are all in `columns`, in these orders; entries ascend in a row.
+
+    self_loops   each row also has column v, v being its number
+    """
+    place = np.zeros(block.num_columns, np.int32)
+    place[columns] = np.arange(len(columns))
+    lengths = (block.indptr[rows + 1] - block.indptr[rows]) + int(self_loops)
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(block.indptr.dtype)
+    indices = np.empty(indptr[-1], np.int32)
+    values = np.empty(indptr[-1] if block.values is not None else 0, np.float32)
+    given = block.values if block.values is not None else values
+    _take(block.indptr, block.indices, given, rows, place, self_loops, indptr, indices, values)
+    return Csr(indptr, indices, len(columns), None if block.values is None else values)
+
+
+@numba.njit(cache=True, nogil=True)
+def _take(
+    starts: np.ndarray,
+    columns: np.ndarray,
+    weights: np.ndarray,
+    rows: np.ndarray,
+    place: np.ndarray,
+    self_loops: bool,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+) -> None:
+    for v in range(len(rows)):
+        first, start = indptr[v], starts[rows[v]]
+        found = place[columns[start : starts[rows[v] + 1]]]
+        if self_loops:
+            found = np.append(found, np.int32(v))
+        order = np.argsort(found)
+        for i in range(len(found)):
+            indices[first + i] = found[order[i]]
+            if len(values):
+                own = order[i] == len(found) - 1 and self_loops
+                values[first + i] = np.float32(1) if own else weights[start + order[i]]

@@ -1,0 +1,228 @@
+"""Linear quantisation of rows to B bits, packed into the bytes that travel.
+
+    q = (x - low) / (high - low) (2^B - 1), rounded;   x' = low + q (high - low) / (2^B - 1)
+
+with low and high the least and largest entry of each row. To round is floor(q + u): u = 0.5 to the nearest,
+halves up; u uniform in [0, 1) stochastically, which is unbiased. A row whose entries are all equal is
+restored exactly. A row travels as B F bits of codes (whole bytes) and the two constants in the rows' own
+precision; `quantise_scaled` has one constant instead, of two bytes. On the CPU codes are made and read by
+compiled loops, to the bit what the torch operations give.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import torch
+
+BITS = (2, 4, 8, 16)
+
+
+def code_bytes(width: int, bits: int) -> int:
+    """Bytes of the codes of one row: B F bits rounded up."""
+    return -(-width * bits // 8)
+
+
+def row_bytes(width: int, bits: int, dtype: torch.dtype) -> int:
+    """Bytes of one row on the wire: its codes and two constants."""
+    return code_bytes(width, bits) + 2 * dtype.itemsize
+
+
+def quantise(x: torch.Tensor, bits: int, noise: torch.Tensor | float = 0.5) -> torch.Tensor:
+    """The wire form [k, row_bytes] uint8 of x [k, F]; `noise` is u, one number or [k, F]."""
+    wire = x.new_empty(len(x), row_bytes(x.shape[1], bits, x.dtype), dtype=torch.uint8)
+    if not x.numel():
+        return wire
+    size = 2 * x.dtype.itemsize
+    low, high = x.amin(1, keepdim=True), x.amax(1, keepdim=True)  # aminmax takes three times as long
+    step = (high - low) / ((1 << bits) - 1)
+    step = torch.where(step > 0, step, torch.ones_like(step))
+    wire[:, -size:] = torch.cat([low, high], 1).view(torch.uint8)
+    _write_codes(wire, x, low, step, bits, noise)
+    return wire
+
+
+def dequantise(wire: torch.Tensor, width: int, bits: int, dtype: torch.dtype) -> torch.Tensor:
+    """The rows [k, width] that a wire form stands for."""
+    size = 2 * dtype.itemsize
+    if not len(wire) or not width:
+        return torch.empty(len(wire), width, dtype=dtype, device=wire.device)
+    low, high = wire[:, -size:].clone(memory_format=torch.contiguous_format).view(dtype).split(1, 1)
+    return _read_codes(wire, width, low, (high - low) / ((1 << bits) - 1), bits)
+
+
+def scaled_bytes(width: int, bits: int) -> int:
+    """Bytes of one row on the wire of `quantise_scaled`: its codes and a scale of 2 bytes."""
+    return code_bytes(width, bits) + 2
+
+
+def quantise_scaled(x: torch.Tensor, bits: int, noise: torch.Tensor | float = 0.5) -> torch.Tensor:
+    """The wire form [k, scaled_bytes] uint8 of x [k, F] with one constant per row, for values on both sides
+    of 0:
+
+        q = floor(x / S + u) + K,   x' = (q - K) S,   S = scale / K,   K = 2^(B-1) - 1
+
+    The scale is max |x|, rounded up to bfloat16 so that no value lies beyond it: with u uniform in [0, 1)
+    E x' = x. `noise` is u, one number or [k, F].
+    """
+    wire = x.new_empty(len(x), scaled_bytes(x.shape[1], bits), dtype=torch.uint8)
+    if not x.numel():
+        return wire
+    scale = _rounded_up(x.abs().amax(1, keepdim=True))
+    wire[:, -2:] = scale.view(torch.uint8)
+    low, step = _range(scale, bits, x.dtype)
+    _write_codes(wire, x, low, torch.where(step > 0, step, torch.ones_like(step)), bits, noise)
+    return wire
+
+
+def dequantise_scaled(wire: torch.Tensor, width: int, bits: int, dtype: torch.dtype) -> torch.Tensor:
+    """The rows [k, width] that a wire form of `quantise_scaled` stands for."""
+    if not len(wire) or not width:
+        return torch.empty(len(wire), width, dtype=dtype, device=wire.device)
+    scale = wire[:, -2:].clone(memory_format=torch.contiguous_format).view(torch.bfloat16)
+    return _read_codes(wire, width, *_range(scale, bits, dtype), bits)
+
+
+def _rounded_up(x: torch.Tensor) -> torch.Tensor:
+    """Numbers of 0 or more as bfloat16, none of them less."""
+    nearest = x.to(torch.bfloat16)
+    return torch.where(nearest.to(x.dtype) < x, (nearest.view(torch.int16) + 1).view(torch.bfloat16), nearest)
+
+
+def _range(scale: torch.Tensor, bits: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """The least value and the step of codes of these scales."""
+    most = (1 << (bits - 1)) - 1
+    step = scale.to(dtype) / most
+    return -step * most, step
+
+
+def _write_codes(
+    wire: torch.Tensor,
+    x: torch.Tensor,
+    low: torch.Tensor,
+    step: torch.Tensor,
+    bits: int,
+    noise: torch.Tensor | float,
+) -> None:
+    """The first code_bytes of each row of wire [k, ..] <- the codes of x [k, F]; low, step [k, 1]."""
+    assert bits in BITS
+    if x.device.type != "cpu":
+        wire[:, : code_bytes(x.shape[1], bits)] = code_with_torch(x, low, step, bits, noise)
+        return
+    values = x.contiguous().numpy()
+    drawn = noise.contiguous().numpy() if isinstance(noise, torch.Tensor) else values[:0]
+    constant = 0.0 if isinstance(noise, torch.Tensor) else noise
+    ends = low.numpy()[:, 0], step.numpy()[:, 0]
+    _code(values, *ends, bits, drawn, len(drawn) > 0, values.dtype.type(constant), wire.numpy())
+
+
+def _read_codes(
+    wire: torch.Tensor, width: int, low: torch.Tensor, step: torch.Tensor, bits: int
+) -> torch.Tensor:
+    """The rows [k, width] of the codes with which wire [k, ..] begins; low, step [k, 1]."""
+    if wire.device.type != "cpu":
+        packed = wire[:, : code_bytes(width, bits)]
+        return low + codes_with_torch(packed, width, bits).to(low.dtype) * step
+    rows = torch.empty(len(wire), width, dtype=low.dtype)
+    ends = low.contiguous().numpy()[:, 0], step.contiguous().numpy()[:, 0]
+    _restore(wire.numpy(), *ends, bits, rows.numpy())
+    return rows
+
+
+@numba.njit(cache=True, nogil=True)
+def _code(
+    x: np.ndarray,
+    low: np.ndarray,
+    step: np.ndarray,
+    bits: int,
+    noise: np.ndarray,
+    stochastic: bool,
+    shift: np.floating,
+    wire: np.ndarray,
+) -> None:
+    top, width, per = np.int32((1 << bits) - 1), x.shape[1], 8 // bits
+    codes = np.empty(width, np.int32)
+    for r in range(len(x)):
+        # No value lies below `low`: to truncate is to round down.
+        if stochastic:
+            for k in range(width):
+                codes[k] = min(np.int32((x[r, k] - low[r]) / step[r] + noise[r, k]), top)
+        else:
+            for k in range(width):
+                codes[k] = min(np.int32((x[r, k] - low[r]) / step[r] + shift), top)
+        if bits == 8:
+            for k in range(width):
+                wire[r, k] = np.uint8(codes[k])
+        elif bits == 16:
+            for k in range(width):
+                code = codes[k]
+                wire[r, 2 * k] = code & 255
+                wire[r, 2 * k + 1] = code >> 8
+        elif bits == 4:
+            # What the loop below says, without one inside another.
+            for b in range(width // 2):
+                wire[r, b] = np.uint8(codes[2 * b] | codes[2 * b + 1] << 4)
+            if width % 2:
+                wire[r, width // 2] = np.uint8(codes[width - 1])
+        else:
+            for b in range((width + per - 1) // per):
+                packed = 0
+                for k in range(b * per, min((b + 1) * per, width)):
+                    packed |= codes[k] << (bits * (k - b * per))
+                wire[r, b] = packed
+
+
+@numba.njit(cache=True, nogil=True)
+def _restore(wire: np.ndarray, low: np.ndarray, step: np.ndarray, bits: int, rows: np.ndarray) -> None:
+    width, per, mask = rows.shape[1], 8 // bits, (1 << bits) - 1
+    number = rows.dtype.type
+    for r in range(len(rows)):
+        if bits == 8:
+            for k in range(width):
+                rows[r, k] = low[r] + number(wire[r, k]) * step[r]
+        elif bits == 16:
+            for k in range(width):
+                rows[r, k] = (
+                    low[r] + number(np.int32(wire[r, 2 * k]) | np.int32(wire[r, 2 * k + 1]) << 8) * step[r]
+                )
+        elif bits == 4:
+            for b in range(width // 2):
+                pair = wire[r, b]
+                rows[r, 2 * b] = low[r] + number(pair & np.uint8(15)) * step[r]
+                rows[r, 2 * b + 1] = low[r] + number(pair >> np.uint8(4)) * step[r]
+            if width % 2:
+                rows[r, width - 1] = low[r] + number(wire[r, width // 2] & np.uint8(15)) * step[r]
+        else:
+            for k in range(width):
+                rows[r, k] = low[r] + number(wire[r, k // per] >> (bits * (k % per)) & mask) * step[r]
+
+
+def code_with_torch(
+    x: torch.Tensor, low: torch.Tensor, step: torch.Tensor, bits: int, noise: torch.Tensor | float
+) -> torch.Tensor:
+    """The codes' bytes [k, ceil(B F / 8)] by torch operations, on any device; low and step [k, 1]."""
+    q = torch.floor((x - low) / step + noise).clamp_(0, (1 << bits) - 1)
+    if bits == 16:
+        # There is no unsigned 16-bit arithmetic: the codes' two bytes one after the other.
+        codes = q.to(torch.int32)
+        return torch.stack([codes & 255, codes >> 8], 2).to(torch.uint8).flatten(1)
+    codes, per = q.to(torch.uint8), 8 // bits
+    if per == 1:
+        return codes
+    missing = -codes.shape[1] % per
+    codes = torch.nn.functional.pad(codes, (0, missing)).view(len(codes), -1, per)
+    packed = codes[:, :, 0].clone()
+    for k in range(1, per):
+        packed |= codes[:, :, k] << (bits * k)
+    return packed
+
+
+def codes_with_torch(packed: torch.Tensor, width: int, bits: int) -> torch.Tensor:
+    """The codes [k, F] in those bytes."""
+    if bits == 16:
+        pairs = packed.reshape(len(packed), -1, 2).to(torch.int32)
+        return pairs[:, :, 0] | (pairs[:, :, 1] << 8)
+    if bits == 8:
+        return packed
+    shifts = torch.arange(0, 8, bits, dtype=torch.uint8, device=packed.device)
+    return ((packed[:, :, None] >> shifts) & ((1 << bits) - 1)).flatten(1)[:, :width]

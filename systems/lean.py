@@ -1,0 +1,133 @@
+"""Lean: a system of this project, built of what can be left out exactly and what can be rounded without bias;
+nothing is stale.
+
+1. Needed rows (`rows=needed`). delta is 0 outside the training vertices, so layer l needs Z of R_{l+1} alone,
+   R_L = train, R_l = R_{l+1} and its in-neighbours. Nothing else is computed or exchanged. Exact.
+2. Least cover (`messages=cover`). A needed cut edge u -> v is served by u's row, or by v's partial sum over
+   one sender; the fewest messages of a pair of workers are a least vertex cover of these edges. Exact.
+3. Narrow side (`narrow`). Both are linear, so H W travels where it is narrower than H. In the last layer of a
+   softmax classifier C - 1 of C columns do: a shift common to a row of logits changes nothing forwards, and
+   the rows of delta sum to 0 backwards. Exact.
+4. Coded messages (`bits`). Stochastic rounding to 8 bits, one scale of 2 bytes per column of what goes from
+   one worker to another.
+5. Coded weights (`combine=quantised`). Gradients travel up to owners of rows, steps down, at 4 bits
+   (harness/core/combine.py).
+6. Layer 0 once, exactly, in sparse rows where these are smaller (`features_wire=auto`).
+
+With G_ij what sender j makes of its rows for i, S_ij what i makes of that, A_ih = sum_j S_ij G_ij:
+
+    forward    Y = H W or H;   M_ij = Q(G_ij Y_j);   Z_i = A_ii Y_i + sum_j S_ij M_ij     (times W for Y = H)
+    backward   N_ij = Q(S_ij^T delta_i);   dY_j = A_jj^T delta_j + sum_i G_ij^T N_ij
+
+Notation: k_ij messages from j to i in a layer; w the width sent: the narrower of f_in and f_out, in the last
+layer of a softmax classifier the narrower of f_in and C - 1; P workers; a matrix of weights [r, c]; n other
+weights.
+
+Bytes per epoch over all workers:
+    messages   2 sum_ij w (ceil(k_ij bits / 8) + 2) in each layer l >= 1, no message no byte; 8 w k_ij at
+               bits=32; half of that for l = 0 under `features=refetch`
+    weights    sum of 2 (P - 1) r (ceil(c / 2) + 2) over matrices, and 8 (P - 1) n
+
+Decisions
+- a sum adds up only the edges that no row serves.
+- at bits=32 weights are not coded either where `combine` is not given: the exact knob.
+- attention needs rows: no partial sums and no narrow side there (model=gat), and rows travel before dropout.
+- dropout by vertex, as everywhere: the sender of a message drops, with the mask of the vertex.
+Departures: none; there is no paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from harness.check import choice
+from harness.core.adjacency import Propagation
+from harness.core.combine import Exact, Quantised
+from harness.core.features import rows_times
+from harness.core.kernels import spmm
+from harness.core.needed import PerLayer
+from harness.core.system import System, check_features
+from harness.partition.shard import Shard
+from systems.parts.messages import CodedMessages, MessageAdjacency
+
+EXACT_BITS = 32
+
+
+@dataclass
+class Lean(System[Shard, PerLayer]):
+    """messages  "cover": the fewest rows and partial sums; "rows": rows alone
+    narrow    send the narrower of H and H W, and in the last layer C - 1 of C columns; false: H
+    bits      per value of a message: 4, 8, or 32: as they are
+    features  "once" or "refetch"
+    """
+
+    messages: str = "cover"
+    narrow: bool = True
+    bits: int = 8
+    features: str = "once"
+
+    exact: ClassVar = {"bits": EXACT_BITS}
+    every_row: ClassVar[str] = ""
+    default_rows: ClassVar[str] = "needed"
+    default_features_wire: ClassVar[str] = "auto"
+    serves_attention: ClassVar[bool] = True
+
+    def __post_init__(self):
+        choice("messages", self.messages, ("rows", "cover"))
+        choice("bits", self.bits, (4, 8, EXACT_BITS))
+        check_features(self.features)
+
+    def default_combine(self):
+        return Exact() if self.bits == EXACT_BITS else Quantised()
+
+    def supports(self, run):
+        if run.wire != "float32" and self.bits != EXACT_BITS:
+            return f"wire={run.wire} cannot be: lean codes what it sends; give wire=float32 or system.bits=32"
+        return super().supports(run)
+
+    def setup(self, context):
+        super().setup(context)
+        self.epoch = 0
+        if not context.matrix:
+            return
+        softmax = self.shard.labels.ndim == 1 and self.widths[-1] > 1
+        layers: list[Propagation] = [context.adjacency.at(layer) for layer in range(self.num_layers)]
+        made: dict[int, MessageAdjacency] = {}  # layers that need the same rows share a plan
+        for layer in range(0 if self.features == "refetch" else 1, self.num_layers):
+            of = layers[layer]
+            if id(of) not in made:
+                made[id(of)] = MessageAdjacency(of, self.plans[layer], self.comm, self.messages == "cover")
+            f_in, f_out = self.widths[layer : layer + 2]
+            spared = int(softmax and layer == self.num_layers - 1)
+            layers[layer] = made[id(of)].sending(of, self.narrow and f_out - spared < f_in, spared)
+        self.adjacency = PerLayer(layers)
+
+    def before_epoch(self, epoch):
+        self.epoch = epoch
+
+    def propagate(self, layer, h, weight, dropout):
+        a = self.adjacency.at(layer)
+        assert isinstance(a, MessageAdjacency)
+        x = dropout.inner(a.own_rows(h))
+        y = rows_times(x, weight) if a.transformed else x
+        sent = spmm(a.send, y)
+        if a.spared:  # the last column is taken from the others: a shift of each row
+            sent = sent[:, :-1] - sent[:, -1:]
+        self.recorder.metric("messages", len(sent), layer)
+        pending = self.crossing(layer, sent, a.plan)
+        z = spmm(a.inner, y)
+        received = torch.nn.functional.pad(pending.wait(), (0, a.spared))
+        z = spmm(a.receive, received, z)
+        return z if a.transformed else z @ weight
+
+    def halo(self, layer, h):
+        return self.crossing(layer, h, self.plans[layer])
+
+    def crossing(self, layer, rows, plan):
+        """Rows of `plan` on their way, as they are or coded."""
+        if self.bits == EXACT_BITS:
+            return self.comm.exchange(plan, rows, layer)
+        return CodedMessages(self.comm, plan, rows, layer, self.bits, self.seed, self.epoch)

@@ -1,0 +1,219 @@
+"""A cut edge's way between workers as two sparse products: what the sender sends, and what the receiver does
+with it.
+
+With (U, D) a cover of the needed cut edges from worker j to worker i (`systems.parts.cover`), the messages
+from j to i are the rows of U and the partial sums of D:
+
+    G_ij [k, own rows of j]     unit rows for U; A_vu over the edges of each sum for D
+    S_ij [rows of i, k]         A_vu over the edges that rows of U serve; unit columns for D
+
+and A_ih [..] over all senders is sum_j S_ij G_ij. Both are linear: backwards what is sent is S^T delta, and
+what the sender does with it is G^T.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+
+from harness.comm.comm import Comm
+from harness.comm.crossing import Crossing
+from harness.comm.flight import HaloPlan
+from harness.core.adjacency import Propagation
+from harness.core.draws import draws
+from harness.core.kernels import SparseOperator
+from harness.core.quantise import dequantise_scaled, quantise_scaled, scaled_bytes
+from harness.partition.shard import Csr
+from systems.parts.cover import Cover, least_cover, rows_alone
+
+
+class MessageAdjacency(Propagation):
+    """A_ii, S in the place of A_ih, and G, of one layer.
+
+    send         G [messages sent, own rows], grouped by receiver
+    receive      S [rows, messages received], grouped by sender
+    plan         messages to and from each worker; received ones are the columns of S
+    transformed  whether X W is sent, and A (X W) taken, instead of X and (A X) W
+    spared       columns of X W that need not be sent
+    """
+
+    transformed, spared = False, 0
+
+    def __init__(self, of: Propagation, plan: HaloPlan, comm: Comm, cover: bool):
+        block = of.halo.block if of.halo is not None else Csr(np.zeros(of.num_rows + 1, np.int32), _NONE, 0)
+        weights = of.halo.weights() if of.halo is not None else np.zeros(0)
+        found = (least_cover if cover else rows_alone)(block, plan.receive_counts)
+        receive, received, told = _receiving(block, weights, found, plan.receive_counts)
+        sent, send = _sending(plan, of.num_inner, *_tell(comm, *told))
+        kernel, device = of.inner.kernel, of.inner.device
+        self.receive = SparseOperator(received, values=received.values, kernel=kernel, device=device)
+        self.send = SparseOperator(sent, values=sent.values, kernel=kernel, device=device)
+        super().__init__(of.inner, self.receive)
+        every = torch.arange(sent.num_rows, device=device)
+        self.plan = HaloPlan(every, send, receive)
+        self.num_halo = 0  # what arrives is multiplied by nothing but S
+        self.passes = of.passes
+
+    def sending(self, of: Propagation, transformed: bool, spared: int) -> MessageAdjacency:
+        """The same of a layer that sends X W but `spared` columns, or X."""
+        made = copy.copy(self)
+        made.transformed, made.spared = transformed, spared if transformed else 0
+        # Sparse features are never aggregated as they are: where X is sent, it is dense.
+        made.features = of.features if transformed else None
+        return made
+
+    def transform_first(self, f_in: int, f_out: int, first: bool = False) -> bool:
+        return self.transformed
+
+    def flops(self, width: int) -> int:
+        return super().flops(width) + self.send.flops(width)
+
+
+_NONE = np.zeros(0, np.int32)
+
+
+def _receiving(
+    block: Csr, weights: np.ndarray, cover: Cover, counts: list[int]
+) -> tuple[list[int], Csr, tuple[list[np.ndarray], list[np.ndarray]]]:
+    """Messages from each worker, S, and what each sender is told: whole numbers and weights."""
+    workers = len(counts)
+    owners, first = np.repeat(np.arange(workers), counts), np.cumsum([0, *counts])
+    rows = np.flatnonzero(cover.rows)
+    of_rows, of_sums = owners[rows], cover.owner
+    num_rows, num_sums = (np.bincount(each, minlength=workers) for each in (of_rows, of_sums))
+    # A sender's messages: its rows in halo order, then its sums in the receiver's order of rows.
+    start = np.cumsum(num_rows + num_sums) - (num_rows + num_sums)
+    place = np.zeros(block.num_columns, np.int64)
+    place[rows] = start[of_rows] + np.arange(len(rows)) - (np.cumsum(num_rows) - num_rows)[of_rows]
+    by_sum = start[of_sums] + num_rows[of_sums]
+    by_sum += np.arange(len(of_sums)) - (np.cumsum(num_sums) - num_sums)[of_sums]
+    served = np.flatnonzero(cover.rows[block.indices])
+    target = np.searchsorted(block.indptr, served, side="right") - 1
+    received = _csr(
+        np.concatenate([target, cover.target]),
+        np.concatenate([place[block.indices[served]], by_sum]),
+        np.concatenate([weights[served], np.ones(len(by_sum))]),
+        (block.num_rows, int((num_rows + num_sums).sum())),
+    )
+    numbers, values = [], []
+    lengths = np.diff(cover.starts)
+    for j in range(workers):
+        mine = of_sums == j
+        entries = cover.entries[np.repeat(mine, lengths)]
+        local = np.concatenate([rows[of_rows == j], block.indices[entries]]) - first[j]
+        numbers.append(np.concatenate([[num_rows[j], num_sums[j]], lengths[mine], local]))
+        values.append(weights[entries])
+    return (num_rows + num_sums).tolist(), received, (numbers, values)
+
+
+def _tell(
+    comm: Comm, numbers: list[np.ndarray], values: list[np.ndarray]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """What every worker told this one of the messages that it wants of it; outside the train clock."""
+    heard = []
+    for given, dtype in ((numbers, torch.int64), (values, torch.get_default_dtype())):
+        given[comm.rank] = given[comm.rank][:0]
+        send = [len(each) for each in given]
+        receive = comm.exchange_counts(send, -1, "forward", "plan")
+        told = torch.from_numpy(np.concatenate(given)).to(comm.device, dtype)[:, None]
+        flight, theirs = comm.start_exchange(told, send, receive, -1, "forward", "plan")
+        flight.wait()
+        heard.append([each.numpy() for each in theirs[:, 0].clone().cpu().split(receive)])
+    return heard[0], heard[1]
+
+
+def _sending(
+    plan: HaloPlan, own: int, numbers: list[np.ndarray], values: list[np.ndarray]
+) -> tuple[Csr, list[int]]:
+    """G, and how many of its rows go to each worker."""
+    rows, columns, weights = [], [], []
+    counts: list[int] = []
+    sent = plan.send_rows.cpu().split(plan.send_counts)
+    for told, value, mine in zip(numbers, values, sent):
+        num_rows, num_sums = told[:2] if len(told) else (0, 0)
+        lengths = np.concatenate([np.ones(num_rows, np.int64), told[2 : 2 + num_sums]])
+        rows.append(np.repeat(np.arange(len(lengths)) + sum(counts), lengths))
+        columns.append(mine.numpy()[told[2 + num_sums :]])
+        weights.append(np.concatenate([np.ones(num_rows), value]))
+        counts.append(len(lengths))
+    shape = sum(counts), own
+    return _csr(np.concatenate(rows), np.concatenate(columns), np.concatenate(weights), shape), counts
+
+
+def _csr(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Csr:
+    """A block of these entries, ascending in each row, its values in the model's precision."""
+    order = np.lexsort((columns, rows))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))])
+    dtype = np.float64 if torch.get_default_dtype() == torch.float64 else np.float32
+    return Csr(
+        indptr.astype(np.int32 if len(rows) < 2**31 else np.int64),
+        columns[order].astype(np.int32),
+        shape[1],
+        values[order].astype(dtype),
+    )
+
+
+class CodedMessages(Crossing):
+    """Messages under way, in both passes, at `bits` bits per value, with one scale for each column of what
+    goes to one worker, rounded stochastically (`harness.core.quantise.quantise_scaled`).
+
+    Bytes of k messages of width w to one worker: w (ceil(k bits / 8) + 2).
+    """
+
+    def __init__(
+        self, comm: Comm, plan: HaloPlan, h: torch.Tensor, layer: int, bits: int, seed: int, epoch: int
+    ):
+        self.comm, self.plan, self.bits, self.seed, self.epoch = comm, plan, bits, seed, epoch
+        self.width, self.dtype = h.shape[1], h.dtype
+        super().__init__(comm.recorder, layer, h)
+
+    def send(self, h: torch.Tensor) -> None:
+        plan = self.plan
+        self._start("forward", h.index_select(0, plan.send_rows), plan.send_counts, plan.receive_counts)
+
+    def take(self) -> torch.Tensor:
+        return self._finish(self.plan.receive_counts)
+
+    def send_back(self, g: torch.Tensor) -> None:
+        self._start("backward", g, self.plan.receive_counts, self.plan.send_counts)
+
+    def take_back(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.plan.send_rows, self._finish(self.plan.send_counts)
+
+    def _bytes(self, counts: list[int]) -> list[int]:
+        return [self.width * scaled_bytes(count, self.bits) if count else 0 for count in counts]
+
+    def _start(self, direction: str, rows: torch.Tensor, send: list[int], receive: list[int]) -> None:
+        with self.recorder.inside("rest", "quantise", self.layer):
+            key = self.seed, self.epoch, self.layer, direction, self.comm.rank
+            noise = draws(*key, (rows.numel(),), rows.dtype, rows.device)
+            # A column of a message is a row of its transpose.
+            wires = [
+                quantise_scaled(part.t(), self.bits, u.view(self.width, -1)).flatten()
+                for part, u in zip(rows.split(send), noise.split([count * self.width for count in send]))
+                if len(part)
+            ]
+            wire = torch.cat(wires) if wires else torch.zeros(0, dtype=torch.uint8, device=rows.device)
+            self.flight, self.received = self.comm.start_exchange(
+                wire[:, None],
+                self._bytes(send),
+                self._bytes(receive),
+                self.layer,
+                direction,
+                "halo",
+                counted=send,
+            )
+            self.wire = wire  # stays untouched until it has been sent
+
+    def _finish(self, counts: list[int]) -> torch.Tensor:
+        self.flight.wait()
+        with self.recorder.inside("rest", "unpack", self.layer):
+            rows = torch.empty(sum(counts), self.width, dtype=self.dtype, device=self.received.device)
+            parts = self.received[:, 0].split(self._bytes(counts))
+            for into, part, count in zip(rows.split(counts), parts, counts):
+                if count:
+                    wire = part.view(self.width, scaled_bytes(count, self.bits))
+                    into.copy_(dequantise_scaled(wire, count, self.bits, self.dtype).t())
+            return rows

@@ -1,0 +1,170 @@
+"""Coded sums of gradients: their oracle, their bytes, and what must stay exact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.comm.comm import Comm
+from harness.comm.recorder import Recorder
+from harness.core.combine import PowerSgd
+from harness.core.context import RunFacts
+from harness.core.draws import draws
+from harness.run.config import make_combine, make_system
+from tests import systems
+from tests.oracles import combine
+from tests.oracles.samples import OPERATORS, RUNS, random_graph
+from tests.systems import Settings
+
+QUANTISED = {"_target_": "harness.core.combine.Quantised", "bits": 4}
+POWER = {"_target_": "harness.core.combine.PowerSgd", "rank": 2}
+
+
+@settings(max_examples=8)
+@given(bits=st.sampled_from([4, 8]), run=st.fixed_dictionaries({**RUNS, "model": st.sampled_from(OPERATORS)}))
+def test_quantised_sums_equal_their_oracle(pool, bits, run):
+    """w^ of every epoch, the same on every worker (`systems.run` holds them to that)."""
+    name, normalisation = run["model"]
+    graph = random_graph(run["seed"], vertices=18, directed=run["directed"])
+    model = {
+        "name": name,
+        "layers": run["layers"],
+        "hidden": 4,
+        "dropout": 0.0,
+        "normalisation": normalisation,
+    }
+    how = Settings(model=model, combine={**QUANTISED, "bits": bits}, seed=run["seed"])
+    outcome = systems.run(pool, graph, systems.block("vanilla"), run["parts"], settings=how)
+
+    def draw(epoch, worker, count):
+        return draws(how.seed, epoch, -1, "backward", worker, (count,), torch.float64).numpy()
+
+    history = combine.train(
+        graph,
+        outcome.assignment,
+        outcome.weights[0],
+        draw,
+        bits=bits,
+        model=name,
+        normalisation=normalisation,
+        epochs=how.epochs,
+        **how.optimiser,
+    )
+    systems.assert_trained_alike(outcome, history)
+
+
+def weight_bytes(outcome, epoch: int) -> int:
+    return sum(size for (_, _, purpose), (_, size) in outcome.sent(epoch).items() if purpose == "weights")
+
+
+@pytest.mark.parametrize("name", ["vanilla", "digest", "cdfgnn"])
+@pytest.mark.parametrize("block", [QUANTISED, {**QUANTISED, "bits": 8}, POWER], ids=["4", "8", "rank 2"])
+def test_bytes_are_the_closed_form(pool, name, block):
+    """Of the weights alone: what a system sends beside is what it sends with exact sums."""
+    parts, graph = 3, random_graph(12, vertices=30)
+    how = [
+        Settings(
+            model={"name": "gcn", "layers": 3, "hidden": 7, "dropout": 0.0},
+            dtype="float32",
+            epochs=2,
+            combine=given,
+        )
+        for given in (None, block)
+    ]
+    exact, coded = (systems.run(pool, graph, systems.block(name), parts, settings=each) for each in how)
+    shapes = [value.shape for value in coded.weights[0].values()]
+    matrices, rest = ([s for s in shapes if (len(s) == 2) == two] for two in (True, False))
+    others = 4 * sum(s[0] for s in rest)
+    if "bits" in block:
+        values = sum(r * (-(-c * block["bits"] // 8) + 2) for r, c in matrices)
+    else:
+        values = 4 * sum(min(r * c, 2 * (r + c)) for r, c in matrices)
+    want = 2 * (parts - 1) * (values + others)
+    assert weight_bytes(coded, 1) == want < weight_bytes(exact, 1)
+    assert coded.losses[0] == exact.losses[0] and coded.losses[1] != exact.losses[1]
+    if name == "vanilla":
+        beside = [
+            {key: size for key, size in run.sent(1).items() if key[2] != "weights"} for run in (exact, coded)
+        ]
+        assert beside[0] == beside[1]
+
+
+@pytest.mark.parametrize("block", [QUANTISED, POWER], ids=["quantised", "powersgd"])
+def test_a_stopped_run_goes_on_bit_for_bit(pool, block):
+    graph = random_graph(3, vertices=30)
+    model = {"name": "sage", "layers": 3, "hidden": 7, "dropout": 0.4}
+    once, resumed = (
+        systems.run(
+            pool,
+            graph,
+            systems.block("vanilla"),
+            3,
+            settings=Settings(model=model, dtype="float32", epochs=8, combine=block, stop_at=stop),
+        )
+        for stop in (None, 5)
+    )
+    assert once.losses == resumed.losses
+    for mine, theirs in zip(once.weights, resumed.weights):
+        assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
+
+
+@pytest.mark.parametrize("block", [QUANTISED, POWER], ids=["quantised", "powersgd"])
+def test_a_worker_alone_rounds_nothing(pool, block):
+    graph = random_graph(3, vertices=20)
+    losses = [
+        systems.run(pool, graph, systems.block("vanilla"), 1, settings=Settings(combine=given)).losses
+        for given in (None, block)
+    ]
+    assert losses[0] == losses[1]
+
+
+def sums(comm, rank: int) -> tuple[list, list]:
+    """Three epochs of PowerSGD of random gradients [9, 6] and [5]: these, what came of them, and errors."""
+    comm = Comm(comm.rank, comm.size, comm.device, Recorder(), comm.transport)
+    generator = torch.Generator().manual_seed(comm.rank)
+    weights = [torch.nn.Parameter(torch.zeros(9, 6).double()), torch.nn.Parameter(torch.zeros(5).double())]
+    combiner, given, made = PowerSgd(rank).make(weights, comm, 3), [], []
+    for _ in range(3):
+        gradients = [torch.randn(w.shape, generator=generator).double() for w in weights]
+        given.append([g.clone() for g in gradients])
+        combiner.sum(gradients)
+        made.append(gradients)
+    return given, [*made, combiner.errors]
+
+
+def test_what_a_low_rank_lacks_is_kept_for_later(pool):
+    """The sums and the errors together are all gradients; a sum has the rank, and is the same everywhere."""
+    found = pool.run(sums, 3, 2)
+    for _, made in found[1:]:
+        assert all(
+            torch.equal(a, b) for mine, theirs in zip(made[:3], found[0][1]) for a, b in zip(mine, theirs)
+        )
+    summed = found[0][1][:3]
+    gradients = sum(given[t][0] for given, _ in found for t in range(3))
+    errors = sum(made[3][0] for _, made in found)
+    torch.testing.assert_close(sum(each[0] for each in summed) + errors, gradients)
+    for t, (matrix, bias) in enumerate(summed):
+        assert torch.linalg.matrix_rank(matrix) == 2
+        torch.testing.assert_close(bias, sum(given[t][1] for given, _ in found))
+
+
+FACTS = {"model": "gcn", "matrix": True, "num_workers": 2, "symmetric": True, "multilabel": False}
+
+
+def test_a_way_of_its_own_is_refused():
+    facts = RunFacts(**FACTS, combine="quantised")
+    for name in ("llcg", "digest_a"):
+        reason = make_system(systems.block(name)).supports(facts)
+        assert reason and "combine=quantised cannot be" in reason and reason.endswith("give combine=exact")
+    weights = systems.block("digest", aggregate="weights")
+    assert "aggregate=gradients" in make_system(weights).supports(facts)
+    for name in ("digest", "vanilla", "sancus", "cdfgnn"):
+        assert make_system(systems.block(name)).supports(facts) is None
+    with pytest.raises(InputError, match="bits"):
+        make_combine({**QUANTISED, "bits": 5})
+    with pytest.raises(InputError, match="rank"):
+        make_combine({**POWER, "rank": 0})

@@ -1,0 +1,158 @@
+"""Lean equals its equations, epoch by epoch; exactly, it is full-graph training; and it sends what a least
+cover of the needed cut edges says, and no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.core.context import RunFacts
+from harness.core.draws import draws
+from harness.partition.shard import Csr
+from harness.run.config import make_system
+from systems.parts.cover import least_cover
+from tests import systems
+from tests.oracles import dense, lean
+from tests.oracles.samples import OPERATORS
+from tests.systems import Settings
+from tests.test_cover import csr, matching
+from tests.test_needed import needed_sets, oracle, small, sparse_graph
+
+EXACT_SUMS = {"_target_": "harness.core.combine.Exact"}
+
+
+def least(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The cover that the system finds: there are several least ones, and no equation chooses."""
+    block: Csr = csr(edges)
+    found = least_cover(block, [edges.shape[1]])
+    return found.rows, found.target
+
+
+def every_row(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return edges.any(0), np.zeros(0, int)
+
+
+RUN = {
+    "seed": st.integers(0, 10_000),
+    "parts": st.integers(2, 4),
+    "layers": st.integers(2, 4),
+    "directed": st.booleans(),
+    "trained": st.integers(1, 6),
+    "multilabel": st.booleans(),
+    "model": st.sampled_from(OPERATORS),
+    "hidden": st.sampled_from([2, 4]),  # narrower than the classes, and not
+    "narrow": st.booleans(),
+    "messages": st.sampled_from(["cover", "rows"]),
+}
+
+
+def drawn(run) -> tuple:
+    """The graph and the settings of a run."""
+    name, normalisation = run["model"]
+    graph = sparse_graph(
+        run["seed"], directed=run["directed"], trained=run["trained"], multilabel=run["multilabel"]
+    )
+    model = {**small(name, run["layers"], normalisation=normalisation), "hidden": run["hidden"]}
+    return graph, Settings(model=model, epochs=4, seed=run["seed"], combine=EXACT_SUMS)
+
+
+@settings(max_examples=12)
+@given(bits=st.sampled_from([4, 8]), run=st.fixed_dictionaries(RUN))
+def test_lean_equals_its_oracle(pool, bits, run):
+    graph, how = drawn(run)
+    knobs = {"bits": bits, "narrow": run["narrow"], "messages": run["messages"]}
+    outcome = systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=how)
+
+    def draw(epoch, layer, direction, sender, count):
+        return draws(how.seed, epoch, layer, direction, sender, (count,), torch.float64).numpy()
+
+    history = lean.train(
+        graph,
+        outcome.assignment,
+        outcome.weights[0],
+        draw,
+        least if run["messages"] == "cover" else every_row,
+        bits=bits,
+        narrow=run["narrow"],
+        model=how.model["name"],
+        normalisation=how.model["normalisation"],
+        epochs=how.epochs,
+        **how.optimiser,
+    )
+    systems.assert_trained_alike(outcome, history)
+
+
+@settings(max_examples=12)
+@given(
+    run=st.fixed_dictionaries(RUN),
+    rows=st.sampled_from(["needed", "all"]),
+    weighted=st.booleans(),
+    features=st.sampled_from(["once", "refetch"]),
+)
+def test_as_they_are_messages_are_full_graph_training(pool, run, rows, weighted, features):
+    """Any graph, partition and depth."""
+    graph, how = drawn(run)
+    if weighted:
+        graph = sparse_graph(run["seed"], directed=run["directed"], trained=run["trained"], weighted=True)
+    knobs = {"bits": 32, "narrow": run["narrow"], "messages": run["messages"], "features": features}
+    how = replace(how, rows=rows, combine=None)
+    outcome = systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=how)
+    systems.assert_trained_alike(outcome, oracle(graph, outcome, how))
+
+
+@settings(max_examples=8)
+@given(bits=st.sampled_from([4, 8, 32]), run=st.fixed_dictionaries(RUN))
+def test_bytes_are_the_closed_form(pool, bits, run):
+    """Of every pair of workers, from the dense matrix: as many messages as a maximum matching has edges."""
+    graph, how = drawn(run)
+    how = replace(how, epochs=2, dtype="float32")
+    knobs = {"bits": bits, "narrow": run["narrow"], "messages": run["messages"]}
+    outcome = systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=how)
+    edges, sets = dense.adjacency(graph) != 0, needed_sets(graph, run["layers"])
+    own = [outcome.assignment == part for part in range(run["parts"])]
+    for l in range(1, run["layers"]):
+        f_in, f_out = outcome.widths[l : l + 2]
+        spared = int(l == run["layers"] - 1 and not run["multilabel"])
+        width = min(f_in, f_out - spared) if run["narrow"] else f_in
+        for i, receiver in enumerate(own):
+            for j, sender in enumerate(own):
+                if i == j:
+                    continue
+                block = edges[np.ix_(receiver & sets[l + 1], sender)]
+                count = matching(block) if run["messages"] == "cover" else int(block.any(0).sum())
+                size = width * (-(-count * bits // 8) + 2) if bits < 32 else 4 * width * count
+                want = (count, size if count else 0)
+                for epoch in range(2):
+                    sent = [worker["sent"][epoch] for worker in outcome.workers]
+                    assert sent[j].get((l, "forward", "halo", i), (0, 0)) == want
+                    assert sent[i].get((l, "backward", "halo", j), (0, 0)) == want
+
+
+def test_masks_are_those_of_vanilla(pool):
+    """The sender of a partial sum drops what the receiver of the rows would."""
+    graph = sparse_graph(5, vertices=30, trained=5)
+    for model in (small("gcn", 3, dropout=0.4, input_dropout=0.2), small("gat", 2, dropout=0.4)):
+        how = Settings(model=model, epochs=4)
+        plain = systems.run(pool, graph, systems.block("vanilla"), 3, settings=how)
+        exact = systems.run(pool, graph, systems.block("lean", bits=32), 3, settings=how)
+        np.testing.assert_allclose(exact.losses, plain.losses, rtol=1e-9)
+        assert exact.scores == plain.scores
+
+
+def test_what_it_refuses():
+    facts = RunFacts(model="gcn", matrix=True, num_workers=2, symmetric=True, multilabel=False)
+    system = make_system(systems.block("lean"))
+    assert "give rows=all" in system.supports(replace(facts, rows="needed", norm="batch"))
+    assert "system.bits=32" in system.supports(replace(facts, wire="bfloat16"))
+    exact = make_system(systems.block("lean", bits=32))
+    assert exact.supports(replace(facts, wire="bfloat16")) is None
+    for knob in ({"bits": 2}, {"messages": "sums"}, {"features": "never"}):
+        with pytest.raises(InputError, match=next(iter(knob))):
+            make_system(systems.block("lean", **knob))
