@@ -59,6 +59,10 @@ class Propagation(TakesFeatures):
         self.num_inner, self.num_halo = inner.num_rows, halo.num_columns if halo is not None else 0
         self.num_own = self.num_inner  # rows that are this worker's vertices: all of them
 
+    def at(self, layer: int) -> Propagation:
+        """The matrix of layer `layer`: this one in all of them."""
+        return self
+
     def apply(self, x: torch.Tensor, x_halo: torch.Tensor | None) -> torch.Tensor:
         """A_ii x + A_ih x_halo  [n, F], without autograd."""
         z = self.inner.forward(x)

@@ -169,22 +169,29 @@ class Batch:
     total: int
 
 
+class Blocks:
+    """A batch's propagation matrices, one per layer."""
+
+    def __init__(self, blocks: Sequence[Block]):
+        self.blocks = blocks
+
+    def at(self, layer: int) -> Block:
+        return self.blocks[layer]
+
+
 class BlockPass:
     """The strategy of one step: every row that a layer uses is in its input."""
 
     def __init__(self, batch: Batch, comm: Comm, name: str):
-        self.blocks, self.comm, self.name = batch.blocks, comm, name
-
-    def adjacency_of(self, layer: int) -> Block:
-        return self.blocks[layer]
+        self.adjacency, self.comm, self.name = Blocks(batch.blocks), comm, name
 
     def halo(self, layer: int, h: torch.Tensor) -> Ready:
-        return Ready(self.adjacency_of(layer).halo_rows(h))
+        return Ready(self.adjacency.at(layer).halo_rows(h))
 
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
     ) -> torch.Tensor:
-        return propagate(self.adjacency_of(layer), h, self.halo(layer, h), weight, dropout)
+        return propagate(self.adjacency.at(layer), h, self.halo(layer, h), weight, dropout)
 
     def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
         return z

@@ -28,9 +28,6 @@ class ExactForward:
     def __init__(self, adjacency: Adjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
         self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
 
-    def adjacency_of(self, layer: int) -> Adjacency:
-        return self.adjacency
-
     def halo(self, layer: int, h: torch.Tensor) -> Pending:
         return self.comm.exchange(self.plan, h, layer, self.purpose)
 

@@ -35,6 +35,16 @@ from harness.core.replicas import ReplicaAdjacency
 AnyAdjacency = Propagation | ReplicaAdjacency
 
 
+class Layered(Protocol):
+    """A propagation matrix, or one per layer."""
+
+    def at(self, layer: int) -> AnyAdjacency: ...
+
+
+class LayeredHalo(Protocol):
+    def at(self, layer: int) -> Propagation: ...
+
+
 class Strategy(Protocol):
     """What a model needs of a system: see `harness.core.system.System`."""
 
@@ -44,8 +54,8 @@ class Strategy(Protocol):
     def name(self) -> str:
         """In messages."""
 
-    def adjacency_of(self, layer: int) -> AnyAdjacency:
-        """The propagation matrix of a layer."""
+    @property
+    def adjacency(self) -> Layered: ...
 
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout
@@ -58,7 +68,8 @@ class Strategy(Protocol):
 class HaloStrategy(Strategy, Protocol):
     """What attention needs beside: the rows themselves, which there are over an edge-cut only."""
 
-    def adjacency_of(self, layer: int) -> Propagation: ...
+    @property
+    def adjacency(self) -> LayeredHalo: ...
 
     def halo(self, layer: int, h: torch.Tensor) -> Pending: ...
 
@@ -105,7 +116,7 @@ class Layer(nn.Module):
             z = z + (
                 static.own_times(self.root)
                 if static is not None
-                else rows_times(drop.inner(strategy.adjacency_of(layer).own_rows(h)), self.root)
+                else rows_times(drop.inner(strategy.adjacency.at(layer).own_rows(h)), self.root)
             )
         return strategy.output(layer, z + self.bias)
 
@@ -156,7 +167,7 @@ class AttentionLayer(nn.Module):
     ) -> torch.Tensor:
         # Systems over a vertex-cut refuse such a model (`ReplicaSystem.supports`).
         assert isinstance(strategy, HaloStrategy)
-        adjacency = strategy.adjacency_of(layer)
+        adjacency = strategy.adjacency.at(layer)
         edges = adjacency.attention
         y_halo: torch.Tensor | None = None
         if isinstance(static, StaticInput):
@@ -238,7 +249,7 @@ class Model(nn.Module):
                 recorder.segment("compute", "forward", l)
                 recorder.flops(self.flops(l, strategy, only))
                 first = (
-                    layer.transforms_first(strategy.adjacency_of(l), only)
+                    layer.transforms_first(strategy.adjacency.at(l), only)
                     if isinstance(layer, Layer)
                     else None
                 )
@@ -259,7 +270,7 @@ class Model(nn.Module):
             if l + 1 < len(self.layers):
                 h = self.activation(self._normalised(l, h, strategy))
                 if self.residual:
-                    rows = strategy.adjacency_of(l).own_rows(taken)
+                    rows = strategy.adjacency.at(l).own_rows(taken)
                     # Only layer 0 has such a matrix: features pass it without dropout, as hidden rows do.
                     # Destinations come first among a batch's rows.
                     same = taken[: len(h)]
@@ -271,14 +282,14 @@ class Model(nn.Module):
     def flops(self, l: int, strategy: Strategy, static: Static | None) -> int:
         """Of layer l's products in one forward pass: 2 for a multiply-add."""
         layer = self._layer(l)
-        skip = 0 if layer.skip is None else 2 * strategy.adjacency_of(l).num_inner * layer.skip.numel()
-        return layer.flops(strategy.adjacency_of(l), static) + skip
+        skip = 0 if layer.skip is None else 2 * strategy.adjacency.at(l).num_inner * layer.skip.numel()
+        return layer.flops(strategy.adjacency.at(l), static) + skip
 
     def _normalised(self, l: int, z: torch.Tensor, strategy: Strategy) -> torch.Tensor:
         norm = self._layer(l).norm
         if norm is None:
             return z
-        others = (strategy.comm, strategy.adjacency_of(l).num_own, l) if isinstance(norm, BatchNorm) else ()
+        others = (strategy.comm, strategy.adjacency.at(l).num_own, l) if isinstance(norm, BatchNorm) else ()
         rows: torch.Tensor = norm(z, *others)
         return rows
 

@@ -65,6 +65,10 @@ class ReplicaAdjacency(TakesFeatures):
             loops = row if column is None else row * column
             self.loops = torch.as_tensor(loops[: shard.num_masters, None]).to(device)
 
+    def at(self, layer: int) -> ReplicaAdjacency:
+        """The matrix of layer `layer`: this one in all of them."""
+        return self
+
     def times(self, x: torch.Tensor) -> torch.Tensor:
         """A_i x  [r, F], differentiable."""
         return applied(_Aggregate, x, self)
@@ -210,9 +214,6 @@ class ExactSynchronised:
 
     def __init__(self, adjacency: ReplicaAdjacency, comm: Comm, plan: HaloPlan, purpose: str = "evaluate"):
         self.adjacency, self.comm, self.plan, self.purpose = adjacency, comm, plan, purpose
-
-    def adjacency_of(self, layer: int) -> ReplicaAdjacency:
-        return self.adjacency
 
     def propagate(
         self, layer: int, h: torch.Tensor, weight: torch.Tensor, dropout: HaloDropout

@@ -217,10 +217,6 @@ class System(Generic[S, A]):
         self.adjacency, self.widths, self.recorder = context.adjacency, context.widths, context.recorder
         self.device, self.seed, self.num_layers = context.device, context.seed, context.num_layers
 
-    def adjacency_of(self, layer: int) -> A:
-        """The propagation matrix of a layer."""
-        return self.adjacency
-
     def halo(self, layer: int, h: torch.Tensor) -> Pending:
         """The remote rows layer `layer` aggregates now, given this worker's inner rows h [n, F]."""
         raise NotImplementedError
