@@ -15,9 +15,12 @@ from harness.core.quantise import (
     BITS,
     code_with_torch,
     codes_with_torch,
+    column_bytes,
     dequantise,
+    dequantise_columns,
     dequantise_scaled,
     quantise,
+    quantise_columns,
     quantise_scaled,
     row_bytes,
     scaled_bytes,
@@ -116,3 +119,19 @@ def test_with_one_scale_stochastic_rounding_is_unbiased_at_both_ends(bits, scale
     got = dequantise_scaled(quantise_scaled(row.expand(n, 6), bits, noise), 6, bits, torch.float64)
     step = scale * (1 + 2**-7) / (2 ** (bits - 1) - 1)
     torch.testing.assert_close(got.mean(0), row[0], rtol=0, atol=6 * step / 2 / n**0.5)
+
+
+@given(ROWS, st.sampled_from([4, 8]), st.sampled_from([torch.float32, torch.float64]), st.integers(0, 9))
+def test_columns_of_messages_are_the_rows_of_their_transposes(rows, bits, dtype, cut):
+    x = torch.from_numpy(rows).to(dtype)
+    counts = [min(cut, len(x)), 0, len(x) - min(cut, len(x))]
+    noise = torch.rand(x.numel(), generator=torch.Generator().manual_seed(1), dtype=dtype)
+    wire = quantise_columns(x, counts, bits, noise)
+    parts = zip(x.split(counts), noise.split([count * x.shape[1] for count in counts]))
+    want = [quantise_scaled(part.t(), bits, u.view(part.t().shape)) for part, u in parts if len(part)]
+    assert torch.equal(wire, torch.cat([each.flatten() for each in want]))
+    assert len(wire) == sum(column_bytes(counts, x.shape[1], bits))
+    got = dequantise_columns(wire, counts, x.shape[1], bits, dtype)
+    sizes = [count for count in counts if count]
+    told = [dequantise_scaled(each, count, bits, dtype).t() for each, count in zip(want, sizes)]
+    assert torch.equal(got, torch.cat(told))

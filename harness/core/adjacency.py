@@ -64,10 +64,6 @@ class Propagation(TakesFeatures):
         """The matrix of layer `layer`: this one in all of them."""
         return self
 
-    def at(self, layer: int) -> Propagation:
-        """The matrix of layer `layer`: this one in all of them."""
-        return self
-
     def apply(self, x: torch.Tensor, x_halo: torch.Tensor | None) -> torch.Tensor:
         """A_ii x + A_ih x_halo  [n, F], without autograd."""
         z = self.inner.forward(x)

@@ -11,6 +11,8 @@ compiled loops, to the bit what the torch operations give.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numba
 import numpy as np
 import torch
@@ -81,6 +83,47 @@ def dequantise_scaled(wire: torch.Tensor, width: int, bits: int, dtype: torch.dt
         return torch.empty(len(wire), width, dtype=dtype, device=wire.device)
     scale = wire[:, -2:].clone(memory_format=torch.contiguous_format).view(torch.bfloat16)
     return _read_codes(wire, width, *_range(scale, bits, dtype), bits)
+
+
+def column_bytes(counts: Sequence[int], width: int, bits: int) -> list[int]:
+    """Bytes of messages [count, width] on the wire of `quantise_columns`; none of one without rows."""
+    return [width * scaled_bytes(count, bits) if count else 0 for count in counts]
+
+
+def quantise_columns(rows: torch.Tensor, counts: list[int], bits: int, noise: torch.Tensor) -> torch.Tensor:
+    """Messages of `counts` rows each, of rows [sum(counts), F], one after the other [bytes]: each is
+    `quantise_scaled` of its transpose, a scale per column. noise [sum(counts) F]: u, message after message,
+    column after column.
+    """
+    width = rows.shape[1]
+    if rows.device.type == "cpu" and rows.numel():
+        ends, wire = np.cumsum(counts), torch.empty(sum(column_bytes(counts, width, bits)), dtype=torch.uint8)
+        values = rows.contiguous().numpy()
+        most = torch.zeros(len(counts), width, dtype=rows.dtype)
+        _column_maxima(values, ends, most.numpy())
+        scale = _rounded_up(most)
+        low, step = _range(scale, bits, rows.dtype)
+        ones = torch.where(step > 0, step, torch.ones_like(step))
+        tails = scale.view(torch.uint8).view(len(counts), width, 2)
+        _code_columns(
+            values, ends, low.numpy(), ones.numpy(), bits, noise.numpy(), tails.numpy(), wire.numpy()
+        )
+        return wire
+    parts = zip(rows.split(counts), noise.split([count * width for count in counts]))
+    wires = [quantise_scaled(part.t(), bits, u.view(width, -1)).flatten() for part, u in parts if len(part)]
+    return torch.cat(wires) if wires else torch.zeros(0, dtype=torch.uint8, device=rows.device)
+
+
+def dequantise_columns(
+    wire: torch.Tensor, counts: list[int], width: int, bits: int, dtype: torch.dtype
+) -> torch.Tensor:
+    """The rows [sum(counts), width] of the messages of `quantise_columns`."""
+    rows = torch.empty(sum(counts), width, dtype=dtype, device=wire.device)
+    for into, part, count in zip(rows.split(counts), wire.split(column_bytes(counts, width, bits)), counts):
+        if count:
+            message = part.view(width, scaled_bytes(count, bits))
+            into.copy_(dequantise_scaled(message, count, bits, dtype).t())
+    return rows
 
 
 def _rounded_up(x: torch.Tensor) -> torch.Tensor:
@@ -195,6 +238,49 @@ def _restore(wire: np.ndarray, low: np.ndarray, step: np.ndarray, bits: int, row
         else:
             for k in range(width):
                 rows[r, k] = low[r] + number(wire[r, k // per] >> (bits * (k % per)) & mask) * step[r]
+
+
+@numba.njit(cache=True, nogil=True)
+def _column_maxima(rows: np.ndarray, ends: np.ndarray, most: np.ndarray) -> None:
+    """most [messages, F] <- max |x| of each column of each message."""
+    first = 0
+    for message in range(len(ends)):
+        for r in range(first, ends[message]):
+            for k in range(rows.shape[1]):
+                most[message, k] = max(most[message, k], abs(rows[r, k]))
+        first = ends[message]
+
+
+@numba.njit(cache=True, nogil=True)
+def _code_columns(
+    rows: np.ndarray,
+    ends: np.ndarray,
+    low: np.ndarray,
+    step: np.ndarray,
+    bits: int,
+    noise: np.ndarray,
+    tails: np.ndarray,
+    wire: np.ndarray,
+) -> None:
+    """`_code` of the columns of each message, bits 4 or 8; tails [messages, F, 2] are the scales' bytes."""
+    top, width, first, at, drawn = np.int32((1 << bits) - 1), rows.shape[1], 0, 0, 0
+    for message in range(len(ends)):
+        count = ends[message] - first
+        for k in range(width if count else 0):
+            for r in range(count):
+                code = np.int32((rows[first + r, k] - low[message, k]) / step[message, k] + noise[drawn + r])
+                code = min(code, top)
+                if bits == 8:
+                    wire[at + r] = np.uint8(code)
+                elif r % 2:
+                    wire[at + r // 2] |= np.uint8(code << 4)
+                else:
+                    wire[at + r // 2] = np.uint8(code)
+            at += count if bits == 8 else (count + 1) // 2
+            wire[at], wire[at + 1] = tails[message, k, 0], tails[message, k, 1]
+            at += 2
+            drawn += count
+        first = ends[message]
 
 
 def code_with_torch(

@@ -24,7 +24,7 @@ from harness.comm.flight import HaloPlan
 from harness.core.adjacency import Propagation
 from harness.core.draws import draws
 from harness.core.kernels import SparseOperator
-from harness.core.quantise import dequantise_scaled, quantise_scaled, scaled_bytes
+from harness.core.quantise import column_bytes, dequantise_columns, quantise_columns
 from harness.partition.shard import Csr
 from systems.parts.cover import Cover, least_cover, rows_alone
 
@@ -157,7 +157,7 @@ def _csr(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple
 
 class CodedMessages(Crossing):
     """Messages under way, in both passes, at `bits` bits per value, with one scale for each column of what
-    goes to one worker, rounded stochastically (`harness.core.quantise.quantise_scaled`).
+    goes to one worker, rounded stochastically (`harness.core.quantise.quantise_columns`).
 
     Bytes of k messages of width w to one worker: w (ceil(k bits / 8) + 2).
     """
@@ -182,24 +182,15 @@ class CodedMessages(Crossing):
     def take_back(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self.plan.send_rows, self._finish(self.plan.send_counts)
 
-    def _bytes(self, counts: list[int]) -> list[int]:
-        return [self.width * scaled_bytes(count, self.bits) if count else 0 for count in counts]
-
     def _start(self, direction: str, rows: torch.Tensor, send: list[int], receive: list[int]) -> None:
         with self.recorder.inside("rest", "quantise", self.layer):
             key = self.seed, self.epoch, self.layer, direction, self.comm.rank
             noise = draws(*key, (rows.numel(),), rows.dtype, rows.device)
-            # A column of a message is a row of its transpose.
-            wires = [
-                quantise_scaled(part.t(), self.bits, u.view(self.width, -1)).flatten()
-                for part, u in zip(rows.split(send), noise.split([count * self.width for count in send]))
-                if len(part)
-            ]
-            wire = torch.cat(wires) if wires else torch.zeros(0, dtype=torch.uint8, device=rows.device)
+            wire = quantise_columns(rows, send, self.bits, noise)
             self.flight, self.received = self.comm.start_exchange(
                 wire[:, None],
-                self._bytes(send),
-                self._bytes(receive),
+                column_bytes(send, self.width, self.bits),
+                column_bytes(receive, self.width, self.bits),
                 self.layer,
                 direction,
                 "halo",
@@ -210,10 +201,5 @@ class CodedMessages(Crossing):
     def _finish(self, counts: list[int]) -> torch.Tensor:
         self.flight.wait()
         with self.recorder.inside("rest", "unpack", self.layer):
-            rows = torch.empty(sum(counts), self.width, dtype=self.dtype, device=self.received.device)
-            parts = self.received[:, 0].split(self._bytes(counts))
-            for into, part, count in zip(rows.split(counts), parts, counts):
-                if count:
-                    wire = part.view(self.width, scaled_bytes(count, self.bits))
-                    into.copy_(dequantise_scaled(wire, count, self.bits, self.dtype).t())
-            return rows
+            wire = self.received[:, 0]
+            return dequantise_columns(wire, counts, self.width, self.bits, self.dtype)
