@@ -134,10 +134,8 @@ class Capgnn(System):
         choice("policy", self.policy, POLICIES)
         choice("tiers", self.tiers, TIERS)
         if self.tiers == "exclusive" and self.policy != "jaca":
-            raise InputError(
-                f"tiers=exclusive ranks vertices by overlap ratio and policy={self.policy} does "
-                "not; give policy=jaca or tiers=inclusive"
-            )
+            why = f"tiers=exclusive ranks vertices by overlap ratio and policy={self.policy} does not"
+            raise InputError(f"{why}; give policy=jaca or tiers=inclusive")
         for name in ("capacity", "local_capacity", "global_capacity"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 0)
