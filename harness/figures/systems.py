@@ -1,12 +1,34 @@
-"""Every system on one graph: accuracy over epochs, time and bytes, and where an epoch's time goes.
+"""Rows of an experiment on one graph: the score against its cost with the Pareto front, the score over
+epochs, time and bytes, and where an epoch's time goes.
 
-`vanilla` stands there in both forms, since only one side caching the static features is no comparison, and so
+In the curves the rows of the front, exact training and the control have colours; the others are grey. Exact
+training stands there in both forms, since only one side caching the static features is no comparison, and so
 does the control, whose remote rows are zero: a system no better than it uses no remote information.
 """
 
-from harness.report import plot, style
-from harness.report.table import only_section
+from matplotlib.figure import Figure
+
+from harness.report import against, plot, style
+from harness.report.groups import Group
+from harness.report.table import Section, competes, estimate_of, only_section
+
+GREY = {"color": "#B8BCC0", "linestyle": "-"}
 
 
-def draw(groups):
-    return plot.pictures(only_section(groups), style.strokes_of(group.label for group in groups))
+def draw(groups: list[Group]) -> dict[str, Figure]:
+    section = only_section(groups)
+    chosen = style.strokes_of(leading(section))
+    strokes = {group.label: chosen.get(group.label, GREY) for group in section.groups}
+    return {"cost": against.pareto(section), **plot.pictures(section, strokes)}
+
+
+def leading(section: Section) -> list[str]:
+    """The labels of exact training, of the control, and of the rows on a front of score against a cost."""
+    score, *costs = against.columns_of(section)
+    found = [group.label for group in section.groups if group.first.role in ("reference", "control")]
+    running = [group for group in section.groups if competes(group)]
+    for cost in costs:
+        points = {(estimate_of(g, cost).mean, estimate_of(g, score).mean): g.label for g in running}
+        known = [point for point in points if all(value == value for value in point)]
+        found += [points[point] for point in against.front(known)]
+    return list(dict.fromkeys(found))
