@@ -74,7 +74,7 @@ class Distdgl(BatchSystem):
     batch     seeds per worker and step; null: all, one step per epoch
     batches   "worker" shuffles each worker's own seeds, "global" those of all workers
     split     who trains which vertex: "even" or "owner"
-    features  "once" or "refetch"
+    features  "once": a row is pulled the first time it is an input, and kept; "refetch": in every step
     cache     share of the other workers' vertices whose features are kept, under refetch
     policy    which ones: those of highest out-"degree", "random" ones, or the inputs of highest "frequency"
               in the first epoch

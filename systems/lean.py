@@ -61,7 +61,7 @@ class Lean(System[Shard, PerLayer]):
     """messages  "cover": the fewest rows and partial sums; "rows": rows alone
     narrow    send the narrower of H and H W, and in the last layer C - 1 of C columns; false: H
     bits      per value of a message: 4, 8, or 32: as they are
-    features  "once" or "refetch"
+    features  "once": layer 0's rows are fetched one time, and kept; "refetch": in every epoch
     """
 
     messages: str = "cover"

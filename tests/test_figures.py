@@ -51,7 +51,7 @@ def with_runs(monkeypatch, name: str, rows: dict[str, str]) -> None:
 
     def changed(*given, **more):
         known = available(*given, **more)
-        return known | {name: replace(known[name], rows=lambda graph: rows)}
+        return known | {name: replace(known[name], rows=lambda graph: rows, plan=None)}
 
     monkeypatch.setattr(figures, "available", changed)
 
@@ -237,7 +237,7 @@ def test_an_experiment_of_ones_own_with_a_drawing_of_ones_own(tmp_path, place, m
 @pytest.mark.parametrize(
     "name, size, says",
     [
-        ("capgnn_fig16", "smoke", "capgnn_fig16 has no runs yet (Epoch and communication time"),
+        ("capgnn_fig19", "smoke", "capgnn_fig19 has no runs yet (Overhead ratio"),
         ("sancus_broadcasts", "paper", "has no runs of size paper: give --size smoke or small"),
     ],
 )

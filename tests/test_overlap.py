@@ -69,6 +69,7 @@ def test_over_a_slow_link_nothing_arrives_early_and_all_arrives(pool):
         None,
         settings.scored,
         None,
+        {},
     )
     slow = pool.run(jobs.train_over_slow_link, 3, *given, per_worker=shards)
     for worker in slow:

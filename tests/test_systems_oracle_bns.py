@@ -162,7 +162,7 @@ def test_only_what_is_drawn_is_multiplied(rate):
     system, comm = Bns(rate=rate), SimpleNamespace(rank=0, size=2)
     how = {"widths": [5, 4, 3], "recorder": recorder, "device": cpu, "seed": 1, "num_layers": 2}
     plan = halo_plan(shard, cpu)
-    system.setup(SimpleNamespace(shard=shard, comm=comm, plan=plan, adjacency=full, **how))
+    system.setup(SimpleNamespace(shard=shard, comm=comm, plan=plan, plans=[plan] * 2, adjacency=full, **how))
     recorder.begin_epoch(0)
     with recorder.train():
         system.before_epoch(0)

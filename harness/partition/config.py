@@ -35,6 +35,8 @@ class Partitioner:
 
     seed: int | None = None
 
+    # Knobs that came after version 0.1, at which it is as it was: there they are in no key.
+    since: ClassVar[dict[str, Any]] = {}
     cut: ClassVar[str] = ""  # the kind of partition: "edge" or "vertex"
     drawn: ClassVar[bool] = True  # whether the seed decides anything; where not, the seed 0 is given
 
@@ -61,6 +63,7 @@ class Partitioner:
         field, the seed where one is drawn by, and of a class from outside this package its code.
         """
         keys: dict[str, Any] = {"method": self.name, **dataclasses.asdict(self)}
+        keys = {key: value for key, value in keys.items() if self.since.get(key, keys) != value}
         keys["seed"] = self.seed_of(parts, seed)
         if keys["seed"] is None:
             del keys["seed"]

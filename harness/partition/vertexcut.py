@@ -112,6 +112,8 @@ class Hep(VertexCut):
     tau: float = 10.0
     imbalance: float = hep.IMBALANCE
 
+    since: ClassVar = {"imbalance": hep.IMBALANCE}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         more_than("tau", self.tau, 0)
@@ -129,6 +131,8 @@ class Dne(VertexCut):
     """
 
     imbalance: float = dne.IMBALANCE
+
+    since: ClassVar = {"imbalance": dne.IMBALANCE}
 
     def __post_init__(self) -> None:
         super().__post_init__()
