@@ -36,16 +36,6 @@ def test_a_sweep_expands_as_hydra_expands_it():
     assert len(runner.expand("system=vanilla,sancus seed=1,2,3")) == 6
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_what_a_figure_asks_for_is_a_run(name, places):
-    figure = FIGURES["small"][name]
-    for graph in (graph for choices in figure.graphs for graph in choices):
-        for sweep in figure.rows(graph).values():
-            asked = runner.expand(sweep)
-            ends = [" ".join(asked[0]), " ".join(asked[-1])]  # to compose them all takes half a minute
-            assert len({folder for end in ends for folder in runner.folders(end, places)}) == len(set(ends))
-
-
 def with_runs(monkeypatch, name: str, rows: dict[str, str]) -> None:
     """Let the figure of this name ask for other runs, whatever the graph."""
 
@@ -74,7 +64,17 @@ def test_a_sweep_is_started_as_the_command_would(places):
         runner.start(f"system=vanila dataset={TINY}", places)
 
 
-@pytest.mark.parametrize("name", sorted(set(DRAWN) - {command.split()[0] for _, command in COMMANDS}))
+# Of many runs, or drawn as another here is.
+LONG = {"systems", "lean_ablation", "capgnn_compared"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.nightly(45)) if name in LONG else name
+        for name in sorted(set(DRAWN) - {command.split()[0] for _, command in COMMANDS})
+    ],
+)
 def test_a_figure_on_no_page_draws_from_traces_and_reuses_what_has_run(
     name, places, place, monkeypatch, tmp_path, capsys
 ):
