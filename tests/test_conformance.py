@@ -139,7 +139,5 @@ def test_what_is_no_system_is_refused_in_a_sentence(words, said, capsys):
 @pytest.mark.nightly(200)
 @pytest.mark.parametrize("name", sorted({name.split("/")[0] for name in EXACT}))
 def test_every_system_of_ours_holds_the_checks(place, name):
-    # The checks' model has three layers, and the default is a fan-out for each of two.
-    more = ["system.fanouts=[25]"] if name == "distdgl" else []
-    done = place.truly("-m", "harness.conformance", f"system={name}", *more)
+    done = place.truly("-m", "harness.conformance", f"system={name}")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -18,7 +18,6 @@ from harness.core.system import Ready, ReplicaSystem, System, check_cut
 from harness.run.config import make_system
 
 SMALL = {"vertices": 40, "classes": 3, "features": 5, "degree": 6, "train_each": 4}
-DROPOUT = {"name": "gcn", "layers": 3, "hidden": 5, "dropout": 0.4}
 OTHER = {"edge": "vertex", "vertex": "edge"}
 
 
@@ -52,9 +51,15 @@ def synchronous(checked):
 
 
 @pytest.fixture(scope="module")
-def once(checked, workers):
+def dropping(checked):
+    """A model with dropout."""
+    return {"name": "gcn", "layers": checked.layers, "hidden": 5, "dropout": 0.4}
+
+
+@pytest.fixture(scope="module")
+def once(checked, workers, dropping):
     """A run with dropout over three workers."""
-    settings = Settings(model=DROPOUT, dtype="float32", epochs=8)
+    settings = Settings(model=dropping, dtype="float32", epochs=8)
     return runs.run(
         workers, runs.planted_graph(1, **SMALL), checked.block, 3, settings=settings, job=train.train_watched
     )
@@ -69,7 +74,8 @@ def test_at_its_exact_knob_it_is_full_graph_training(checked, workers, model, pa
     if reason := checked.refusal(model):
         pytest.skip(reason)
     graph = runs.planted_graph(1, **SMALL)
-    settings = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.0}, epochs=4)
+    shape = {"name": model, "layers": checked.layers, "hidden": 4, "dropout": 0.0}
+    settings = Settings(model=shape, epochs=4)
     found = runs.run(workers, graph, checked.exact, parts, settings=settings)
     losses, weights = dense.train(graph, found.weights[0], model, settings.epochs, **settings.optimiser)
     np.testing.assert_allclose(found.losses, losses, rtol=1e-5)
@@ -77,20 +83,20 @@ def test_at_its_exact_knob_it_is_full_graph_training(checked, workers, model, pa
         np.testing.assert_allclose(found.weights[-1][name], value, rtol=1e-5, atol=1e-8, err_msg=name)
 
 
-def test_the_same_seed_gives_the_same_bits_and_another_seed_others(checked, workers, once):
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others(checked, workers, once, dropping):
     synchronous(checked)
     graph = runs.planted_graph(1, **SMALL)
-    settings = Settings(model=DROPOUT, dtype="float32", epochs=8, scored="every epoch")
+    settings = Settings(model=dropping, dtype="float32", epochs=8, scored="every epoch")
     assert same_bits(once, runs.run(workers, graph, checked.block, 3, settings=settings)), (
         "two runs of one seed differ, or an evaluation changed what was trained"
     )
-    settings = Settings(model=DROPOUT, dtype="float32", epochs=1, seed=4)
+    settings = Settings(model=dropping, dtype="float32", epochs=1, seed=4)
     assert runs.run(workers, graph, checked.block, 3, settings=settings).losses != once.losses[:1]
 
 
-def test_a_stopped_run_goes_on_bit_for_bit(checked, workers, once):
+def test_a_stopped_run_goes_on_bit_for_bit(checked, workers, once, dropping):
     synchronous(checked)
-    settings = Settings(model=DROPOUT, dtype="float32", epochs=8, stop_at=5)
+    settings = Settings(model=dropping, dtype="float32", epochs=8, stop_at=5)
     resumed = runs.run(workers, runs.planted_graph(1, **SMALL), checked.block, 3, settings=settings)
     assert same_bits(once, resumed), (
         "state_dict() lacks something that the epochs after a stop depend on, or load_state_dict() loses it"

@@ -18,10 +18,10 @@ MODELS = ("gcn", "sage", "gat")
 WORDS = ("system", "cluster")  # what a check may be given: the rest of a run is the check's own
 
 
-def facts_of(model: str) -> RunFacts:
+def facts_of(model: str, layers: int = 2) -> RunFacts:
     """A run of one of MODELS on two workers."""
     matrix = configs.make_model({"name": model}).matrix
-    return RunFacts(model, matrix, num_workers=2, symmetric=True, multilabel=False)
+    return RunFacts(model, matrix, num_workers=2, symmetric=True, multilabel=False, layers=layers)
 
 
 @dataclass
@@ -36,6 +36,11 @@ class Subject:
         """The block at the knobs at which the system says that it is exact; None where it names none."""
         knobs = type(self.system).exact
         return None if knobs is None else {**self.block, **knobs}
+
+    @property
+    def layers(self) -> int:
+        """Of the checks' models: three, or two where its knobs, as they are, are for two."""
+        return 2 if self.system.supports(facts_of("gcn", 3)) else 3
 
     def refusal(self, model: str) -> str | None:
         """Why the system cannot train a model, in its own words; None where it can."""
