@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness import cli
 from harness.check import InputError
-from harness.claims import evaluate, experiment, published, table
+from harness.claims import evaluate, experiment, picture, published, table
 from harness.claims.experiment import FOLDER
 from harness.claims.verdict import DIRECTION, FAILS, HOLDS, UNKNOWN, as_well, judge, judge_order
 from harness.figures import __main__ as figures
@@ -213,6 +213,9 @@ def test_an_experiment_is_run_and_decided(tmp_path, capsys, monkeypatch):
     assert figures.main(["halos", *places]) == 0
     said = capsys.readouterr()
     assert "halos: 4 runs on twin/flickr, 4 to start; size smoke takes" in re.sub(r"\s+", " ", said.err)
+    assert (tmp_path / "out" / "halos-claims.png").is_file() and (
+        tmp_path / "out" / "halos-claims.csv"
+    ).is_file()
     assert "direction holds METIS, which cuts fewer edges" in re.sub(r"\s+", " ", said.out)
     assert figures.main(["halos", *places]) == 0
     assert "4 runs on twin/flickr, 0 to start" in re.sub(r"\s+", " ", capsys.readouterr().err)
@@ -226,6 +229,29 @@ def test_experiments_of_ones_own_stand_among_the_others(tmp_path, capsys):
     said = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert "a is above b halobench figures own" in said  # what is missing here, and how to make it
     assert "halobench figures halos" in said and "no experiment has it" not in said
+
+
+def test_a_row_says_more_than_its_size_and_a_fifth_of_the_epochs_is_one():
+    rows = {"a": "system=a epochs=EPOCHS/5 partition=ebv", "b": "system=b"}
+    size = experiment.Size(["cora"], "epochs=200 partition=metis seed=1,2", 1)
+    plan = experiment.Experiment("mine", "t", rows, {"small": size})
+    assert plan.sweeps("a", "small") == ["system=a epochs=40 partition=ebv dataset=cora seed=1,2"]
+    assert plan.sweeps("b", "small") == ["system=b dataset=cora epochs=200 partition=metis seed=1,2"]
+
+
+def test_claims_are_drawn_with_what_is_published_beside_ours():
+    holds = evaluate.Verdict(HOLDS)
+    number = evaluate.Result("e", "x", "a number", holds, 5.0, Estimate(4.5, 1.0, 3), "small", 0.0)
+    span = evaluate.Result("e", "x", "a range", holds, [1, 2], Estimate(1.5, None, 1), "small")
+    figure = picture.draw("t", [number, replace(number, entry="f"), span], ["cora"])
+    first, second = figure.axes  # what two entries say alike is drawn once
+    lines = {line.get_label(): line.get_xdata()[0] for line in first.lines}
+    assert lines["published"] == 5 and lines["no difference"] == 0
+    assert 4.5 in [line.get_xdata()[0] for line in first.lines]
+    assert first.get_title(loc="left") == "holds: a number"
+    (shaded,) = second.patches
+    assert shaded.get_x() == 1 and shaded.get_width() == 1
+    assert picture.draw("t", [evaluate.Result("e", "x", "nothing", holds)], ["cora"]) is None
 
 
 PAGE = Path(__file__).parent.parent / "docs" / "howto" / "claims.md"

@@ -59,15 +59,18 @@ def faulty(fault: str) -> Subject:
 
 
 def once_of(checked, pool):
-    return checks.once.__wrapped__(checked, pool)
+    return checks.once.__wrapped__(checked, pool, DROPPING)
 
 
+DROPPING = {"name": "gcn", "layers": 3, "hidden": 5, "dropout": 0.4}
 CHECKS = {
     "exact": lambda s, pool: checks.test_at_its_exact_knob_it_is_full_graph_training(s, pool, "gcn", 3),
     "seed": lambda s, pool: checks.test_the_same_seed_gives_the_same_bits_and_another_seed_others(
-        s, pool, once_of(s, pool)
+        s, pool, once_of(s, pool), DROPPING
     ),
-    "resume": lambda s, pool: checks.test_a_stopped_run_goes_on_bit_for_bit(s, pool, once_of(s, pool)),
+    "resume": lambda s, pool: checks.test_a_stopped_run_goes_on_bit_for_bit(
+        s, pool, once_of(s, pool), DROPPING
+    ),
     "bytes": lambda s, pool: checks.test_every_byte_is_counted(once_of(s, pool)),
     "refusal": lambda s, pool: checks.test_it_trains_a_model_or_refuses_it_in_a_sentence(s, pool, "gat"),
     "partition": lambda s, pool: checks.test_it_refuses_partitions_of_the_other_kind_and_knobs_that_it_lacks(
