@@ -129,6 +129,9 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     def follows_epochs(self):
         return self.refresh is None
 
+    def resolved(self):
+        return {"refresh": self.period}
+
     def setup(self, context):
         super().setup(context)
         self.full, self.model = context.adjacency, context.model

@@ -8,6 +8,7 @@ import signal
 import pytest
 from pandas.testing import assert_frame_equal
 
+from harness import cli
 from harness.check import InputError
 from harness.report import groups
 from harness.run import config
@@ -36,6 +37,17 @@ def test_a_sweep_over_transports_is_a_run_each(place):
         each["device"] == "cpu" and each["kernel"] == "numba" and each["threads"] >= 1
         for each in found.values()
     )
+
+
+def test_knobs_that_are_left_to_a_system_are_shown_with_what_they_became(place, capsys):
+    for given, shown in {"null": "system.refresh=null (3)", "7": "system.refresh=7"}.items():
+        done = place.run("system=pscgcn", f"system.refresh={given}", "epochs=30")
+        assert done.code == 0, done.err
+        stored = {path: config.stored(path)["system"]["refresh"] for path in place.runs()}
+        (run_dir,) = (path for path, value in stored.items() if json.dumps(value) == given)
+        assert cli.main(["runs", "show", str(run_dir)]) == 0
+        assert shown in capsys.readouterr().out.split("\n", 1)[1].replace("\n", " ")
+    assert resolved.read(run_dir)["knobs"] == {"refresh": 7}
 
 
 @pytest.mark.parametrize("began", [{"threads": 2, "kernel": "torch"}], ids=["all"])

@@ -167,12 +167,18 @@ def _show(given: argparse.Namespace) -> None:
 
 
 def _keys(run: Run) -> str:
-    """The run's keys as one would type them, those that most tables are about first; null ones left out."""
+    """The run's keys as one would type them, those that most tables are about first; null ones left out, or
+    with what the system made of them.
+    """
     first = ("system.", "dataset.", "partition.", "workers", "epochs", "seed", "model.", "optimiser.")
     order = sorted(
         run.keys, key=lambda k: next((i for i, f in enumerate(first) if k.startswith(f)), len(first))
     )
-    return " ".join(knob(key, run.keys[key]) for key in order if run.keys[key] is not None)
+    made = {f"system.{name}": value for name, value in (run.trace.resolved or {}).get("knobs", {}).items()}
+    left = {key: f"{key}=null ({made[key]})" for key in order if key in made and run.keys[key] is None}
+    return " ".join(
+        left.get(key) or knob(key, run.keys[key]) for key in order if key in left or run.keys[key] is not None
+    )
 
 
 def _compare(given: argparse.Namespace) -> None:

@@ -102,6 +102,12 @@ class System(Generic[S, A]):
         """Whether what an epoch does depends on how many the whole run has: such a run cannot be extended."""
         return False
 
+    def resolved(self) -> dict[str, Any]:
+        """By name, what knobs that were left to the system (`null`) became: asked for after `setup` and kept
+        in resolved.json. Values as JSON has them.
+        """
+        return {}
+
     @property
     def name(self) -> str:
         """What messages call it: its module and class, as in `_target_`."""

@@ -252,6 +252,7 @@ def train(
             "role": run.system.role,
             "steps": run.system.steps(),
             "asynchronous": run.system.asynchronous,
+            "knobs": run.system.resolved(),
             "run": name,
         }
         resolved.record(run_dir, met, attempt, facts)
