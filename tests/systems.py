@@ -127,4 +127,4 @@ def assert_trained_alike(outcome: Outcome, history, rtol: float = 1e-5) -> None:
 
 def of_the_system(metrics: dict[tuple[int, str], float]) -> dict[tuple[int, str], float]:
     """An epoch's metrics of a worker, without those that the model itself reports."""
-    return {key: value for key, value in metrics.items() if key[1] != "transform_first"}
+    return {key: value for key, value in metrics.items() if key[1] not in ("transform_first", "needed_rows")}

@@ -18,6 +18,7 @@ from harness.bench import (
     cpu,
     epoch,
     lines,
+    needed,
     order,
     partition,
     parts,
@@ -32,6 +33,7 @@ from harness.core.dgl_kernel import load_dgl
 from harness.core.optimisers import Adam
 from tests.graphs import random_graph
 from tests.launching import Started
+from tests.oracles import dense
 
 MODEL = Gcn(layers=2, hidden=16, dropout=0.0)
 
@@ -281,6 +283,41 @@ def test_epochs_on_bags_of_words_are_held_to_vanillas_once(folders, pretended, t
     assert all(keys["dataset"] == "coauthor-physics" and keys["data_dir"] == tmp_path for _, keys in asked)
     cut = {keys["system"]: keys.get("partition") for _, keys in asked}
     assert cut == {"vanilla": "metis", "pscgcn": "metis", "capgnn": "metis", "cdfgnn": None}
+
+
+def test_lean_is_held_to_vanilla_by_how_few_vertices_train(folders, pretended, tmp_path, monkeypatch):
+    asked = pretended(lambda where, keys: {"vanilla": 2.0, "lean": 1.0}[keys["system"]], needed)
+    monkeypatch.setattr(needed, "share", lambda trace: {"lean": 0.25}.get(trace.config["system"]))
+    (absent,) = needed.lean_lines(folders, tmp_path, graphs=("cora",))
+    assert not asked and math.isnan(absent.ours) and absent.met is None and "--data-dir" in absent.note
+    monkeypatch.setattr(needed.real, "present", lambda name, data_dir: True)
+    found = needed.lean_lines(folders, tmp_path, rounds=2, graphs=("cora", "dblp"))
+    assert [line.target for line in found] == [0.7, 0.7, 1.0, 1.0, 0.5, 0.5, 1.0, 1.0]
+    assert {line.ratio for line in found} == {0.5} and {line.note for line in found} == {"|R_1| / V = 0.250"}
+    assert {(keys["dataset__split"], keys["partition"]) for _, keys in asked} == {
+        (split, partition) for split in ("low_label", "random") for partition in ("metis", "random")
+    }
+
+
+def test_an_epoch_on_needed_rows_stands_beside_dgls(monkeypatch):
+    graph = random_graph(300, 3, num_features=20, num_classes=4, seed=1)
+    graph.train[20:] = False
+    rows = dense.adjacency(graph)[graph.train].any(0) | graph.train  # R_1
+    line = needed.alone_line(graph, "random", 2, 8, 0.2)
+    assert line.note == f"|R_1| / V = {rows.mean():.3f}" and 0 < rows.mean() < 0.9
+    if load_dgl() is not None:
+        assert line.ours > 0 and line.peer > 0 and line.target == 0.2
+    monkeypatch.setattr(needed, "dgl_peer", lambda *given: None)
+    absent = needed.alone_line(graph, "random", 2, 8, 0.2)
+    assert absent.met is None and "not measured" in absent.note
+
+
+@pytest.mark.nightly(30)
+def test_lean_lines_of_real_runs(folders, forked, real_data):
+    found = needed.lean_lines(folders, real_data, 1, ("cora",), epochs=3)
+    assert len(found) == 4 and all(line.ours > 0 and line.peer > 0 for line in found)
+    few, many = found[0].note, found[2].note
+    assert float(few.split("= ")[1]) < float(many.split("= ")[1]) <= 1
 
 
 @pytest.mark.nightly(30)

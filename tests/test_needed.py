@@ -85,6 +85,8 @@ def test_needed_rows_are_full_graph_training(
     for layer in range(layers):
         owned = [outcome.assignment == part for part in range(parts)]
         halo = sum(int((a[sets[layer + 1] & own].any(0) & ~own).sum()) for own in owned)
+        rows = [worker["metrics"][1][layer, "needed_rows"] for worker in outcome.workers]
+        assert rows == [(sets[layer] & own).sum() for own in owned]
         for epoch in range(how.epochs):
             sent = {key: rows for key, (rows, _) in outcome.sent(epoch).items() if key[0] == layer}
             fetched = {"once": "features", "refetch": "halo"}[features] if layer == 0 else "halo"

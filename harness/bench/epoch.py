@@ -50,7 +50,9 @@ def whole(graph: Graph) -> Shard:
 
 
 class Ours:
-    """The trainer as a run uses it. Calling it does one epoch and keeps the loss."""
+    """The trainer as a run uses it, on all rows or on those that the loss needs. A call is an epoch; it keeps
+    the loss.
+    """
 
     def __init__(
         self,
@@ -59,15 +61,22 @@ class Ours:
         optimiser: Optimiser,
         features: str,
         device: torch.device = CPU,
+        rows: str = "all",
     ):
         comm = Comm(0, 1, device, Recorder())
         system = make_system({"_target_": EXACT, "features": features})
         # The exact system does not read the number of epochs.
-        self.trainer = Trainer(shard, comm, system, model, optimiser, seed=1, epochs=1)
+        self.trainer = Trainer(shard, comm, system, model, optimiser, seed=1, epochs=1, rows=rows)
         self.losses: list[float] = []
 
     def __call__(self) -> None:
         self.losses.append(float(self.trainer.train_epoch(len(self.losses))))
+
+    def weights(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """By layer of a GCN: W [f_in, f_out] and bias [f_out], the tensors that it trains."""
+        found = dict(self.trainer.model.named_parameters())
+        layers = range(len(self.trainer.model.layers))
+        return [(found[f"layers.{l}.weight"].detach(), found[f"layers.{l}.bias"].detach()) for l in layers]
 
     def logits(self) -> torch.Tensor:
         """[V, C] under the current weights."""
@@ -181,11 +190,7 @@ def _parameters(layers) -> list[torch.nn.Parameter]:
 def contenders(shard: Shard, model: ModelConfig, optimiser: Optimiser) -> dict[str, Ours | Peer]:
     """Everybody who can run here, all with our initial weights."""
     ours = {f"features={how}": Ours(shard, model, optimiser, how) for how in ("refetch", "once")}
-    begun = dict(ours["features=once"].trainer.model.named_parameters())
-    weights = [
-        (begun[f"layers.{l}.weight"].detach(), begun[f"layers.{l}.bias"].detach())
-        for l in range(model.layers)
-    ]
+    weights = ours["features=once"].weights()
     peers = {
         "PyG, torch.sparse CSR": pyg_peer(shard, weights, optimiser, "csr"),
         "DGL": dgl_peer(shard, weights, optimiser),

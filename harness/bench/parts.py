@@ -12,6 +12,7 @@ from harness.bench.blocks import NO_SLOWER, block_lines
 from harness.bench.cpu import cpu_lines
 from harness.bench.epoch import curve_lines, epoch_lines
 from harness.bench.lines import Line
+from harness.bench.needed import alone_lines, lean_lines
 from harness.bench.overlap import overlap_lines
 from harness.bench.partition import GRAPH as CUT
 from harness.bench.partition import partition_lines
@@ -106,6 +107,12 @@ def _order(s: Setting) -> list[Line]:
     return order.order_lines(s.folders, s.rounds, extent.workers, extent.hidden, **extent.runs)
 
 
+def _lean(s: Setting) -> list[Line]:
+    keys = {key: value for key, value in s.extent.runs.items() if key != "dataset__scale"}
+    alone = alone_lines(s.data_dir, s.extent.rounds) if s.extent.targets else []
+    return [*lean_lines(s.folders, s.data_dir, s.rounds, **keys), *alone]
+
+
 def _bags(s: Setting) -> list[Line]:
     # The graph is a real one, which has no scale.
     keys = {key: value for key, value in s.extent.runs.items() if key != "dataset__scale"}
@@ -132,6 +139,7 @@ PARTS = {
         lambda s: sampled_lines(s.folders, s.rounds, **s.extent.runs),
     ),
     "bags": Part("epochs on bags of words (coauthor-physics in --data-dir), beside vanilla's", _bags),
+    "lean": Part("training on the needed rows (graphs in --data-dir), beside vanilla's and DGL's", _lean),
     "overlap": Part(
         "communication that pipelined systems still wait for, over a slowed link",
         lambda s: overlap_lines(s.graph(), s.extent.model),

@@ -35,12 +35,14 @@ class Cut(Protocol):
 
     x      [rows, f0] features of the own rows that training takes
     rows   which of the shard's these are, the training vertices first; None: all of them, as they stand
+    taken  by layer: how many of them it takes; empty where every layer takes all
     """
 
     plan: HaloPlan
     plans: list[HaloPlan]
     x: torch.Tensor
     rows: torch.Tensor | None
+    taken: list[int]
 
     @property
     def shard(self) -> Shard | ReplicaShard: ...
@@ -118,6 +120,7 @@ class EdgeCut:
         self.plan = halo_plan(self.shard, comm.device)
         self.plans = [self.plan] * model.layers
         self.rows: torch.Tensor | None = None
+        self.taken: list[int] = []
         ids, halo = (torch.as_tensor(each).to(comm.device) for each in (shard.inner, self.shard.halo))
         self.ids = [(ids, halo)] * model.layers  # by layer: of the own rows that it takes, and of its halo
         self.adjacency: Adjacency | PerLayer
@@ -133,7 +136,7 @@ class EdgeCut:
     def _needed(self, ids: torch.Tensor, halo: torch.Tensor) -> PerLayer:
         """Take the rows that the loss needs, and no others."""
         needed, device = needed_rows(self.shard, self.model.layers, self.comm), self.comm.device
-        self.plans = needed.plans
+        self.plans, self.taken = needed.plans, needed.counts[:-1]
         self.rows = torch.from_numpy(needed.order).to(device)
         self.x, ids = self.features[self.rows], ids[self.rows]
         self.ids = [

@@ -258,6 +258,7 @@ class VertexCut:
         self.plan = replica_plan(shard, comm.device)
         self.plans = [self.plan] * model.layers
         self.rows: torch.Tensor | None = None  # all are trained on
+        self.taken: list[int] = []
         self.adjacency = ReplicaAdjacency(shard, model.aggregation, kernel, comm.device)
         self.adjacency.features = Features(x, self.adjacency.num_entries, kernel)
         self.ids = torch.as_tensor(shard.vertices).to(comm.device)

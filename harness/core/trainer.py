@@ -169,6 +169,8 @@ class Trainer:
             self.began = True
             with self.recorder.clock("evaluate"):
                 self.system.before_training()
+        for layer, rows in enumerate(self.cut.taken):
+            self.recorder.metric("needed_rows", rows, layer)
         with self.recorder.train():
             self.combiner.begin(epoch)
             self.system.before_epoch(epoch)
