@@ -19,6 +19,7 @@ from tests.oracles import dense, gat
 from tests.oracles.samples import OPERATORS, random_graph, with_edge_weights
 from tests.systems import Settings
 
+OPERATORS_AND_GAT = [*OPERATORS, ("gat", "symmetric")]
 NEEDED = {"rows": "needed", "epochs": 3}
 
 
@@ -68,7 +69,7 @@ def oracle(graph, outcome, how: Settings):
     directed=st.booleans(),
     weighted=st.booleans(),
     trained=st.integers(1, 6),
-    model=st.sampled_from([*OPERATORS, ("gat", "symmetric")]),
+    model=st.sampled_from(OPERATORS_AND_GAT),
     features=st.sampled_from(["once", "refetch"]),
 )
 def test_needed_rows_are_full_graph_training(
@@ -93,6 +94,16 @@ def test_needed_rows_are_full_graph_training(
             want = {(layer, "forward", fetched): halo} if layer or epoch == 0 or features == "refetch" else {}
             want |= {(layer, "backward", "halo"): halo} if layer else {}
             assert {key: rows for key, rows in sent.items() if rows} == {k: r for k, r in want.items() if r}
+
+
+@pytest.mark.parametrize("model", OPERATORS_AND_GAT, ids="-".join)
+def test_a_worker_may_have_no_needed_row(pool, model):
+    graph = sparse_graph(3, trained=1)
+    graph.indices[:] = np.flatnonzero(graph.train)[0]  # nobody reads another's row
+    how = Settings(model=small(model[0], 2, normalisation=model[1]), **NEEDED)
+    outcome = systems.run(pool, graph, systems.block("vanilla"), 3, "random", how)
+    assert [worker["metrics"][0][0, "needed_rows"] == 0 for worker in outcome.workers].count(True) == 2
+    systems.assert_trained_alike(outcome, oracle(graph, outcome, how))
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.check import InputError
+from harness.conformance.checks import same_bits
 from harness.core.context import RunFacts
 from harness.core.draws import draws
 from harness.partition.shard import Csr
 from harness.run.config import make_system
 from systems.parts.cover import least_cover
 from tests import systems
-from tests.oracles import dense, lean
+from tests.oracles import dense, lean, lean_gat
 from tests.oracles.samples import OPERATORS
 from tests.systems import Settings
 from tests.test_cover import csr, matching
-from tests.test_needed import needed_sets, oracle, small, sparse_graph
+from tests.test_needed import OPERATORS_AND_GAT, needed_sets, oracle, small, sparse_graph
 
 EXACT_SUMS = {"_target_": "harness.core.combine.Exact"}
 
@@ -63,6 +64,15 @@ def drawn(run) -> tuple:
     return graph, Settings(model=model, epochs=4, seed=run["seed"], combine=EXACT_SUMS)
 
 
+def drawing(seed: int):
+    """The run's u, as the oracles ask for them."""
+
+    def draw(epoch, layer, direction, sender, count):
+        return draws(seed, epoch, layer, direction, sender, (count,), torch.float64).numpy()
+
+    return draw
+
+
 @settings(max_examples=12)
 @given(bits=st.sampled_from([4, 8]), run=st.fixed_dictionaries(RUN))
 def test_lean_equals_its_oracle(pool, bits, run):
@@ -70,14 +80,11 @@ def test_lean_equals_its_oracle(pool, bits, run):
     knobs = {"bits": bits, "narrow": run["narrow"], "messages": run["messages"]}
     outcome = systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=how)
 
-    def draw(epoch, layer, direction, sender, count):
-        return draws(how.seed, epoch, layer, direction, sender, (count,), torch.float64).numpy()
-
     history = lean.train(
         graph,
         outcome.assignment,
         outcome.weights[0],
-        draw,
+        drawing(how.seed),
         least if run["messages"] == "cover" else every_row,
         bits=bits,
         narrow=run["narrow"],
@@ -86,6 +93,24 @@ def test_lean_equals_its_oracle(pool, bits, run):
         epochs=how.epochs,
         **how.optimiser,
     )
+    systems.assert_trained_alike(outcome, history)
+
+
+@settings(max_examples=8)
+@given(
+    bits=st.sampled_from([4, 8, 32]),
+    seed=RUN["seed"],
+    parts=RUN["parts"],
+    layers=RUN["layers"],
+    directed=st.booleans(),
+    trained=RUN["trained"],
+)
+def test_coded_attention_equals_its_oracle(pool, bits, seed, parts, layers, directed, trained):
+    graph = sparse_graph(seed, directed=directed, trained=trained)
+    how = Settings(model=small("gat", layers), epochs=4, seed=seed, combine=EXACT_SUMS)
+    outcome = systems.run(pool, graph, systems.block("lean", bits=bits), parts, settings=how)
+    of = {"bits": bits, "epochs": how.epochs, **how.optimiser}
+    history = lean_gat.train(graph, outcome.assignment, outcome.weights[0], drawing(seed), **of)
     systems.assert_trained_alike(outcome, history)
 
 
@@ -133,6 +158,52 @@ def test_bytes_are_the_closed_form(pool, bits, run):
                     sent = [worker["sent"][epoch] for worker in outcome.workers]
                     assert sent[j].get((l, "forward", "halo", i), (0, 0)) == want
                     assert sent[i].get((l, "backward", "halo", j), (0, 0)) == want
+
+
+STOPPED = {
+    "bits": st.sampled_from([4, 8, 32]),
+    "combine": st.sampled_from(["Exact", "Quantised", "PowerSgd"]),
+    "rows": st.sampled_from(["needed", "all"]),
+    "features": st.sampled_from(["once", "refetch"]),
+    "dropout": st.sampled_from([0.0, 0.4]),
+    "stop": st.integers(1, 4),
+    "run": st.fixed_dictionaries({**RUN, "model": st.sampled_from(OPERATORS_AND_GAT)}),
+}
+
+
+def goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, stop, run):
+    """A run that stops after `stop` of five epochs and goes on is the run that never stopped: losses,
+    weights, on all workers the same, and bytes.
+    """
+    graph, how = drawn(run)
+    block = {"_target_": f"harness.core.combine.{combine}"}
+    how = replace(how, epochs=5, dtype="float32", rows=rows, combine=block)
+    how = replace(how, model={**how.model, "dropout": dropout})
+    knobs = {"bits": bits, "narrow": run["narrow"], "messages": run["messages"], "features": features}
+    once, resumed = (
+        systems.run(pool, graph, systems.block("lean", **knobs), run["parts"], settings=settings)
+        for settings in (how, replace(how, stop_at=stop))
+    )
+    assert same_bits(once, resumed)
+    for mine, theirs in zip(once.workers, resumed.workers):
+        assert mine["sent"] == theirs["sent"]
+
+
+@settings(max_examples=5)
+@given(**STOPPED)
+def test_a_stopped_run_goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, stop, run):
+    goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, stop, run)
+
+
+@pytest.mark.nightly(40)
+@pytest.mark.parametrize("tenth", range(10))
+@settings(max_examples=100)
+@given(**STOPPED)
+def test_a_thousand_stopped_runs_go_on_bit_for_bit(
+    pool, tenth, bits, combine, rows, features, dropout, stop, run
+):
+    run = {**run, "seed": run["seed"] + 10_001 * (tenth + 1)}  # other graphs than the other tenths'
+    goes_on_bit_for_bit(pool, bits, combine, rows, features, dropout, stop, run)
 
 
 def test_masks_are_those_of_vanilla(pool):

@@ -187,10 +187,10 @@ class AttentionLayer(nn.Module):
                 y_halo = rows_times(drop.halo(rows), self.weight)
             else:
                 y = applied(KeepHaloInGraph, y, remote)
-        y = y.view(len(y), self.heads, -1)
+        y = y.view(len(y), *self.att_source.shape)
         target = (first_rows(y, edges.num_rows) * self.att_target).sum(2)
         if y_halo is not None:
-            y = torch.cat([y, y_halo.view(len(y_halo), self.heads, -1)])
+            y = torch.cat([y, y_halo.view(len(y_halo), *self.att_source.shape)])
         z = attend(edges, y, (y * self.att_source).sum(2), target)
         return strategy.output(layer, (z.flatten(1) if self.concat else z.mean(1)) + self.bias)
 
