@@ -115,6 +115,13 @@ def test_runs_that_differ_in_plain_values_are_composed_once(monkeypatch, tmp_pat
         runner.composed(runner.expand("system=sancuss seed=1,2"), places)
 
 
+@pytest.mark.parametrize("graph, size", [("cora", 32), ("tolokers", 1000), ("coauthor-physics", 1000)])
+def test_mini_batches_are_larger_where_most_vertices_train(tmp_path, graph, size):
+    places = Places(tmp_path, tmp_path, tmp_path)
+    sweep = study.sweep_of(graph, study.SYSTEMS["distdgl"], study.Extent(), places)
+    assert f" system.batch={size} " in sweep and "system.batch" not in sweep.replace("system.batch=", "", 1)
+
+
 def test_a_row_at_equal_steps_takes_a_fifth_of_the_epochs(tmp_path):
     places = Places(tmp_path, tmp_path, tmp_path)
     sweep = study.sweep_of("cora", study.SYSTEMS["llcg-equal-steps"], study.Extent(epochs=200), places)
