@@ -21,17 +21,20 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: env       ## the main job on an embedded twin: progress, a result table, a picture
-	$(RUN) -m harness -m system=vanilla,zero_halo,cagnet,sancus dataset=twin/reddit dataset.scale=0.02 gpus=4 epochs=30 results=results/demo
+	$(RUN) -m harness -m system=vanilla,zero_halo,cagnet,sancus dataset=twin/reddit dataset.scale=0.02 \
+	  gpus=4 epochs=30 results=results/demo
 	$(RUN) -m harness.report table results/demo
 	$(RUN) -m harness.report plot results/demo --out results/demo/figures
 
 redis:          ## redis-server from the system's packages, where it is missing and they can be installed
 	@command -v redis-server >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
-	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server; } \
+	  && apt-get update -qq \
+	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server; } \
 	  || echo "redis-server is missing and cannot be installed here: the tests that need one will be skipped"
 
 netns:          ## ip and unshare from the system's packages, for tests that make two hosts of this one
-	@command -v ip >/dev/null && command -v unshare >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
+	@command -v ip >/dev/null && command -v unshare >/dev/null \
+	  || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
 	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends iproute2 util-linux; } \
 	  || echo "ip is missing and cannot be installed here: the tests of two hosts will be skipped"
 

@@ -8,11 +8,13 @@ for (const table of document.querySelectorAll("table")) {
       const heading = button.parentElement;
       const number = button.dataset.kind === "number";
       const before = heading.getAttribute("aria-sort");
-      const way = before ? (before === "ascending" ? "descending" : "ascending") : number ? "descending" : "ascending";
+      const other = before === "ascending" ? "descending" : "ascending";
+      const way = before ? other : number ? "descending" : "ascending";
       const sign = way === "ascending" ? 1 : -1;
       const rows = [...body.rows].map((row) => {
         const text = row.cells[column].textContent.trim();
-        return { row, value: number ? parseFloat(text) : text, none: number ? isNaN(parseFloat(text)) : !text };
+        const value = number ? parseFloat(text) : text;
+        return { row, value, none: number ? isNaN(value) : !text };
       });
       rows.sort((a, b) => {
         if (a.none || b.none) return a.none - b.none;
@@ -35,7 +37,8 @@ addEventListener("hashchange", open);
 open();
 // Light and dark: as the system has it, until one is chosen. A page from a file may be kept from storing it.
 const root = document.documentElement, theme = document.getElementById("theme");
-const dark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+const dark = () => (root.dataset.theme || (prefersDark.matches ? "dark" : "light")) === "dark";
 function name() { theme.textContent = dark() ? "Light" : "Dark"; }
 try { root.dataset.theme = localStorage.getItem("halobench-theme") || ""; } catch { /* not stored */ }
 theme.addEventListener("click", () => {

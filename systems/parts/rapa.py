@@ -178,7 +178,9 @@ def balance(subgraph: Subgraph, comm: Comm, order: list[int], threshold: float) 
             ]
         )
 
-    step = lambda: Step(subgraph.num_vertices, subgraph.num_edges, float(subgraph.cost(subgraph.num_outer)))  # noqa: E731
+    def step() -> Step:
+        return Step(subgraph.num_vertices, subgraph.num_edges, float(subgraph.cost(subgraph.num_outer)))
+
     history = [step()]
     costs = told(history[0].cost)
     while True:
