@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 from PIL import Image
 
@@ -62,6 +67,34 @@ def test_a_sweep_is_started_as_the_command_would(places):
     assert len(prepared) == 2
     with pytest.raises(InputError, match='a run failed: error: system="vanila" is not known'):
         runner.start(f"system=vanila dataset={TINY}", places)
+
+
+@pytest.mark.nightly(30)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_runs_that_were_started_end_with_who_started_them(tmp_path, number):
+    """Told to stop it passes this on, says so, and the run has its last checkpoint; killed it can say
+    nothing."""
+    code = (
+        "import sys; from pathlib import Path; from harness.run import process, runner;"
+        "here = Path(sys.argv[1]); places = runner.Places(here, here / 'cache', here);"
+        f"sweep = 'dataset={TINY} gpus=2 epochs=1000000 evaluate.every=0 checkpoint_every=5';"
+        "sys.exit(process.until_stopped(lambda: runner.start(sweep, places)))"
+    )
+    started = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 120
+        while not any(tmp_path.glob("*/*/checkpoints/latest")):
+            assert started.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        family = psutil.Process(started.pid).children(recursive=True)
+        started.send_signal(number)
+        said = started.communicate(timeout=60)[1].decode()
+        _, left = psutil.wait_procs(family, timeout=60)
+        assert not left
+    finally:
+        started.kill()
+    if number == signal.SIGTERM:
+        assert started.returncode == 128 + number and "goes on from the last checkpoint" in said
 
 
 # Of many runs, or drawn as another here is.

@@ -26,7 +26,7 @@ from harness.report.groups import Group, Run, knob
 from harness.report.table import leading
 from harness.run import config as configs
 from harness.run import extend, jobs, prepare
-from harness.run.process import RunFailed, Stopped, stoppable
+from harness.run.process import RunFailed, until_stopped
 from harness.trace.identity import PLACE_KEYS
 from harness.trace.reader import find_runs
 from harness.trace.summary import graph_name
@@ -39,16 +39,16 @@ def main(arguments: Sequence[str] | None = None, program: str = "halobench runs"
     """Exit code 0; 1 where a run that was extended failed; 2 with one sentence where what was given cannot be
     used; 128 + signal where it was stopped."""
     given = _parser(program).parse_args(arguments)
+
+    def act() -> int:
+        given.act(given)
+        return 0
+
     try:
-        with stoppable():
-            given.act(given)
+        return until_stopped(act)
     except (InputError, RunFailed) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else error.code
-    except Stopped as stop:
-        print(f"{stop}; the same command goes on from the last checkpoint", file=sys.stderr)
-        return 128 + stop.number
-    return 0
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

@@ -19,13 +19,18 @@ from harness.claims import experiment, published
 from harness.figures.figure import Figure, available
 from harness.figures.make import here, make
 from harness.run import overrides, runner
+from harness.run.process import until_stopped
 from harness.run.runner import Places
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.figures") -> int:
     """Exit code 0; 1 where a run failed, its figure left out; 2 with one sentence where what was given cannot
-    be used.
+    be used; 128 + signal where it was stopped.
     """
+    return until_stopped(lambda: _main(arguments, program))
+
+
+def _main(arguments: Sequence[str] | None, program: str) -> int:
     first, _, more = __doc__.partition("\n\n")
     parser = argparse.ArgumentParser(prog=program, description=first, epilog=more)
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: all; see --list)")

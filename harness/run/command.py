@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from harness.check import InputError
 from harness.run import overrides, sweep
 from harness.run.jobs import Jobs, plain_warnings
-from harness.run.process import Stopped, stoppable
+from harness.run.process import until_stopped
 
 CONF = str(Path(__file__).resolve().parents[2] / "conf")
 
@@ -24,9 +24,12 @@ def run(arguments: Sequence[str], program: str = "python -m harness") -> int:
     0; 2 where what was given cannot be used; 128 + signal where the run was stopped; else 1 or the code of
     the worker that failed. Errors are one sentence on stderr.
     """
-    words = overrides.as_of_now(arguments)
+    return until_stopped(lambda: _run(overrides.as_of_now(arguments), program))
+
+
+def _run(words: list[str], program: str) -> int:
     try:
-        with stoppable(), plain_warnings():
+        with plain_warnings():
             if overrides.parse(words).help:
                 from harness.run import keys  # brings in the report, which no start has to wait for
 
@@ -40,9 +43,6 @@ def run(arguments: Sequence[str], program: str = "python -m harness") -> int:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except Stopped as stop:
-        print(f"{stop}; the same command goes on from the last checkpoint", file=sys.stderr)
-        return 128 + stop.number
     if jobs.failed and swept:
         print(
             f"{len(jobs.failed)} of the sweep's jobs failed; the same command runs only what is missing:",

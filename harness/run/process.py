@@ -8,7 +8,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psutil
 
@@ -49,6 +49,18 @@ def stoppable() -> Iterator[None]:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, stop)
         yield
+
+
+def until_stopped(work: Callable[[], int]) -> int:
+    """What `work` returns; where a signal stops it, 128 + signal, and one sentence on stderr (main thread
+    only).
+    """
+    try:
+        with stoppable():
+            return work()
+    except Stopped as stop:
+        print(f"{stop}; the same command goes on from the last checkpoint", file=sys.stderr)
+        return 128 + stop.number
 
 
 @contextlib.contextmanager

@@ -9,9 +9,12 @@ import functools
 import itertools
 import multiprocessing
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +190,12 @@ def start(sweep: str, places: Places) -> None:
         said = folder / "said"
         process = context.Process(target=_command, args=(["-m", *sweep.split(), *places.overrides], said))
         process.start()
-        process.join()
+        try:
+            process.join()
+        except BaseException:  # this process was told to stop
+            process.terminate()
+            process.join()
+            raise
         if process.exitcode:
             raise InputError(f"{sweep}: a run failed: {said.read_text(errors='replace').strip()[-2000:]}")
 
@@ -197,6 +205,19 @@ def _command(arguments: list[str], said: Path) -> None:
     with said.open("wb") as file:
         for number in (1, 2):
             os.dup2(file.fileno(), number)
+    # Ctrl-C reaches every process of the terminal: who started this one acts on it, and passes it on.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "runs are started as another process"
+    threading.Thread(target=_stop_with, args=(parent.sentinel,), daemon=True).start()
     from harness.run import command
 
     sys.exit(command.run(arguments))
+
+
+def _stop_with(parent: int) -> None:
+    """Stop this process, as a signal would, when the one with this sentinel has ended: nobody waits for its
+    runs any more.
+    """
+    connection.wait([parent])
+    os.kill(os.getpid(), signal.SIGTERM)

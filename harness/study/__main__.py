@@ -20,6 +20,7 @@ from harness.base.terminal import Terminal, counted
 from harness.check import InputError, choice
 from harness.claims import experiment
 from harness.run import runner
+from harness.run.process import until_stopped
 from harness.run.runner import Places
 
 ONE, PAPERS = "one setting", "papers' settings"
@@ -108,8 +109,12 @@ of its own (EBV).
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.study") -> int:
     """Exit code 0; 1 where a sweep failed, its runs left out; 2 with one sentence where what was given cannot
-    be used.
+    be used; 128 + signal where it was stopped.
     """
+    return until_stopped(lambda: _main(arguments, program))
+
+
+def _main(arguments: Sequence[str] | None, program: str) -> int:
     parser = argparse.ArgumentParser(prog=program, description=__doc__.partition(": ")[2].partition("\n")[0])
     parser.add_argument(
         "--graphs", nargs="+", default=list(GRAPHS), metavar="GRAPH", help=f"of {', '.join(GRAPHS)}"
