@@ -79,7 +79,7 @@ def test_the_breakdown_adds_up_to_the_epoch(tmp_path):
             for layer in range(3):
                 recorder.segment("compute", "forward", layer)
                 id = f"{number}:{layer}"
-                flight = recorder.posted("exchange", layer, 100, (1,), id, False, "pairs", (100,))
+                flight = recorder.posted("exchange", layer, 100, {1: 100}, id, False, "pairs")
                 recorder.count(layer, "forward", "halo", 1, 5, 100)
                 with recorder.inside("wait", "exchange", layer, id=id):
                     flight.end = flight.start + 1e-7

@@ -22,7 +22,7 @@ import torch
 
 from harness.comm.crossing import Crossing
 from harness.comm.flight import HaloPlan, InFlight
-from harness.comm.recorder import Recorder, Route
+from harness.comm.recorder import ROUTES, Recorder
 from harness.comm.transport import ALONE, NullTransport, PeerLost, Transfer, Transport
 
 WIRES = ("float32", "bfloat16")
@@ -176,7 +176,6 @@ class Comm:
             sends,
             lambda: self.transport.broadcast(wires),
             finish=finish,
-            route="broadcast",
         )
 
     def all_gather_flag(self, flag: bool, layer: int, purpose: str = "flags") -> list[bool]:
@@ -239,7 +238,6 @@ class Comm:
             lambda: self.transport.all_reduce(wire),
             blocking=True,
             finish=self._unwire(tensor, wire),
-            route="ring",
         )
         flight.wait()
 
@@ -285,7 +283,6 @@ class Comm:
         *,
         blocking: bool = False,
         finish: Callable[[], object] | None = None,
-        route: Route = "pairs",
     ) -> InFlight:
         if self.size == 1:
             return InFlight(self, start(), name, layer, "", None)
@@ -293,9 +290,7 @@ class Comm:
         for peer, (rows, size) in sends.items():
             self.recorder.count(layer, direction, purpose, peer, rows, size)
         to = {p: size for p, (_, size) in sends.items() if size}
-        span = self.recorder.posted(
-            name, layer, sum(to.values()), tuple(to), id, blocking, route, tuple(to.values())
-        )
+        span = self.recorder.posted(name, layer, sum(to.values()), to, id, blocking, ROUTES[name])
         try:
             transfer = start()
         except PeerLost as error:

@@ -114,9 +114,8 @@ class _Reading:
         self.sizes = dict.fromkeys(comm.peers, 0)  # by owner
 
     def __enter__(self) -> _Reading:
-        peers = tuple(self.comm.peers)
         self.span = self.recorder.posted(
-            "pull", self.purpose.layer, 0, peers, self.comm.next_id(), blocking=True, route="take"
+            "pull", self.purpose.layer, 0, self.sizes, self.comm.next_id(), blocking=True, route="take"
         )
         id = self.span.id if self.span is not None else ""
         self.inside = self.recorder.inside("wait", "pull", self.purpose.layer, id=id, blocking=True)

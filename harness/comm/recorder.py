@@ -18,7 +18,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -30,6 +30,13 @@ from harness.comm.clock import DeviceClock, Mark, clock_of
 # the ring of workers, whose peer is the next one; a message from each peer, which does nothing for it; to a
 # server and back; into the worker's own memory, where others find it.
 Route = Literal["", "pairs", "broadcast", "ring", "take", "server", "own"]
+# Of the operations of `harness.comm.comm`, by name.
+ROUTES: Mapping[str, Route] = {
+    "exchange": "pairs",
+    "all_gather": "pairs",
+    "broadcast": "broadcast",
+    "all_reduce": "ring",
+}
 
 
 @dataclass
@@ -228,13 +235,13 @@ class Recorder:
         name: str,
         layer: int,
         bytes: int,
-        peers: tuple[int, ...],
+        to: Mapping[int, int],
         id: str,
         blocking: bool,
         route: Route,
-        peer_bytes: tuple[int, ...] = (),
     ) -> Span | None:
-        """Begin an operation in flight; None outside training, where nothing is counted."""
+        """Begin an operation in flight; None outside training, where nothing is counted. to: bytes by peer,
+        ascending."""
         if not self.training:
             return None
         span = Span(
@@ -243,11 +250,11 @@ class Recorder:
             layer,
             time.monotonic(),
             bytes=bytes,
-            peers=peers,
+            peers=tuple(to),
             id=id,
             blocking=blocking,
             route=route,
-            peer_bytes=peer_bytes,
+            peer_bytes=tuple(to.values()),
         )
         self.epoch.spans.append(span)
         # It cannot begin before the device gets here: what it sends is not there yet.

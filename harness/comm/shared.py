@@ -75,8 +75,7 @@ class SharedRows:
         self, name: str, layer: int, route: Route, size: int, taken: Mapping[int, int] = NOTHING
     ) -> Iterator[None]:
         name, id = f"{self.purpose}_{name}", self.comm.next_id()
-        peers, sizes = tuple(taken), tuple(taken.values())
-        span = self.comm.recorder.posted(name, layer, size, peers, id, True, route, sizes)
+        span = self.comm.recorder.posted(name, layer, size, taken, id, True, route)
         with self.comm.recorder.inside("wait", name, layer, id=id, blocking=True):
             yield
         if span is not None:

@@ -163,13 +163,10 @@ class Store:
     ) -> tuple[str, Future[Result], Span | None]:
         """there: bytes that go to the store; taken: bytes that come, by owner."""
         back = sum(taken.values())
-        route: Route = "server"
-        sizes: tuple[int, ...] = (there, back)
-        if self.backend.address == "shared":
-            route, sizes = ("take", tuple(taken.values())) if taken else ("own", ())
-        span = self.comm.recorder.posted(
-            name, layer, there + back, tuple(taken), self.comm.next_id(), False, route, sizes
-        )
+        route: Route = "server" if self.backend.address != "shared" else "take" if taken else "own"
+        span = self.comm.recorder.posted(name, layer, there + back, taken, self.comm.next_id(), False, route)
+        if span is not None and route == "server":
+            span.peer_bytes = there, back
 
         def timed() -> Result:
             try:
