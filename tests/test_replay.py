@@ -100,7 +100,7 @@ seconds = st.floats(1e-4, 0.1)
     st.floats(0, 0.002),
     st.booleans(),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_a_run_on_its_own_machine_takes_what_it_took(tmp_path_factory, work, tail, late, lag):
     """Epoch by epoch, whatever its workers waited for."""
     trace = Trace(recorded(tmp_path_factory.mktemp("run"), work, tail=tail, late=late, lag=lag, cores=2))
@@ -114,7 +114,7 @@ def test_a_run_on_its_own_machine_takes_what_it_took(tmp_path_factory, work, tai
             assert own == pytest.approx(took.loc[worker, e], abs=1e-6)
 
 
-@pytest.mark.parametrize("system", ["vanilla", "sancus", "pipegcn", "digest", "capgnn", "distdgl"])
+@pytest.mark.parametrize("system", ["pipegcn", "digest"])
 def test_a_real_run_on_its_own_machine_takes_what_it_took(place, system):
     """Nothing here depends on how fast the machine is: both are times of the same run. Moments of operations
     that a system's own thread begins may lie a little beside those of the training thread."""

@@ -64,7 +64,7 @@ sizes = st.integers(1, 1000).map(lambda k: k * 2520)  # which all numbers of wor
 
 
 @given(workers, sizes)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_an_exchange_takes_what_a_worker_sends_over_its_link(P, n):
     assert seconds(exchange(n, P), [0] * P) == pytest.approx(L + (P - 1) * n / B)
     # Each host sends to the others over one link, whatever the devices in it could do.
@@ -72,7 +72,7 @@ def test_an_exchange_takes_what_a_worker_sends_over_its_link(P, n):
 
 
 @given(workers, sizes)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_an_all_reduce_takes_the_time_of_its_ring_or_tree(P, n):
     ring, tree = (seconds(all_reduce(n, P), [0] * P, Shapes(all_reduce=shape)) for shape in ("ring", "tree"))
     assert ring == pytest.approx(2 * (P - 1) * (L + n / P / B), rel=1e-6)
@@ -80,7 +80,7 @@ def test_an_all_reduce_takes_the_time_of_its_ring_or_tree(P, n):
 
 
 @given(workers, sizes)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_broadcast_takes_the_time_of_its_shape(P, n):
     root = Operation("broadcast", 0, "broadcast", {w: {} for w in range(P)})
     root.parts[1] = {p: n for p in range(P) if p != 1}
@@ -177,7 +177,7 @@ def programs(draw) -> Program:
 
 
 @given(programs(), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_second_is_somewhere_and_a_faster_network_is_never_slower(program, apart):
     P = program.workers
     hosts = [*range(P)] if apart else [0] * P

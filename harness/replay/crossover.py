@@ -219,16 +219,14 @@ def text(found: Map) -> str:
         [f"{bandwidth:.3g}", *(found.fastest(i, j) for i in range(len(grid.latencies)))]
         for j, bandwidth in enumerate(grid.bandwidths)
     ]
-    heads = [f"{found.link} GB/s", *(f"at {latency:.3g} us" for latency in grid.latencies)]
+    heads = [f"{found.link} GB/s", *(f"at {latency:g} us" for latency in grid.latencies)]
     parts = [
         f"{found.dataset}, {counted(found.groups[0].workers, 'worker')}, modelled on cluster={found.cluster}"
         f" over the bandwidth and latency of its links {found.link}",
         "the fastest system:\n" + tabulate(fastest, heads, disable_numparse=True),
     ]
     if found.crossings:
-        crossed = [
-            [f"{c.latency_us:.3g}", c.below, c.above, f"{c.gbytes_per_s:.3g}"] for c in found.crossings
-        ]
+        crossed = [[f"{c.latency_us:g}", c.below, c.above, f"{c.gbytes_per_s:.3g}"] for c in found.crossings]
         crossed_heads = ["latency us", "faster below", "faster above", f"{found.link} GB/s"]
         parts.append("where pairs cross:\n" + tabulate(crossed, crossed_heads, disable_numparse=True))
     else:
@@ -258,7 +256,7 @@ def draw(found: Map, folder: Path) -> Path:
                 ax.axvline(crossing.gbytes_per_s, color="#888888", linewidth=0.8, linestyle=":")
             ax.set_xscale("log")
             ax.set_yscale("log")
-            ax.set_title(f"latency {latency:.3g} µs", fontsize=10)
+            ax.set_title(f"latency {latency:g} µs", fontsize=10)
             ax.set_xlabel(f"{found.link}: GB/s")
         axes[0].set_ylabel("epoch, ms (modelled)")
         axes[-1].legend(fontsize=8.5, frameon=False)
