@@ -131,6 +131,19 @@ def test_a_real_run_on_its_own_machine_takes_what_it_took(place, system):
         assert longest == pytest.approx(took[number], rel=0.05)
 
 
+def test_an_operation_posted_when_its_wait_begins_and_ends_is_posted_first(tmp_path):
+    """Clocks tick: a wait that took less than a tick has the moment of the posting."""
+    trace = Trace(recorded(tmp_path / "run", [[0.01, 0.02]]))
+    spans = trace.spans
+    for worker in range(2):
+        own = (spans["worker"] == worker) & (spans["name"] == "exchange")
+        wait, flight = own & (spans["kind"] == "wait"), own & (spans["kind"] == "comm")
+        begun = spans.loc[wait, "start_s"].item()
+        spans.loc[wait, "end_s"] = spans.loc[flight, "start_s"] = begun
+    _, replayer, _ = parse([str(trace.run_dir)])
+    assert times_of(replayer.replay(trace)).epoch > 0
+
+
 def test_another_cluster_has_its_own_waits(tmp_path):
     run = Trace(recorded(tmp_path / "run", [[0.01, 0.01], [0.01, 0.03]], size=4 * MB))
     _, replayer, _ = parse([str(run.run_dir), *APART, "clock=wall"])
@@ -168,6 +181,8 @@ def test_a_run_folder_of_a_replay_says_that_it_is_modelled(tmp_path, capsys):
     ):
         ours, theirs = getattr(made, table)[columns], getattr(traced, table)[columns]
         pd.testing.assert_frame_equal(ours, theirs)
+    ours, theirs = (t.spans[t.spans["kind"] == "comm"].groupby(["worker", "name"]) for t in (made, traced))
+    pd.testing.assert_series_equal(ours["bytes"].sum(), theirs["bytes"].sum())
     compute = made.epochs["compute_s"] + made.epochs["exposed_s"] + made.epochs["rest_s"]
     np.testing.assert_allclose(compute, made.epochs["train_s"])
     # Beside measured runs it stands in a table of its own, whose machine says what it is.

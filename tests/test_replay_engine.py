@@ -13,7 +13,7 @@ from harness.cluster.config import Cluster, Device, Link
 from harness.replay.collectives import Shapes
 from harness.replay.critical import critical_path
 from harness.replay.engine import simulate
-from harness.replay.platform import platform_of
+from harness.replay.platform import instant, platform_of
 from harness.replay.program import BACK, THERE, Begin, Operation, Post, Program, Wait, Work
 from harness.replay.times import times_of
 
@@ -96,7 +96,12 @@ def test_what_is_taken_or_asked_of_a_server_needs_no_peer():
     assert seconds(taken, [0, 0, 0]) == pytest.approx(L + 2 * n / B)
     asked = Operation("update", -1, "server", {2: {THERE: n, BACK: 3 * n}})
     assert seconds(asked, [0, 0, 1], inside=50.0) == pytest.approx(2 * L + 4 * n / B)
-    assert seconds(Operation("push", 0, "own", {0: {}}), [0]) == 0.0
+    assert seconds(Operation("push", 0, "own", {0: {0: n}}), [0]) == 0.0
+
+
+def test_a_long_ring_without_latency_is_no_deep_recursion():
+    program = one(300, all_reduce(300, 300))
+    assert times_of(simulate(program, instant(300))).epoch == 0.0
 
 
 def test_devices_of_a_host_share_its_bridge_and_hosts_their_link():

@@ -39,7 +39,7 @@ words:
   broadcast=ring|tree|direct  all_reduce=ring|tree   how collectives are made (default: ring)
 
 halobench replay crossover RUN... cluster=NAME [link=between|inside|bridge] [gbytes_per_s=0.01:100:13]
-  [latency_us=1:1000:4] [epochs=20]: which system is fastest over bandwidth and latency, and where each pair
+  [latency_us=1:1000:4] [epochs=10]: which system is fastest over bandwidth and latency, and where each pair
   crosses
 """
 

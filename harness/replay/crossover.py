@@ -33,7 +33,7 @@ KEYS: Mapping[str, Any] = {
     "link": None,
     "gbytes_per_s": "0.01:100:13",
     "latency_us": "1:1000:4",
-    "epochs": "20",
+    "epochs": "10",
 }
 LINKS = ("between", "inside", "bridge")
 NEAR = 1.01  # the ratio of bandwidths at which bisection ends

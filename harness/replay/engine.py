@@ -246,10 +246,7 @@ class _Simulation:
         if each.needs == 0:
             each.ready, each.cause = now, cause
             latency = self.platform.path(each.message.source, each.message.target).latency
-            if latency:
-                self._later(now + latency, -1, number, place)
-            else:
-                self._first_byte(number, place, now)
+            self._later(now + latency, -1, number, place)
 
     def _first_byte(self, number: int, place: int, now: float) -> None:
         going = self.going[number]

@@ -16,7 +16,6 @@ from harness.check import InputError
 from harness.comm import recorder
 from harness.comm.recorder import Span
 from harness.replay.engine import Timeline
-from harness.replay.program import BACK, THERE
 from harness.trace import resolved
 from harness.trace.files import write_json_atomic, write_yaml_atomic
 from harness.trace.reader import Trace, checksums
@@ -120,6 +119,7 @@ def _flights(timeline: Timeline, worker: int) -> dict[int, list[Span]]:
         index = max((i for i, begin in enumerate(begins) if begin <= posted), default=0)
         part = operation.parts[worker]
         sizes = tuple(part.values())
+        apart = operation.route in ("server", "own")  # from what other workers do
         found.setdefault(index, []).append(
             Span(
                 "comm",
@@ -128,11 +128,11 @@ def _flights(timeline: Timeline, worker: int) -> dict[int, list[Span]]:
                 posted,
                 going.done.get(worker, 0.0),
                 bytes=sum(sizes),
-                peers=tuple(part) if not {THERE, BACK} & part.keys() else (),
+                peers=() if apart else tuple(part),
                 id=operation.id,
                 blocking=operation.blocking,
                 route=operation.route,  # type: ignore[arg-type]
-                peer_bytes=sizes,
+                peer_bytes=() if operation.route == "own" else sizes,
             )
         )
     return found

@@ -14,7 +14,7 @@ class Operation:
     route         how its bytes travel (`harness.comm.recorder.Route`)
     parts         by worker that takes part: {peer: bytes}. Of `pairs` and `broadcast` what it sends; of
                   `take` what it takes from each; of `ring` {next worker: its share of the traffic}; of
-                  `server` {-1: bytes there, -2: bytes back}; of `own` nothing
+                  `server` {-1: bytes there, -2: bytes back}; of `own` {itself: the bytes that it copies}
     id, blocking  as traced
     """
 

@@ -37,6 +37,7 @@ class _Span:
     sizes: Sequence[int]
     flops: int
     blocking: bool
+    bytes: int
 
 
 def clock_of(trace: Trace) -> str:
@@ -63,7 +64,7 @@ def program_of(trace: Trace, *, waits: bool = False, clock: str | None = None) -
     workers = int(trace.config["workers"])
     lines: list[dict[int, list[_Span]]] = [{number: [] for number in epochs} for _ in range(workers)]
     columns: tuple[str, ...] = ("epoch", "worker", "kind", "name", "layer", "start_s", "end_s", "cpu_s")
-    columns += ("peers", "id", "route", "peer_bytes", "flops", "blocking")
+    columns += ("peers", "id", "route", "peer_bytes", "flops", "blocking", "bytes")
     for epoch, worker, *rest in zip(*(spans[column].tolist() for column in columns)):
         lines[worker][epoch].append(_Span(*rest))
     operations, numbers = _operations(lines)
@@ -128,11 +129,13 @@ def _operations(lines: list[dict[int, list[_Span]]]) -> tuple[list[Operation], d
                         Operation(span.name, span.layer, span.route, id=span.id, blocking=span.blocking)
                     )
                 number = numbers[worker, span.id] = known[key]
-                operations[number].parts[worker] = _part(span)
+                operations[number].parts[worker] = _part(worker, span)
     return operations, numbers
 
 
-def _part(span: _Span) -> dict[int, int]:
+def _part(worker: int, span: _Span) -> dict[int, int]:
+    if span.route == "own":
+        return {worker: span.bytes}
     if span.route == "server":
         there, back = span.sizes
         return {THERE: int(there), BACK: int(back)}
@@ -190,7 +193,9 @@ def _steps(
     line = sorted((span for span in spans if span.kind != "comm"), key=lambda span: span.start)
     for place, span in enumerate(line):
         inside = []
-        while at < len(posts) and (posts[at].start < span.end or place == len(line) - 1):
+        last = place == len(line) - 1
+        # What was posted when a wait began that took no time was posted before it.
+        while at < len(posts) and (posts[at].start < span.end or posts[at].start <= span.start or last):
             inside.append(posts[at])
             at += 1
         if span.kind == "wait":
