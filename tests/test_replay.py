@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.check import InputError
+from harness.cli import runs
 from harness.comm.recorder import Epoch, Span
 from harness.replay.__main__ import main
 from harness.replay.settings import cluster_of, parse
@@ -190,6 +191,15 @@ def test_a_run_folder_of_a_replay_says_that_it_is_modelled(tmp_path, capsys):
     assert [len(part.groups) for part in parts] == [1, 1]
     machines = [part.machine for part in parts]
     assert [machine for machine in machines if machine.startswith("modelled on cluster=cdfgnn")]
+    capsys.readouterr()
+    assert runs.main(["list", str(tmp_path)]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert [
+        ("modelled" in line.split(), "finished" in line.split()) for line in listed if "cora" in line
+    ] == [
+        (False, True),
+        (True, False),
+    ]
     with open(tmp_path / "a.csv") as file:
         rows = list(csv.DictReader(file))
     assert [row["worker"] for row in rows] == ["0", "1"] and {row["modelled"] for row in rows} == {"True"}
