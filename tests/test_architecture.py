@@ -23,6 +23,7 @@ LAYERS = (
     "systems",
     "harness.trace",
     "harness.report",
+    "harness.replay",
     "harness.run",
 )
 ENTRY = len(LAYERS)  # every other package of harness/: commands

@@ -26,7 +26,16 @@ PRESETS = sorted(
     p.relative_to(ROOT / "conf" / "cluster").with_suffix("").as_posix()
     for p in (ROOT / "conf" / "cluster").rglob("*.yaml")
 )
-SIZES = {"cdfgnn": None, "digest": 8, "measured": 0, "pscgcn": 6, **{f"capgnn/x{n}": n for n in range(2, 9)}}
+SIZES = {
+    "cdfgnn": None,
+    "digest": 8,
+    "measured": 0,
+    "pscgcn": 6,
+    "dgx_h100": 8,
+    "l4": 8,
+    **{f"hosts/{g}g": 16 for g in (10, 25, 100)},
+    **{f"capgnn/x{n}": n for n in range(2, 9)},
+}
 
 
 def composed(*overrides: str) -> config.Run:

@@ -78,9 +78,10 @@ def test_the_breakdown_adds_up_to_the_epoch(tmp_path):
         with recorder.train():
             for layer in range(3):
                 recorder.segment("compute", "forward", layer)
-                flight = recorder.posted("exchange", layer, 100, (1,), f"{number}:{layer}", False)
+                id = f"{number}:{layer}"
+                flight = recorder.posted("exchange", layer, 100, {1: 100}, id, False, "pairs")
                 recorder.count(layer, "forward", "halo", 1, 5, 100)
-                with recorder.inside("wait", "exchange", layer, id=f"{number}:{layer}"):
+                with recorder.inside("wait", "exchange", layer, id=id):
                     flight.end = flight.start + 1e-7
         recorder.metric("hit_rate", 0.25, 1)
         out.write(recorder.epoch, loss=1.0, scores=None, peak_rss_bytes=1)
@@ -219,7 +220,7 @@ def test_parquet_files_say_what_they_are(tmp_path):
     run = traces.finished(tmp_path)
     for name in schema.TABLES:
         file = pq.read_schema(run / f"{name}.parquet")
-        assert file.metadata[schema.VERSION_KEY] == b"3"
+        assert file.metadata[schema.VERSION_KEY] == b"4"
         assert json.loads(file.metadata[b"halobench_config"]) == reader.Trace(run).config
         assert json.loads(file.metadata[b"halobench_environment"])["processor"] == "Test CPU"
         assert all(file.field(column).metadata[b"meaning"] for column in file.names)
@@ -266,9 +267,9 @@ def test_a_missing_column_is_named(tmp_path):
 def test_a_newer_schema_is_refused(tmp_path):
     run = traces.finished(tmp_path)
     table = pq.read_table(run / "comm.parquet")
-    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "4"}), run / "comm.parquet")
+    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "5"}), run / "comm.parquet")
     with pytest.raises(
-        InputError, match="comm.parquet has trace schema 4, newer than this program's 3; update halobench"
+        InputError, match="comm.parquet has trace schema 5, newer than this program's 4; update halobench"
     ):
         reader.Trace(run).comm
     files.write_json_atomic(run / "summary.json", {**reader.Trace(run).summary, "schema": 7})
@@ -366,3 +367,12 @@ def test_a_stream_with_flipped_bytes_is_read_or_refused(tmp_path_factory, name, 
         assert len(getattr(reader.Trace(run), name)) <= 12
     except InputError as error:
         assert "\n" not in str(error)
+
+
+def test_operations_of_before_version_4_do_not_say_how_their_bytes_travel(tmp_path):
+    run = traces.finished(tmp_path)
+    path = run / "spans.parquet"
+    table = pq.read_table(path).drop_columns(["route", "peer_bytes"])
+    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "3"}), path)
+    spans = reader.Trace(run).spans
+    assert len(spans) and spans[["route", "peer_bytes"]].isna().all(axis=None)

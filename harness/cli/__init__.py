@@ -52,6 +52,9 @@ COMMANDS = {
         "harness.history.__main__", "what became slower or sends more, over the code that computed runs"
     ),
     "plot": Command("harness.report.__main__", "pictures of finished runs"),
+    "replay": Command(
+        "harness.replay.__main__", "what finished runs would take on another cluster: modelled, from traces"
+    ),
     "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
     "figures": Command("harness.figures.__main__", "the figures of the papers; starts the runs they lack"),
     "study": Command("harness.study.__main__", "every system on real graphs, as one page of tables"),

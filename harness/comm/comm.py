@@ -22,7 +22,7 @@ import torch
 
 from harness.comm.crossing import Crossing
 from harness.comm.flight import HaloPlan, InFlight
-from harness.comm.recorder import Recorder
+from harness.comm.recorder import ROUTES, Recorder
 from harness.comm.transport import ALONE, NullTransport, PeerLost, Transfer, Transport
 
 WIRES = ("float32", "bfloat16")
@@ -289,8 +289,8 @@ class Comm:
         id = self.next_id()
         for peer, (rows, size) in sends.items():
             self.recorder.count(layer, direction, purpose, peer, rows, size)
-        peers = tuple(p for p, (_, size) in sends.items() if size)
-        span = self.recorder.posted(name, layer, sum(size for _, size in sends.values()), peers, id, blocking)
+        to = {p: size for p, (_, size) in sends.items() if size}
+        span = self.recorder.posted(name, layer, sum(to.values()), to, id, blocking, ROUTES[name])
         try:
             transfer = start()
         except PeerLost as error:

@@ -94,7 +94,10 @@ class Parameters:
         for direction, what in (("backward", purpose), ("forward", "weights")):
             recorder.count(-1, direction, what, STORE, 0, size)
             recorder.count(-1, direction, "stamps", STORE, 0, 8)
-        span = recorder.posted("update", -1, 2 * size + 16, (), self.comm.next_id(), True)
+        there_and_back = (size + 8, size + 8)
+        span = recorder.posted("update", -1, sum(there_and_back), {}, self.comm.next_id(), True, "server")
+        if span is not None:
+            span.peer_bytes = there_and_back
         with recorder.inside("wait", "update", id=span.id if span is not None else "", blocking=True):
             version, delay, weights = self._ask(server.UPDATE, epoch, base, update)
             if span is not None:

@@ -111,12 +111,11 @@ class _Reading:
 
     def __init__(self, comm: Comm, purpose: Purpose):
         self.comm, self.recorder, self.purpose = comm, comm.recorder, purpose
-        self.size = 0
+        self.sizes = dict.fromkeys(comm.peers, 0)  # by owner
 
     def __enter__(self) -> _Reading:
-        peers = tuple(self.comm.peers)
         self.span = self.recorder.posted(
-            "pull", self.purpose.layer, 0, peers, self.comm.next_id(), blocking=True
+            "pull", self.purpose.layer, 0, self.sizes, self.comm.next_id(), blocking=True, route="take"
         )
         id = self.span.id if self.span is not None else ""
         self.inside = self.recorder.inside("wait", "pull", self.purpose.layer, id=id, blocking=True)
@@ -127,13 +126,14 @@ class _Reading:
         layer, ids = self.purpose.layer, 4 * asked
         self.recorder.count(layer, "forward", self.purpose.asked, owner, asked, ids)
         self.recorder.count(layer, "forward", self.purpose.answered, owner, asked, size)
-        if self.span is not None:
-            self.span.bytes += ids + size
+        self.sizes[owner] += ids + size
 
     def __exit__(self, *raised: object) -> None:
         self.inside.__exit__(None, None, None)
         if self.span is not None:
             self.span.end = time.monotonic()
+            self.span.peer_bytes = tuple(self.sizes.values())
+            self.span.bytes = sum(self.span.peer_bytes)
 
 
 def _map(comm: Comm, own: Arrays, instead: str) -> list[Arrays]:

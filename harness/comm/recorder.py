@@ -18,12 +18,25 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 
 from harness.comm.clock import DeviceClock, Mark, clock_of
+
+# How the bytes of an operation travel: a message to each peer; one block to all others; an all-reduce around
+# the ring of workers, whose peer is the next one; a message from each peer, which does nothing for it; to a
+# server and back; into the worker's own memory, where others find it.
+Route = Literal["", "pairs", "broadcast", "ring", "take", "server", "own"]
+# Of the operations of `harness.comm.comm`, by name.
+ROUTES: Mapping[str, Route] = {
+    "exchange": "pairs",
+    "all_gather": "pairs",
+    "broadcast": "broadcast",
+    "all_reduce": "ring",
+}
 
 
 @dataclass
@@ -39,6 +52,8 @@ class Span:
              autograd's thread too, on which the backward pass runs
     bytes    handed to the transport by this worker; flops: floating-point operations counted analytically
     peers    workers this one sent to, ascending
+    route    how the bytes of an operation travel (`Route`); "" on the training thread
+    peer_bytes   bytes to each of `peers`, in their order; of "server" bytes there and bytes back
     id       equal on every worker taking part in the same operation, unique inside a run; "" on the training
              thread, where a wait carries the id of what it waits for
     blocking True where the training thread waited from posting on
@@ -55,6 +70,8 @@ class Span:
     peers: tuple[int, ...] = ()
     id: str = ""
     blocking: bool = False
+    route: Route = ""
+    peer_bytes: tuple[int, ...] = ()
 
 
 @dataclass
@@ -214,12 +231,31 @@ class Recorder:
     # -- communication --
 
     def posted(
-        self, name: str, layer: int, bytes: int, peers: tuple[int, ...], id: str, blocking: bool
+        self,
+        name: str,
+        layer: int,
+        bytes: int,
+        to: Mapping[int, int],
+        id: str,
+        blocking: bool,
+        route: Route,
     ) -> Span | None:
-        """Begin an operation in flight; None outside training, where nothing is counted."""
+        """Begin an operation in flight; None outside training, where nothing is counted. to: bytes by peer,
+        ascending."""
         if not self.training:
             return None
-        span = Span("comm", name, layer, time.monotonic(), bytes=bytes, peers=peers, id=id, blocking=blocking)
+        span = Span(
+            "comm",
+            name,
+            layer,
+            time.monotonic(),
+            bytes=bytes,
+            peers=tuple(to),
+            id=id,
+            blocking=blocking,
+            route=route,
+            peer_bytes=tuple(to.values()),
+        )
         self.epoch.spans.append(span)
         # It cannot begin before the device gets here: what it sends is not there yet.
         self._mark(None, span)

@@ -15,12 +15,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 
 from harness.comm.comm import Comm
 from harness.comm.host import map_shared
+from harness.comm.recorder import Route
+
+NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 class SharedRows:
@@ -53,7 +57,7 @@ class SharedRows:
 
     def put(self, layer: int, slots: torch.Tensor, rows: torch.Tensor) -> None:
         """Rows [k, F] into slots [k], on the CPU."""
-        with self._operation("put", layer, rows.numel() * rows.element_size(), ()):
+        with self._operation("put", layer, "own", rows.numel() * rows.element_size()):
             self.rows[layer].index_copy_(0, slots, rows.cpu())
 
     def get(self, layer: int, slots: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
@@ -62,15 +66,16 @@ class SharedRows:
         row = self.rows[layer].shape[1] * self.rows[layer].element_size()
         for owner, count in enumerate(counts):
             self.comm.recorder.count(layer, "forward", f"{self.purpose}_get", owner, count, count * row)
-        with self._operation(
-            "get", layer, len(slots) * row, tuple(p for p, count in enumerate(counts) if count)
-        ):
+        taken = {p: count * row for p, count in enumerate(counts) if count}
+        with self._operation("get", layer, "take", len(slots) * row, taken):
             return self.rows[layer].index_select(0, slots).to(self.comm.device, non_blocking=True)
 
     @contextlib.contextmanager
-    def _operation(self, name: str, layer: int, size: int, peers: tuple[int, ...]) -> Iterator[None]:
+    def _operation(
+        self, name: str, layer: int, route: Route, size: int, taken: Mapping[int, int] = NOTHING
+    ) -> Iterator[None]:
         name, id = f"{self.purpose}_{name}", self.comm.next_id()
-        span = self.comm.recorder.posted(name, layer, size, peers, id, True)
+        span = self.comm.recorder.posted(name, layer, size, taken, id, True, route)
         with self.comm.recorder.inside("wait", name, layer, id=id, blocking=True):
             yield
         if span is not None:

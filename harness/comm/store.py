@@ -29,7 +29,7 @@ import torch
 from harness.comm.backend import EMPTY, Backend, Layout, check_address
 from harness.comm.comm import Comm
 from harness.comm.host import map_shared
-from harness.comm.recorder import Span
+from harness.comm.recorder import Route, Span
 from harness.comm.service import STORE
 from harness.partition.shard import Shard
 
@@ -129,7 +129,7 @@ class Store:
             self,
             layer,
             *self._start(
-                "push", layer, size, (), lambda: self.backend.write(layer, slot, rows.cpu().numpy(), stamp)
+                "push", layer, size, {}, lambda: self.backend.write(layer, slot, rows.cpu().numpy(), stamp)
             ),
         )
 
@@ -141,16 +141,14 @@ class Store:
     def pull_from(self, layer: int, wanted: Sequence[int | None]) -> Pull:
         """As `pull`, a stamp for each owner."""
         itemsize, width = self.host[layer].element_size(), self.widths[layer]
-        total = 0
+        taken = {}
         for owner, count in enumerate(self.counts):
             self.comm.recorder.count(layer, "forward", "pull", owner, count, count * width * itemsize)
             stamp_bytes = 8 if count and wanted[owner] is None else 0
             self.comm.recorder.count(layer, "forward", "stamps", owner, 0, stamp_bytes)
-            total += count * width * itemsize + stamp_bytes
-        owners = tuple(owner for owner, count in enumerate(self.counts) if count)
-        return Pull(
-            self, layer, *self._start("pull", layer, total, owners, lambda: self._read(layer, wanted))
-        )
+            if count:
+                taken[owner] = count * width * itemsize + stamp_bytes
+        return Pull(self, layer, *self._start("pull", layer, 0, taken, lambda: self._read(layer, wanted)))
 
     def _read(self, layer: int, wanted: Sequence[int | None]) -> Pulled:
         out, stamps = self.host[layer].numpy(), []
@@ -161,9 +159,14 @@ class Store:
         return self.host[layer], stamps
 
     def _start(
-        self, name: str, layer: int, size: int, owners: tuple[int, ...], work: Callable[[], Result]
+        self, name: str, layer: int, there: int, taken: dict[int, int], work: Callable[[], Result]
     ) -> tuple[str, Future[Result], Span | None]:
-        span = self.comm.recorder.posted(name, layer, size, owners, self.comm.next_id(), False)
+        """there: bytes that go to the store; taken: bytes that come, by owner."""
+        back = sum(taken.values())
+        route: Route = "server" if self.backend.address != "shared" else "take" if taken else "own"
+        span = self.comm.recorder.posted(name, layer, there + back, taken, self.comm.next_id(), False, route)
+        if span is not None and route == "server":
+            span.peer_bytes = there, back
 
         def timed() -> Result:
             try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 VERSION_KEY = b"halobench_schema"
 RUN = -1  # the worker of rows that are epochs of an asynchronous run, which are no worker's
 UPDATE = "update"  # the metric by which a round of such a run says which update of the weights it made
@@ -132,6 +132,20 @@ SPANS = _schema(
         "of the operation: equal on all its workers, unique in the run; on a wait, what it waits for",
     ),
     _column("blocking", pa.bool_(), "", "whether the training thread waited from posting on"),
+    _column(
+        "route",
+        pa.string(),
+        "",
+        "of an operation, how its bytes travel: pairs | broadcast | ring | take | server | own; else empty; "
+        "null up to version 3",
+    ),
+    _column(
+        "peer_bytes",
+        pa.list_(COUNT),
+        "B",
+        "to each of peers, in their order; of take from each; of server to it and from it; null up to version"
+        " 3",
+    ),
 )
 METRICS = _schema(
     _EPOCH,
@@ -142,8 +156,8 @@ METRICS = _schema(
 )
 # Columns of `epochs` that are null in an epoch without an evaluation.
 SCORES = ("train_acc", "val_acc", "test_acc", "val_auc", "test_auc", "val_balanced", "test_balanced")
-# Columns that files of this schema version written before 0.2 lack.
-ADDED = frozenset({"val_auc", "test_auc", "val_balanced", "test_balanced"})
+# Columns that files of before 0.2 lack.
+ADDED = frozenset({"val_auc", "test_auc", "val_balanced", "test_balanced", "route", "peer_bytes"})
 # metric: vertices whose logits in the evaluation were no finite numbers; absent where 0
 NOT_FINITE = "not_finite_logits"
 # metrics of a worker on a GPU: bytes of its memory that tensors took at most so far, and that torch held

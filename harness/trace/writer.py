@@ -137,6 +137,8 @@ class TraceWriter:
             "peers": list(s.peers),
             "id": s.id,
             "blocking": s.blocking,
+            "route": s.route,
+            "peer_bytes": list(s.peer_bytes),
         }
 
 

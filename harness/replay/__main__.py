@@ -1,0 +1,212 @@
+"""halobench replay RUN... cluster=NAME [cluster.KEY=VALUE ...]: what runs would take on another cluster.
+
+Every number that this prints is modelled, none is measured; docs/replay.md derives each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
+from harness.check import InputError, writing
+from harness.replay import crossover, folder
+from harness.replay.critical import critical_path
+from harness.replay.engine import Timeline
+from harness.replay.settings import TRACED, Replayer, parse
+from harness.replay.times import Times, times_of
+from harness.report.groups import Group, load
+
+LONGEST = 8  # rows of the critical path that are printed
+DESCRIPTION = """\
+What runs would take on another cluster, from their traces: epoch seconds, where they go by worker, and the
+critical path. All numbers are modelled.
+
+words:
+  cluster=NAME             a preset (conf/cluster) or a file that ends in .yaml; traced: the run's own machine
+  cluster.KEY=VALUE        a value of it, as cluster.between.gbytes_per_s=0.125
+  per_host=N               workers on each host (default: one on each device, in their order)
+  compute=traced           work lasts as long as traced; roofline needs what no trace holds yet
+  clock=wall|cpu           which seconds of it (default: cpu where workers outnumbered the cores)
+  broadcast=ring|tree|direct  all_reduce=ring|tree   how collectives are made (default: ring)
+
+halobench replay crossover RUN... cluster=NAME [link=between|inside|bridge] [gbytes_per_s=0.01:100:13]
+  [latency_us=1:1000:4] [epochs=10]: which system is fastest over bandwidth and latency, and where each pair
+  crosses
+"""
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.replay") -> int:
+    """Exit code 0, or 2 with one sentence where what was given cannot be used."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(
+        prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="RUN|KEY=VALUE",
+        help="run folders, folders above some, glob patterns; words",
+    )
+    parser.add_argument("--csv", metavar="FILE", type=Path, help="write the table in full precision")
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="write a run folder of each replay, marked as modelled; of crossover its picture",
+    )
+    given = parser.parse_intermixed_args(words)
+    try:
+        with read_as_far_as_wanted():
+            if given.words[0] == "crossover":
+                _crossover(given.words[1:], given.csv, given.out)
+            else:
+                _replay(given.words, given.csv, given.out)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _replay(words: Sequence[str], table: Path | None, out: Path | None) -> None:
+    runs, replayer, _ = parse(words)
+    console = _console()
+    rows: list[dict[str, Any]] = []
+    for group in load(runs)[0]:
+        for run in group.runs:
+            timeline = replayer.replay(run.trace)
+            times = times_of(timeline)
+            _print(console, group, run.path, replayer, timeline, times, run.summary)
+            rows += _rows(group, run.path, replayer, times)
+            if out is not None:
+                written = folder.write(
+                    run.trace, timeline, _name(out, run.path, replayer), _block(run.trace.config, replayer),
+                    _said(replayer, replayer.clock(run.trace)),
+                )  # fmt: skip
+                console.print(f"written: {written}", highlight=False, soft_wrap=True)
+            run.trace.forget("spans")
+    if table is not None:
+        write_csv(table, rows)
+
+
+def _print(
+    console: Terminal,
+    group: Group,
+    path: Path,
+    replayer: Replayer,
+    timeline: Timeline,
+    times: Times,
+    summary: dict[str, Any],
+) -> None:
+    clock = replayer.clock(group.first.trace)
+    console.print(
+        f"{group.label}, {group.dataset}, {counted(timeline.program.workers, 'worker')} ({path})\n"
+        f"modelled on cluster={replayer.settings.cluster}: {_said(replayer, clock)}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    assumed = timeline.platform.assumed
+    if assumed:
+        console.print(f"assumed, since the cluster does not say: {', '.join(assumed)}", soft_wrap=True)
+    console.print(
+        f"epoch {_ms(times.epoch)} ms, the slowest worker's, mean over epochs without the first"
+        f" (as measured on the machine of the run: {_ms(summary['epoch_s'])} ms)",
+        highlight=False,
+        soft_wrap=True,
+    )
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("worker", "epoch ms", "compute", "rest", "exposed", "idle", "behind", "in flight"):
+        shown.add_column(heading, justify="right")
+    for worker, own in enumerate(times.workers):
+        values = own.epoch, own.compute, own.rest, own.exposed, own.idle, own.behind, own.comm
+        shown.add_row(str(worker), *map(_ms, values))
+    console.print(shown)
+    path_of = critical_path(timeline)
+    whole = sum(path_of.values())
+    longest = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading, justify in (("ms", "right"), ("share", "right"), ("critical path", "left")):
+        longest.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    for name, seconds in [*path_of.items()][:LONGEST]:
+        longest.add_row(_ms(seconds), f"{100 * seconds / whole:.1f} %", name)
+    if others := [*path_of.values()][LONGEST:]:
+        longest.add_row(_ms(sum(others)), f"{100 * sum(others) / whole:.1f} %", f"{len(others)} more")
+    console.print(longest)
+
+
+def _said(replayer: Replayer, clock: str) -> str:
+    """How a replay was made, in a few words."""
+    settings = replayer.settings
+    lasts = f"work as traced, in {clock} seconds" if clock == "wall" else "work as traced, in CPU seconds"
+    if replayer.described is None:
+        return f"{lasts}; waits as traced"
+    hosts = f"; {settings.per_host} per host" if settings.per_host is not None else ""
+    return f"{lasts}; all-reduce {settings.all_reduce}, broadcast {settings.broadcast}{hosts}"
+
+
+def _rows(group: Group, path: Path, replayer: Replayer, times: Times) -> list[dict[str, Any]]:
+    """A row per worker, in seconds."""
+    key = {
+        "run": str(path),
+        "label": group.label,
+        "dataset": group.dataset,
+        "cluster": replayer.settings.cluster,
+        "modelled": True,
+        "epoch_s": times.epoch,
+    }
+    return [
+        {**key, "worker": worker, **{f"worker_{name}_s": value for name, value in asdict(own).items()}}
+        for worker, own in enumerate(times.workers)
+    ]
+
+
+def _name(out: Path, run: Path, replayer: Replayer) -> Path:
+    cluster = replayer.settings.cluster.removesuffix(".yaml").replace("/", "-")
+    return out / f"{run.name}-on-{cluster}"
+
+
+def _block(config: dict[str, Any], replayer: Replayer) -> dict[str, Any]:
+    """The config's block `cluster` of a replay."""
+    if replayer.described is None:
+        return {**config["cluster"], "name": TRACED}
+    return asdict(replayer.described)
+
+
+def _crossover(words: Sequence[str], table: Path | None, out: Path | None) -> None:
+    runs, replayer, given = parse(words, crossover.KEYS)
+    found = crossover.search(load(runs)[0], replayer, crossover.Grid.of(given))
+    console = _console()
+    console.print(crossover.text(found), highlight=False, soft_wrap=True)
+    if table is not None:
+        write_csv(table, crossover.rows(found))
+    if out is not None:
+        console.print(f"written: {crossover.draw(found, out)}", highlight=False, soft_wrap=True)
+
+
+def write_csv(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    rows = list(rows)
+    with writing(path, "give another --csv"), open(path, "w", newline="") as file:
+        made = csv.DictWriter(file, list(rows[0]))
+        made.writeheader()
+        made.writerows(rows)
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3f}"
+
+
+def _console() -> Terminal:
+    """As wide as it needs to be where nobody's terminal would fold it."""
+    console = Terminal()
+    return console if console.is_terminal else Terminal(width=200)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""A cluster as a replay needs it: where each worker is, which links a message crosses, how long a byte takes.
+
+    a message         crosses                                                           latency
+    within a worker   nothing                                                           0
+    within a host     out of one device, the host's bridge, into the other device       inside + bridge
+    between hosts     the bridge, out of one host, into the other host, its bridge      between + 2 bridge
+
+Each crossing is a link of its own in each direction: a device sends and receives at `inside.gbytes_per_s` at
+once, a host at `between.gbytes_per_s`, and all devices of a host share `bridge.gbytes_per_s` towards it and
+from it. A cluster without a bridge has none that anybody has to share. Messages between hosts do not cross
+the links between the devices of a host.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.base.terminal import counted
+from harness.check import InputError
+from harness.cluster.config import Cluster, Link
+
+GIGA = 1e9
+
+
+@dataclass(frozen=True)
+class Path:
+    """What a message from one place to another crosses.
+
+    links     indices into `Platform.capacity`; empty where nothing limits it
+    latency   seconds before its first byte arrives
+    where     "within a worker", "inside host 0", "host 0 to host 1"
+    """
+
+    links: tuple[int, ...]
+    latency: float
+    where: str
+
+
+class Platform:
+    """Links between the workers 0 .. P - 1 and a server, number P, on the first worker's host.
+
+    name       of the cluster
+    hosts      each worker's host
+    capacity   bytes per second of each link; links without a limit are left out
+    eager      whether a message leaves when its sender has posted it, instead of when both ends have
+    assumed    what the cluster does not say and is taken for 0, in words
+    """
+
+    def __init__(self, name: str, hosts: Sequence[int], inside: Link, bridge: Link, between: Link):
+        self.name, self.hosts, self.eager = name, list(hosts), False
+        self.capacity: list[float] = []
+        self._links = {"inside": inside, "bridge": bridge, "between": between}
+        self._paths: dict[tuple[int, int], Path] = {}
+        several = len(set(hosts)) > 1
+        used = ["inside"] * (len(hosts) > len(set(hosts))) + ["between"] * several
+        for kind in used:
+            if self._links[kind].gbytes_per_s is None:
+                raise InputError(
+                    f"cluster={name} does not say how fast its links {kind} are:"
+                    f" give cluster.{kind}.gbytes_per_s=NUMBER"
+                )
+        if bridge.gbytes_per_s is not None:
+            used.append("bridge")
+        lacking = [kind for kind in used if self._links[kind].latency_us is None]
+        self.assumed = [f"{kind}.latency_us=0" for kind in lacking]
+        ways = [("inside", place, ("out", "in")) for place in range(len(hosts) + 1)]
+        ways += [("bridge", host, ("up", "down")) for host in sorted(set(hosts))]
+        ways += [("between", host, ("out", "in")) for host in sorted(set(hosts))]
+        self._numbers: dict[tuple[str, str, int], int] = {}  # of links that limit something
+        for kind, of, both in ways:
+            rate = self._links[kind].gbytes_per_s
+            for way in both if rate is not None and math.isfinite(rate) else ():
+                self._numbers[kind, way, of] = len(self.capacity)
+                self.capacity.append(GIGA * (rate or 0.0))
+
+    def path(self, source: int, target: int) -> Path:
+        """What a message from one worker (or the server) to another crosses."""
+        if (source, target) not in self._paths:
+            self._paths[source, target] = self._path(source, target)
+        return self._paths[source, target]
+
+    def _path(self, source: int, target: int) -> Path:
+        if source == target:
+            return Path((), 0.0, "within a worker")
+        ours, theirs = self._host(source), self._host(target)
+        if ours == theirs:
+            steps = [("inside", "out", source), ("bridge", "up", ours)]
+            steps += [("bridge", "down", theirs), ("inside", "in", target)]
+            latency = self._latency("inside") + self._latency("bridge")
+            where = f"inside host {ours}"
+        else:
+            steps = [("bridge", "up", ours), ("between", "out", ours)]
+            steps += [("between", "in", theirs), ("bridge", "down", theirs)]
+            latency = self._latency("between") + 2 * self._latency("bridge")
+            where = f"host {ours} to host {theirs}"
+        links = tuple(self._numbers[step] for step in steps if step in self._numbers)
+        return Path(links, latency, where)
+
+    def _host(self, place: int) -> int:
+        return self.hosts[place] if place < len(self.hosts) else self.hosts[0]
+
+    def _latency(self, kind: str) -> float:
+        return (self._links[kind].latency_us or 0.0) / 1e6
+
+
+def platform_of(cluster: Cluster, workers: int, per_host: int | None = None) -> Platform:
+    """The platform of a run with so many workers on a described cluster: on its devices in their order, or
+    `per_host` of them on each host in turn. InputError where the cluster names no devices or too few.
+    """
+    if cluster.measured:
+        raise InputError(
+            f"cluster={cluster.name} describes no devices and links: name a described cluster, or"
+            " cluster=traced for the machine that the run was made on"
+        )
+    cluster.check_workers(workers)
+    hosts = [device.host for device in cluster.devices]
+    if per_host is not None:
+        have = {host: hosts.count(host) for host in set(hosts)}
+        fit = [host for host in sorted(have) for _ in range(min(per_host, have[host]))]
+        if len(fit) < workers:
+            raise InputError(
+                f"per_host={per_host} is too small for {counted(workers, 'worker')} on the"
+                f" {counted(len(have), 'host')} of cluster={cluster.name}: give more, or another cluster"
+            )
+        hosts = fit
+    return Platform(cluster.name, hosts[:workers], cluster.inside, cluster.bridge, cluster.between)
+
+
+def instant(workers: int) -> Platform:
+    """Of the machine that a run was made on: messages take no time of their own, since the traced waits hold
+    what they took."""
+    free = Link(gbytes_per_s=math.inf, latency_us=0)
+    platform = Platform("traced", [0] * workers, free, Link(), free)
+    platform.eager = True
+    return platform

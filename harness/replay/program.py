@@ -1,0 +1,92 @@
+"""What a replay runs: each worker's steps in order, and the operations that they post and wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Operation:
+    """An operation between workers, or of one worker with a store or with others' memory.
+
+    name, layer   as traced: "exchange", "all_reduce", ...; -1: no layer
+    route         how its bytes travel (`harness.comm.recorder.Route`)
+    parts         by worker that takes part: {peer: bytes}. Of `pairs` and `broadcast` what it sends; of
+                  `take` what it takes from each; of `ring` {next worker: its share of the traffic}; of
+                  `server` {-1: bytes there, -2: bytes back}; of `own` {itself: the bytes that it copies}
+    id, blocking  as traced
+    """
+
+    name: str
+    layer: int
+    route: str
+    parts: dict[int, Mapping[int, int]] = field(default_factory=dict)
+    id: str = ""
+    blocking: bool = False
+
+    def called(self) -> str:
+        return self.name if self.layer < 0 else f"{self.name}, layer {self.layer}"
+
+
+THERE, BACK = -1, -2  # keys of the parts of a `server` operation
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """An epoch begins: here all workers meet. The worker's clock starts `late` seconds after that."""
+
+    epoch: int
+    late: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The worker computes (kind "compute"), or makes and reads messages (kind "rest")."""
+
+    kind: str
+    name: str
+    layer: int
+    seconds: float
+    flops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """The worker begins an operation, and goes on."""
+
+    operation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The worker goes on when an operation is through for it, and `tail` seconds after that.
+
+    operation   None: one that was posted outside the train clock, and is through
+    """
+
+    operation: int | None
+    name: str
+    layer: int
+    tail: float = 0.0
+
+
+Step = Begin | Work | Post | Wait
+
+
+@dataclass
+class Program:
+    """A run as a replay repeats it.
+
+    steps        by worker
+    operations   numbered as the steps name them
+    epochs       the epochs' numbers, in order
+    """
+
+    steps: list[list[Step]]
+    operations: list[Operation]
+    epochs: list[int]
+
+    @property
+    def workers(self) -> int:
+        return len(self.steps)

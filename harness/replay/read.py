@@ -1,0 +1,216 @@
+"""From a run's trace to the program that a replay runs.
+
+A worker's epoch is its training thread's line of segments, cut where an operation was posted. Segments of
+kind compute and rest last as long as traced. A wait lasts as long as the replay makes it; with `waits=True`
+it keeps, as its tail, the time that the traced wait went on after every worker that it depends on had posted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.base.terminal import counted
+from harness.check import InputError
+from harness.replay.program import BACK, THERE, Begin, Operation, Post, Program, Step, Wait, Work
+from harness.trace.reader import Trace
+from harness.trace.rounds import Rounds
+from harness.trace.summary import summarise
+
+CLOCKS = ("wall", "cpu")
+
+
+@dataclass(slots=True)
+class _Span:
+    """A row of `spans`, in the order of time."""
+
+    kind: str
+    name: str
+    layer: int
+    start: float
+    end: float  # NaN for an operation that never completed
+    cpu: float
+    peers: Sequence[int]
+    id: str
+    route: str
+    sizes: Sequence[int]
+    flops: int
+    blocking: bool
+    bytes: int
+
+
+def clock_of(trace: Trace) -> str:
+    """The clock that tells what a run computed: "cpu" where workers outnumbered the cores, so that a wall
+    second of one held the work of others; else "wall"."""
+    summary = trace.summary or summarise(trace)
+    return str(summary["clock"])
+
+
+def program_of(trace: Trace, *, waits: bool = False, clock: str | None = None) -> Program:
+    """The program of a run.
+
+    waits   whether waits keep their traced tails, and epochs the moments at which each worker began them:
+            the machine that the run was made on
+    clock   "wall" or "cpu": which seconds compute and rest last; None: those of `clock_of`, and of the
+            machine itself wall seconds
+
+    InputError where the trace lacks what a replay needs.
+    """
+    spans = trace.spans
+    _check(trace, spans)
+    clock = clock or ("wall" if waits else clock_of(trace))
+    epochs = sorted(int(number) for number in set(trace.epochs["epoch"]))
+    workers = int(trace.config["workers"])
+    lines: list[dict[int, list[_Span]]] = [{number: [] for number in epochs} for _ in range(workers)]
+    columns: tuple[str, ...] = ("epoch", "worker", "kind", "name", "layer", "start_s", "end_s", "cpu_s")
+    columns += ("peers", "id", "route", "peer_bytes", "flops", "blocking", "bytes")
+    for epoch, worker, *rest in zip(*(spans[column].tolist() for column in columns)):
+        lines[worker][epoch].append(_Span(*rest))
+    operations, numbers = _operations(lines)
+    tails = _tails(lines, operations, numbers) if waits else {}
+    starts = {number: [_begin(lines[worker][number]) for worker in range(workers)] for number in epochs}
+    steps: list[list[Step]] = [[] for _ in range(workers)]
+    for worker in range(workers):
+        for number in epochs:
+            late = starts[number][worker] - min(starts[number]) if waits else 0.0
+            steps[worker].append(Begin(number, late))
+            steps[worker] += _steps(lines[worker][number], worker, numbers, tails, clock)
+    return Program(steps, operations, epochs)
+
+
+def _check(trace: Trace, spans: Any) -> None:
+    run = trace.run_dir
+    if trace.epochs.empty:
+        raise InputError(f"{run} holds no finished epoch: let it run longer")
+    if Rounds.read(trace).asynchronous:
+        raise InputError(
+            f"{run} is asynchronous: in which order its workers' updates came depends on the machine, so it"
+            " cannot be replayed; give a run whose workers meet in every epoch"
+        )
+    flights = spans[spans["kind"] == "comm"]
+    if flights["route"].isna().any():
+        raise InputError(
+            f"{run} was traced before version 4 of the schema, so its operations do not say how many bytes"
+            " went to each peer; run it again with fresh=true to replay it"
+        )
+    workers = int(trace.config["workers"])
+    have = trace.epochs.groupby("epoch")["worker"].nunique()
+    if (have != workers).any():
+        short = int(have.index[have != workers][0])
+        raise InputError(
+            f"{run} has epoch {short + 1} of {have[short]} of {counted(workers, 'worker')} only:"
+            " let it go on, or run it again"
+        )
+
+
+# Whose operation it is: an id is one operation of all workers, or of each worker its own (`_alone`).
+_Key = tuple[str, int]
+
+
+def _key(worker: int, span: _Span) -> _Key:
+    return span.id, worker if span.route in ("take", "server", "own") else -1
+
+
+def _operations(lines: list[dict[int, list[_Span]]]) -> tuple[list[Operation], dict[tuple[int, str], int]]:
+    """All operations, and by (worker, id) which of them it is."""
+    operations: list[Operation] = []
+    known: dict[_Key, int] = {}
+    numbers: dict[tuple[int, str], int] = {}
+    for worker, line in enumerate(lines):
+        for spans in line.values():
+            for span in spans:
+                if span.kind != "comm":
+                    continue
+                key = _key(worker, span)
+                if key not in known:
+                    known[key] = len(operations)
+                    operations.append(
+                        Operation(span.name, span.layer, span.route, id=span.id, blocking=span.blocking)
+                    )
+                number = numbers[worker, span.id] = known[key]
+                operations[number].parts[worker] = _part(worker, span)
+    return operations, numbers
+
+
+def _part(worker: int, span: _Span) -> dict[int, int]:
+    if span.route == "own":
+        return {worker: span.bytes}
+    if span.route == "server":
+        there, back = span.sizes
+        return {THERE: int(there), BACK: int(back)}
+    return {int(p): int(size) for p, size in zip(span.peers, span.sizes)}
+
+
+def _tails(
+    lines: list[dict[int, list[_Span]]], operations: list[Operation], numbers: dict[tuple[int, str], int]
+) -> dict[tuple[int, int], float]:
+    """By (worker, operation): how long its wait went on after the last of those it depends on had posted,
+    or after it had begun where that was later."""
+    posts: dict[int, dict[int, float]] = {}
+    for worker, line in enumerate(lines):
+        for spans in line.values():
+            for span in spans:
+                if span.kind == "comm":
+                    posts.setdefault(numbers[worker, span.id], {})[worker] = span.start
+    tails: dict[tuple[int, int], float] = {}
+    for worker, line in enumerate(lines):
+        for spans in line.values():
+            for span in spans:
+                number = numbers.get((worker, span.id)) if span.kind == "wait" else None
+                if number is not None and (worker, number) not in tails:
+                    there = posts[number]
+                    needed = [there[w] for w in sources(operations[number], worker) if w in there]
+                    tails[worker, number] = max(0.0, span.end - max(span.start, *needed))
+    return tails
+
+
+def sources(operation: Operation, worker: int) -> list[int]:
+    """The workers that must have posted an operation before it can be through for a worker: itself, and those
+    that send to it."""
+    if operation.route == "ring":
+        return sorted(operation.parts)
+    if operation.route in ("take", "server", "own"):
+        return [worker]
+    return [w for w, part in operation.parts.items() if w == worker or worker in part]
+
+
+def _begin(spans: list[_Span]) -> float:
+    return min((span.start for span in spans if span.kind != "comm"), default=0.0)
+
+
+def _steps(
+    spans: list[_Span],
+    worker: int,
+    numbers: dict[tuple[int, str], int],
+    tails: dict[tuple[int, int], float],
+    clock: str,
+) -> list[Step]:
+    """An epoch's steps. Operations are posted inside segments: what was posted in one cuts it in two."""
+    made: list[Step] = []
+    posts = sorted((span for span in spans if span.kind == "comm"), key=lambda span: span.start)
+    at = 0
+    line = sorted((span for span in spans if span.kind != "comm"), key=lambda span: span.start)
+    for place, span in enumerate(line):
+        inside = []
+        last = place == len(line) - 1
+        # What was posted when a wait began that took no time was posted before it.
+        while at < len(posts) and (posts[at].start < span.end or posts[at].start <= span.start or last):
+            inside.append(posts[at])
+            at += 1
+        if span.kind == "wait":
+            made += [Post(numbers[worker, post.id]) for post in inside]
+            number = numbers.get((worker, span.id))
+            tail = tails.pop((worker, number), 0.0) if number is not None else 0.0
+            made.append(Wait(number, span.name, span.layer, tail))
+            continue
+        wall = span.end - span.start
+        scale = 1.0 if clock == "wall" else span.cpu / wall if wall > 0 else 0.0
+        since = span.start
+        for post in inside:
+            until = min(max(post.start, since), span.end)
+            made.append(Work(span.kind, span.name, span.layer, (until - since) * scale))
+            made.append(Post(numbers[worker, post.id]))
+            since = until
+        made.append(Work(span.kind, span.name, span.layer, (span.end - since) * scale, span.flops))
+    return made

@@ -1,0 +1,162 @@
+"""The words of `halobench replay`: runs, and KEY=VALUE words that say on what and how they are replayed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from harness.check import InputError, at_least, choice, did_you_mean, typed
+from harness.cluster.config import Cluster
+from harness.replay.collectives import BROADCASTS, REDUCTIONS, Shapes
+from harness.replay.engine import Timeline, simulate
+from harness.replay.platform import Platform, instant, platform_of
+from harness.replay.program import Program
+from harness.replay.read import CLOCKS, clock_of, program_of
+from harness.trace.reader import Trace
+
+PRESETS = Path(__file__).resolve().parents[2] / "conf" / "cluster"
+TRACED = "traced"  # cluster=traced: the machine that the run was made on
+COMPUTE = ("traced", "roofline")
+
+
+@dataclass
+class Settings:
+    """On what runs are replayed, and how.
+
+    cluster      a preset's name (conf/cluster), a file that ends in .yaml, or "traced": the machine that the
+                 run was made on, whose waits last as traced
+    per_host     workers on each host; None: one on each of the cluster's devices, in their order
+    compute      "traced": segments of work last as long as traced
+    clock        "wall" or "cpu" seconds of them; None: CPU seconds where workers outnumbered the cores
+    broadcast, all_reduce   how collectives are made (`harness.replay.collectives`)
+    """
+
+    cluster: str = TRACED
+    per_host: int | None = None
+    compute: str = "traced"
+    clock: str | None = None
+    broadcast: str = "ring"
+    all_reduce: str = "ring"
+
+    def __post_init__(self) -> None:
+        choice("compute", self.compute, COMPUTE)
+        if self.compute == "roofline":
+            raise InputError(
+                "compute=roofline needs the bytes that each product read and wrote, which traces do not hold:"
+                " give compute=traced"
+            )
+        if self.per_host is not None:
+            at_least("per_host", self.per_host, 1)
+        if self.clock is not None:
+            choice("clock", self.clock, CLOCKS)
+        choice("broadcast", self.broadcast, BROADCASTS)
+        choice("all_reduce", self.all_reduce, REDUCTIONS)
+
+
+@dataclass
+class Replayer:
+    """Settings with the cluster that they name, read and changed as its words say.
+
+    described   None: the machine that a run was made on
+    """
+
+    settings: Settings
+    described: Cluster | None
+    programs: dict[Path, Program] = field(default_factory=dict)
+
+    def program(self, trace: Trace) -> Program:
+        """The program of a run, read once."""
+        if trace.config.get("modelled"):
+            raise InputError(f"{trace.run_dir} is itself a replay: give the run that it is of")
+        if trace.run_dir not in self.programs:
+            self.programs[trace.run_dir] = program_of(
+                trace, waits=self.described is None, clock=self.settings.clock
+            )
+        return self.programs[trace.run_dir]
+
+    def replay(self, trace: Trace) -> Timeline:
+        program = self.program(trace)
+        if self.described is None:
+            if len(trace.environment.get("hosts") or []) > 1:
+                raise InputError(
+                    f"{trace.run_dir} ran on several hosts, whose clocks do not compare: its own waits cannot"
+                    " be replayed; name a described cluster"
+                )
+            return simulate(program, instant(program.workers), Shapes("direct", "ring"))
+        return simulate(program, self.platform(program.workers), self.shapes)
+
+    def platform(self, workers: int, cluster: Cluster | None = None) -> Platform:
+        described = cluster or self.described
+        assert described is not None
+        return platform_of(described, workers, self.settings.per_host)
+
+    @property
+    def shapes(self) -> Shapes:
+        return Shapes(self.settings.broadcast, self.settings.all_reduce)
+
+    def clock(self, trace: Trace) -> str:
+        """Which seconds work lasts in a replay of this run."""
+        return self.settings.clock or ("wall" if self.described is None else clock_of(trace))
+
+
+def parse(
+    words: Sequence[str], more: Mapping[str, Any] | None = None
+) -> tuple[list[str], Replayer, dict[str, Any]]:
+    """(runs, what replays them, the values of the words in `more`). A word with "=" is KEY=VALUE unless it is
+    a file that exists; InputError for an unknown one.
+
+    more   further keys that may be given, with their defaults; their values come as text
+    """
+    runs = [word for word in words if "=" not in word or Path(word).exists()]
+    given: dict[str, Any] = {}
+    changes: list[str] = []
+    known = {f.name for f in dataclasses.fields(Settings)} | set(more or {})
+    for word in (word for word in words if word not in runs):
+        key, _, value = word.partition("=")
+        if key.startswith("cluster."):
+            changes.append(word.removeprefix("cluster."))
+        elif key in known:
+            # YAML reads 1:10:2 as a number of seconds.
+            given[key] = value if key in (more or {}) else yaml.safe_load(value)
+        else:
+            raise InputError(f'"{word}" cannot be given here{did_you_mean(key, [*known, "cluster.KEY"])}')
+    extra = {key: given.pop(key, default) for key, default in (more or {}).items()}
+    if not runs:
+        raise InputError("no run is given: give run folders, folders above some, or glob patterns")
+    settings = typed(Settings, given, "")
+    if settings.cluster == TRACED:
+        if changes:
+            raise InputError(
+                f"cluster.{changes[0]} changes nothing of cluster=traced: name a described cluster"
+            )
+        if settings.per_host is not None:
+            raise InputError("per_host is for described clusters: leave it out, or name one by cluster=NAME")
+        return runs, Replayer(settings, None), extra
+    return runs, Replayer(settings, cluster_of(settings.cluster, changes)), extra
+
+
+def cluster_of(name: str, changes: Sequence[str] = ()) -> Cluster:
+    """A preset, or the cluster of a file that ends in .yaml, changed by words like between.latency_us=50.
+    InputError where there is none, or a word or value does not fit."""
+    own = name.endswith(".yaml")
+    path = Path(name) if own else PRESETS / f"{name}.yaml"
+    if not path.is_file():
+        presets = sorted(str(p.relative_to(PRESETS).with_suffix("")) for p in PRESETS.rglob("*.yaml"))
+        nothing = "does not exist" if own else "is not known"
+        raise InputError(f'cluster="{name}" {nothing}{did_you_mean(name, [TRACED, *presets])}')
+    try:
+        block = OmegaConf.merge(OmegaConf.create(path.read_text()), OmegaConf.from_dotlist(list(changes)))
+        values = OmegaConf.to_container(block)
+    except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, AttributeError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"cluster={name} cannot be read ({said.rstrip('.')}); mend it") from None
+    if not isinstance(values, dict):
+        raise InputError(f"cluster={name} is not a block of a cluster: {path} holds no keys; mend it")
+    return typed(Cluster, {str(key): value for key, value in values.items()}, "cluster")

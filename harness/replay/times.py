@@ -1,0 +1,95 @@
+"""What a replay says: where each worker's epoch goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from harness.replay.engine import Timeline
+from harness.trace.writer import covered
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Seconds of one worker's epoch; epoch = compute + rest + exposed + idle.
+
+    epoch      its own train clock
+    compute, rest   as its program says
+    exposed    waits, once everybody that they depend on had come
+    idle       waits before that, for slower workers
+    behind     after its own end, until the slowest worker has ended too: not part of `epoch`
+    comm       some operation in flight: the union of the intervals
+    """
+
+    epoch: float
+    compute: float
+    rest: float
+    exposed: float
+    idle: float
+    behind: float
+    comm: float
+
+
+def of_worker(timeline: Timeline, worker: int) -> list[Epoch]:
+    """By epoch."""
+    found = []
+    flights = np.array(
+        [
+            (going.posted[worker], going.done.get(worker, np.inf))
+            for going in timeline.going.values()
+            if worker in going.posted
+        ]
+    ).reshape(-1, 2)
+    for index in range(len(timeline.program.epochs)):
+        begin, end = timeline.begins[worker][index], timeline.ends(worker, index)
+        parts = dict.fromkeys(("compute", "rest", "wait", "idle"), 0.0)
+        for segment in timeline.segments[worker][index]:
+            parts[segment.kind] += segment.end - segment.start
+            if segment.kind == "wait" and segment.operation >= 0:
+                met = timeline.going[segment.operation].met(worker, timeline.platform.eager)
+                parts["idle"] += min(max(met - segment.start, 0.0), segment.end - segment.start)
+        slowest = max(timeline.ends(w, index) for w in range(timeline.program.workers))
+        inside = flights[(flights[:, 0] < end) & (flights[:, 1] > begin)]
+        found.append(
+            Epoch(
+                epoch=end - begin,
+                compute=parts["compute"],
+                rest=parts["rest"],
+                exposed=parts["wait"] - parts["idle"],
+                idle=parts["idle"],
+                behind=slowest - end,
+                comm=covered(map(tuple, inside), begin, end),
+            )
+        )
+    return found
+
+
+def warm(timeline: Timeline) -> range:
+    """The places of the epochs that means are taken over: all but the run's first, which fetches what is
+    fetched once; of a run of one epoch that one."""
+    count = len(timeline.program.epochs)
+    return range(min(1, count - 1), count)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Means over the warm epochs, in seconds.
+
+    epoch     the slowest worker's epoch
+    workers   each worker's
+    """
+
+    epoch: float
+    workers: list[Epoch]
+
+
+def times_of(timeline: Timeline) -> Times:
+    by_worker = [of_worker(timeline, worker) for worker in range(timeline.program.workers)]
+    kept = warm(timeline)
+    slowest = [max(own[index].epoch for own in by_worker) for index in kept]
+    workers = [
+        Epoch(*(float(np.mean([getattr(own[i], f.name) for i in kept])) for f in fields(Epoch)))
+        for own in by_worker
+    ]
+    return Times(float(np.mean(slowest)), workers)

@@ -1,0 +1,316 @@
+"""A run replayed: its own epochs on its own machine, other clusters, run folders, crossovers, the command."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.cli import runs
+from harness.comm.recorder import Epoch, Span
+from harness.replay.__main__ import main
+from harness.replay.settings import cluster_of, parse
+from harness.replay.times import times_of
+from harness.report import groups
+from harness.report.table import sections
+from harness.trace import files, schema, summary, writer
+from harness.trace.reader import Trace
+from tests import traces
+
+MB = 10**6
+APART = ["cluster=cdfgnn", "per_host=1", "cluster.between.gbytes_per_s=1", "cluster.between.latency_us=0"]
+
+
+def recorded(
+    folder: Path,
+    work: list[list[float]],
+    *,
+    size: int = MB,
+    tail: float = 0.003,
+    late: float = 0.0,
+    cores: int = 4,
+    label: str | None = None,
+    lag: bool = False,
+) -> Path:
+    """A run of given numbers: in epoch e worker k computes work[e][k] s, packs 1 ms, posts an exchange of
+    `size` bytes to every other, computes 2 ms and waits, until the last has posted and `tail` after that.
+    Then comes a sum of 1000 bytes. Worker k begins every epoch k * late after worker 0.
+
+    lag   the exchange is waited for in the next epoch only
+    """
+    P = len(work[0])
+    traces.prepare(folder, traces.config(gpus=P, epochs=len(work), label=label), cores, role="reference")
+    out = [writer.TraceWriter(folder, k, 0) for k in range(P)]
+    now = 100.0
+    for e, own in enumerate(work):
+        peers = [tuple(p for p in range(P) if p != k) for k in range(P)]
+        posted = [now + k * late + own[k] + 0.001 for k in range(P)]
+        through = max(posted) + tail
+        waited = [max(through if not lag else 0.0, at + 0.002) for at in posted]
+        summed = max(waited) + 0.0005
+        for k, trace in enumerate(out):
+            begin, made = now + k * late, Epoch(e)
+            ids = f"{e}:1", f"{e}:2"
+            line = [
+                ("compute", "forward", 0, begin, posted[k] - 0.001, ""),
+                ("rest", "pack", 0, posted[k] - 0.001, posted[k], ""),
+                ("compute", "forward", 0, posted[k], posted[k] + 0.002, ""),
+                ("wait", "exchange", 0, posted[k] + 0.002, waited[k], f"{e - 1}:1" if lag else ids[0]),
+                ("wait", "all_reduce", -1, waited[k], summed, ids[1]),
+            ]
+            for kind, name, layer, start, end, id in line:
+                cpu = 0.0 if kind == "wait" else (end - start) / 2
+                flops = 1000 if name == "forward" else 0
+                made.spans.append(Span(kind, name, layer, start, end, cpu=cpu, id=id, flops=flops))
+            sizes = (size,) * (P - 1)
+            made.spans += [
+                Span("comm", "exchange", 0, posted[k], through, bytes=sum(sizes), peers=peers[k], id=ids[0],
+                     route="pairs", peer_bytes=sizes),
+                Span("comm", "all_reduce", -1, waited[k], summed, bytes=1000, peers=((k + 1) % P,), id=ids[1],
+                     blocking=True, route="ring", peer_bytes=(1000,)),
+            ]  # fmt: skip
+            made.train, made.cpu = summed - begin, 0.5 * (summed - begin)
+            for p in peers[k]:
+                made.sent[0, "forward", "halo", p] = [10, size]
+            made.sent[-1, "backward", "weights", (k + 1) % P] = [0, 1000]
+            scores = traces.scored(0.5, 0.6, 0.5 + e / 100)
+            trace.write(made, loss=1.0 / (e + 1), scores=scores, peak_rss_bytes=2**20)
+        now = summed + 0.01
+    for trace in out:
+        trace.close()
+    writer.finalise(folder)
+    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
+    return folder
+
+
+seconds = st.floats(1e-4, 0.1)
+
+
+@given(
+    st.integers(2, 4).flatmap(
+        lambda P: st.lists(st.lists(seconds, min_size=P, max_size=P), min_size=1, max_size=4)
+    ),
+    st.floats(0, 0.01),
+    st.floats(0, 0.002),
+    st.booleans(),
+)
+@settings(max_examples=8, deadline=None)
+def test_a_run_on_its_own_machine_takes_what_it_took(tmp_path_factory, work, tail, late, lag):
+    """Epoch by epoch, whatever its workers waited for."""
+    trace = Trace(recorded(tmp_path_factory.mktemp("run"), work, tail=tail, late=late, lag=lag, cores=2))
+    _, replayer, _ = parse([str(trace.run_dir)])
+    timeline = replayer.replay(trace)
+    assert times_of(timeline).epoch == pytest.approx(trace.summary["epoch_s"], rel=0.05, abs=1e-6)
+    took = trace.epochs.pivot(index="worker", columns="epoch", values="train_s")
+    for worker in range(len(work[0])):
+        for e in range(len(work)):
+            own = timeline.ends(worker, e) - timeline.begins[worker][e]
+            assert own == pytest.approx(took.loc[worker, e], abs=1e-6)
+
+
+@pytest.mark.parametrize("system", ["pipegcn", "digest"])
+def test_a_real_run_on_its_own_machine_takes_what_it_took(place, system):
+    """Nothing here depends on how fast the machine is: both are times of the same run. Moments of operations
+    that a system's own thread begins may lie a little beside those of the training thread."""
+    ended = place.run(f"system={system}", "epochs=4")
+    assert ended.code == 0, ended.err
+    (run,) = place.runs()
+    trace = Trace(run)
+    _, replayer, _ = parse([str(run)])
+    timeline = replayer.replay(trace)
+    workers = range(timeline.program.workers)
+    took = trace.epochs.groupby("epoch")["train_s"].max()
+    for index, number in enumerate(timeline.program.epochs):
+        longest = max(timeline.ends(w, index) - timeline.begins[w][index] for w in workers)
+        assert longest == pytest.approx(took[number], rel=0.05)
+
+
+def test_an_operation_posted_when_its_wait_begins_and_ends_is_posted_first(tmp_path):
+    """Clocks tick: a wait that took less than a tick has the moment of the posting."""
+    trace = Trace(recorded(tmp_path / "run", [[0.01, 0.02]]))
+    spans = trace.spans
+    for worker in range(2):
+        own = (spans["worker"] == worker) & (spans["name"] == "exchange")
+        wait, flight = own & (spans["kind"] == "wait"), own & (spans["kind"] == "comm")
+        begun = spans.loc[wait, "start_s"].item()
+        spans.loc[wait, "end_s"] = spans.loc[flight, "start_s"] = begun
+    _, replayer, _ = parse([str(trace.run_dir)])
+    assert times_of(replayer.replay(trace)).epoch > 0
+
+
+def test_another_cluster_has_its_own_waits(tmp_path):
+    run = Trace(recorded(tmp_path / "run", [[0.01, 0.01], [0.01, 0.03]], size=4 * MB))
+    _, replayer, _ = parse([str(run.run_dir), *APART, "clock=wall"])
+    first, second = times_of(replayer.replay(run)).workers
+    # 4 MB at 1 GB/s take 4 ms from when the slower worker has posted; then 2 x 500 B of the sum.
+    assert first.compute == pytest.approx(0.012) and second.compute == pytest.approx(0.032)
+    assert first.idle == pytest.approx(0.018) and first.exposed == pytest.approx(0.004 + 1e-6, abs=1e-8)
+    assert second.idle == pytest.approx(0.0) and second.exposed == pytest.approx(0.002 + 1e-6, abs=1e-8)
+    assert first.epoch == second.epoch == pytest.approx(0.031 + 0.004 + 1e-6)
+
+
+def test_cpu_seconds_count_where_workers_outnumbered_the_cores(tmp_path):
+    run = Trace(recorded(tmp_path / "run", [[0.01, 0.01], [0.01, 0.03]], cores=1))
+    _, replayer, _ = parse([str(run.run_dir), *APART])
+    assert replayer.clock(run) == "cpu"
+    assert times_of(replayer.replay(run)).workers[1].compute == pytest.approx(0.016)
+    _, own, _ = parse([str(run.run_dir)])
+    assert own.clock(run) == "wall" and times_of(own.replay(run)).workers[1].compute == pytest.approx(0.032)
+
+
+def test_a_run_folder_of_a_replay_says_that_it_is_modelled(tmp_path, capsys):
+    run = recorded(tmp_path / "measured" / "run", [[0.01, 0.02]] * 3)
+    out = tmp_path / "modelled"
+    assert main([str(run), *APART, "clock=wall", "--out", str(out), "--csv", str(tmp_path / "a.csv")]) == 0
+    folder = out / "run-on-cdfgnn"
+    assert f"written: {folder}" in capsys.readouterr().out
+    made, traced = Trace(folder), Trace(run)
+    assert made.summary["modelled"] is True and made.config["modelled"] is True
+    _, replayer, _ = parse([str(run), *APART, "clock=wall"])
+    timeline = replayer.replay(traced)
+    assert made.summary["epoch_s"] == pytest.approx(times_of(timeline).epoch)
+    for table, columns in (
+        ("comm", ["bytes", "rows"]),
+        ("epochs", ["loss", "test_acc", "flops", "bytes_sent"]),
+    ):
+        ours, theirs = getattr(made, table)[columns], getattr(traced, table)[columns]
+        pd.testing.assert_frame_equal(ours, theirs)
+    ours, theirs = (t.spans[t.spans["kind"] == "comm"].groupby(["worker", "name"]) for t in (made, traced))
+    pd.testing.assert_series_equal(ours["bytes"].sum(), theirs["bytes"].sum())
+    compute = made.epochs["compute_s"] + made.epochs["exposed_s"] + made.epochs["rest_s"]
+    np.testing.assert_allclose(compute, made.epochs["train_s"])
+    # Beside measured runs it stands in a table of its own, whose machine says what it is.
+    parts = sections(groups.load([tmp_path])[0])
+    assert [len(part.groups) for part in parts] == [1, 1]
+    machines = [part.machine for part in parts]
+    assert [machine for machine in machines if machine.startswith("modelled on cluster=cdfgnn")]
+    capsys.readouterr()
+    assert runs.main(["list", str(tmp_path)]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert [
+        ("modelled" in line.split(), "finished" in line.split()) for line in listed if "cora" in line
+    ] == [
+        (False, True),
+        (True, False),
+    ]
+    with open(tmp_path / "a.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["worker"] for row in rows] == ["0", "1"] and {row["modelled"] for row in rows} == {"True"}
+    assert float(rows[0]["epoch_s"]) == pytest.approx(made.summary["epoch_s"])
+    assert main([str(run), *APART, "--out", str(out)]) == 2 and "is not empty" in capsys.readouterr().err
+    assert main([str(folder), *APART]) == 2 and "is itself a replay" in capsys.readouterr().err
+
+
+def test_what_is_printed_names_workers_the_critical_path_and_what_is_assumed(tmp_path, capsys):
+    run = recorded(tmp_path / "run", [[0.01, 0.02]] * 3)
+    words = ["cluster=cdfgnn", "per_host=1", "clock=wall"]
+    assert main([str(run), *words]) == 0
+    said = capsys.readouterr().out
+    assert "modelled on cluster=cdfgnn" in said and "assumed" in said and "between.latency_us=0" in said
+    assert "worker 1: forward, layer 0" in said and "host 0 to host 1" in said
+
+
+def test_crossovers_are_where_two_systems_take_the_same_time(tmp_path, capsys):
+    """One computes 10 ms and sends 1 MB, the other 6 ms and 9 MB; both compute for 2 ms more while they send.
+    With B bytes per second between two hosts 10 ms + max(2 ms, 1 MB / B) = 6 ms + max(2 ms, 9 MB / B) at B =
+    1.5 GB/s: all else is alike."""
+    lean = recorded(tmp_path / "a", [[0.01, 0.01]] * 3, size=MB, label="lean")
+    fat = recorded(tmp_path / "b", [[0.006, 0.006]] * 3, size=9 * MB, label="fat")
+    table, out = tmp_path / "map.csv", tmp_path / "out"
+    words = [
+        str(lean),
+        str(fat),
+        *APART,
+        "clock=wall",
+        "gbytes_per_s=0.1:10:7",
+        "latency_us=1:10:2",
+        "epochs=2",
+    ]
+    assert main(["crossover", *words, "--csv", str(table), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    row = next(line for line in said.splitlines() if line.split()[1:3] == ["lean", "fat"])
+    assert float(row.split()[3]) == pytest.approx(1.5, rel=0.02)
+    found = pd.read_csv(table)
+    fastest = found[found["fastest"] & (found["latency_us"] == 1.0)].set_index("gbytes_per_s")["label"]
+    assert [*fastest] == ["lean" if bandwidth < 1.5 else "fat" for bandwidth in fastest.index]
+    assert (out / "crossover.png").stat().st_size > 10_000
+    slow = found[(found["label"] == "lean") & (found["latency_us"] == 1.0)]["epoch_s"]
+    assert slow.is_monotonic_decreasing and len(fastest) == 7
+
+
+def old(folder: Path) -> None:
+    path = folder / "spans.parquet"
+    table = pq.read_table(path).drop_columns(["route", "peer_bytes"])
+    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "3"}), path)
+    (folder / "summary.json").unlink()  # it has the checksum of the whole file
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["cluster=cdfgn"], 'cluster="cdfgn" is not known; did you mean "cdfgnn"?'),
+        (["cluster=nowhere.yaml"], 'cluster="nowhere.yaml" does not exist'),
+        (["cluster=digest"], "cluster.inside.gbytes_per_s=NUMBER"),
+        (["cluster=measured"], "describes no devices and links"),
+        (["cluster=cdfgnn", "cluster.betwen.latency_us=1"], "cluster.betwen is not a key of Cluster"),
+        (["cluster=cdfgnn", "cluster.between.latency_us=-1"], "cluster.latency_us=-1"),
+        (["cluster.between.latency_us=1"], "changes nothing of cluster=traced"),
+        (["per_host=1"], "per_host is for described clusters"),
+        (["cluster=cdfgnn", "per_host=0"], "per_host=0 is too small"),
+        (["compute=roofline"], "compute=roofline needs the bytes that each product read and wrote"),
+        (["compute=guessed"], 'compute="guessed" is not known'),
+        (["cluster=cdfgnn", "all_reduce=star"], 'all_reduce="star" is not known'),
+        (["clok=wall"], '"clok=wall" cannot be given here; did you mean "clock"?'),
+    ],
+)
+def test_bad_words_are_one_sentence(tmp_path, capsys, words, said):
+    run = recorded(tmp_path / "run", [[0.01, 0.02]])
+    assert main([str(run), *words]) == 2
+    told = capsys.readouterr().err
+    assert said in told and told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "name one, as cluster=NAME"),
+        (["cluster=cdfgnn"], "is the only system given"),
+        (["cluster=cdfgnn", "gbytes_per_s=1:x:3"], "gbytes_per_s=1:x:3 is no range"),
+        (["cluster=cdfgnn", "gbytes_per_s=10:1:3"], "gbytes_per_s=1.0 is too small: give more than 10"),
+        (["cluster=cdfgnn", "link=wire"], 'link="wire" is not known'),
+        (["cluster=cdfgnn", "epochs=x"], "epochs=x is not a number of epochs"),
+    ],
+)
+def test_bad_crossovers_are_one_sentence(tmp_path, capsys, words, said):
+    run = recorded(tmp_path / "run", [[0.01, 0.02]])
+    assert main(["crossover", str(run), *words]) == 2
+    told = capsys.readouterr().err
+    assert said in told and told.count("\n") == 1
+
+
+def test_runs_that_cannot_be_replayed_say_why(tmp_path):
+    run = recorded(tmp_path / "old", [[0.01, 0.02]])
+    old(run)
+    apart = traces.apart(tmp_path / "apart", [0, 1, 0, 1])
+    for folder, said in ((run, "traced before version 4 of the schema"), (apart, "is asynchronous")):
+        _, replayer, _ = parse([str(folder)])
+        with pytest.raises(InputError, match=said):
+            replayer.replay(Trace(folder))
+    with pytest.raises(InputError, match="no run is given"):
+        parse(["cluster=cdfgnn"])
+
+
+def test_a_cluster_may_be_a_file(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\ndevices: [{host: 0}, {host: 1}]\nbetween: {gbytes_per_s: 3}\n")
+    assert cluster_of(str(path), ["between.latency_us=7"]).between.latency_us == 7
+    path.write_text("- 1\n")
+    with pytest.raises(InputError, match="cannot be read|holds no keys"):
+        cluster_of(str(path))

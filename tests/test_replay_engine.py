@@ -1,0 +1,222 @@
+"""The event simulation: closed forms of collectives, sharing, waiting, and where an epoch's time goes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.cluster.config import Cluster, Device, Link
+from harness.replay.collectives import Shapes
+from harness.replay.critical import critical_path
+from harness.replay.engine import simulate
+from harness.replay.platform import instant, platform_of
+from harness.replay.program import BACK, THERE, Begin, Operation, Post, Program, Wait, Work
+from harness.replay.times import times_of
+
+B, L = 1e9, 1e-3  # bytes per second, seconds
+
+
+def cluster(
+    hosts: list[int], inside: float = 1.0, between: float = 1.0, bridge: float | None = None
+) -> Cluster:
+    """Bandwidths in GB/s; a millisecond of latency within a host and between hosts."""
+    return Cluster(
+        name="mine",
+        devices=[Device(host=host) for host in hosts],
+        inside=Link(gbytes_per_s=inside, latency_us=1e6 * L),
+        between=Link(gbytes_per_s=between, latency_us=1e6 * L),
+        bridge=Link(gbytes_per_s=bridge),
+    )
+
+
+def one(workers: int, operation: Operation, work: list[float] | None = None) -> Program:
+    """One epoch in which all work, post one operation and wait for it."""
+    steps = [
+        [Begin(0), Work("compute", "forward", 0, (work or [0.0] * workers)[w]), Post(0), Wait(0, "x", 0)]
+        if w in operation.parts
+        else [Begin(0)]
+        for w in range(workers)
+    ]
+    return Program(steps, [operation], [0])
+
+
+def seconds(operation: Operation, hosts: list[int], shapes: Shapes | None = None, **links: float) -> float:
+    platform = platform_of(cluster(hosts, **links), len(hosts))
+    return times_of(simulate(one(len(hosts), operation), platform, shapes)).epoch
+
+
+def exchange(size: int, workers: int) -> Operation:
+    parts = {w: {p: size for p in range(workers) if p != w} for w in range(workers)}
+    return Operation("exchange", 0, "pairs", parts)
+
+
+def all_reduce(size: int, workers: int) -> Operation:
+    share = 2 * (workers - 1) * size // workers
+    return Operation("all_reduce", -1, "ring", {w: {(w + 1) % workers: share} for w in range(workers)})
+
+
+workers = st.integers(2, 9)
+sizes = st.integers(1, 1000).map(lambda k: k * 2520)  # which all numbers of workers divide
+
+
+@given(workers, sizes)
+@settings(max_examples=15, deadline=None)
+def test_an_exchange_takes_what_a_worker_sends_over_its_link(P, n):
+    assert seconds(exchange(n, P), [0] * P) == pytest.approx(L + (P - 1) * n / B)
+    # Each host sends to the others over one link, whatever the devices in it could do.
+    assert seconds(exchange(n, P), [*range(P)], inside=100.0) == pytest.approx(L + (P - 1) * n / B)
+
+
+@given(workers, sizes)
+@settings(max_examples=15, deadline=None)
+def test_an_all_reduce_takes_the_time_of_its_ring_or_tree(P, n):
+    ring, tree = (seconds(all_reduce(n, P), [0] * P, Shapes(all_reduce=shape)) for shape in ("ring", "tree"))
+    assert ring == pytest.approx(2 * (P - 1) * (L + n / P / B), rel=1e-6)
+    assert tree == pytest.approx(2 * math.ceil(math.log2(P)) * (L + n / B), rel=1e-6)
+
+
+@given(workers, sizes)
+@settings(max_examples=15, deadline=None)
+def test_a_broadcast_takes_the_time_of_its_shape(P, n):
+    root = Operation("broadcast", 0, "broadcast", {w: {} for w in range(P)})
+    root.parts[1] = {p: n for p in range(P) if p != 1}
+    took = {shape: seconds(root, [0] * P, Shapes(broadcast=shape)) for shape in ("ring", "tree", "direct")}
+    assert took["ring"] == pytest.approx((P - 1) * L + n / B)
+    assert took["tree"] == pytest.approx(math.ceil(math.log2(P)) * (L + n / B))
+    assert took["direct"] == pytest.approx(L + (P - 1) * n / B)
+
+
+def test_what_is_taken_or_asked_of_a_server_needs_no_peer():
+    n = 10**6
+    taken = Operation("pull", 0, "take", {0: {1: n, 2: n}})
+    assert seconds(taken, [0, 0, 0]) == pytest.approx(L + 2 * n / B)
+    asked = Operation("update", -1, "server", {2: {THERE: n, BACK: 3 * n}})
+    assert seconds(asked, [0, 0, 1], inside=50.0) == pytest.approx(2 * L + 4 * n / B)
+    assert seconds(Operation("push", 0, "own", {0: {0: n}}), [0]) == 0.0
+
+
+def test_a_long_ring_without_latency_is_no_deep_recursion():
+    program = one(300, all_reduce(300, 300))
+    assert times_of(simulate(program, instant(300))).epoch == 0.0
+
+
+def test_devices_of_a_host_share_its_bridge_and_hosts_their_link():
+    n = 10**6
+    pair = Operation("exchange", 0, "pairs", {0: {1: n}, 1: {0: n}, 2: {3: n}, 3: {2: n}})
+    assert seconds(pair, [0, 0, 0, 0]) == pytest.approx(L + n / B)
+    assert seconds(pair, [0, 0, 0, 0], bridge=1.0) == pytest.approx(L + 4 * n / B)
+    apart = Operation("exchange", 0, "pairs", {0: {2: n}, 1: {3: n}, 2: {}, 3: {}})
+    assert seconds(apart, [0, 0, 1, 1]) == pytest.approx(L + 2 * n / B)
+    assert seconds(apart, [0, 1, 2, 3]) == pytest.approx(L + n / B)
+
+
+def test_a_message_is_paid_for_only_where_it_is_waited_for():
+    n = 10**6
+    steps = [
+        [Begin(0), Post(0), Work("compute", "forward", 0, 0.5), Wait(0, "exchange", 0)],
+        [Begin(0), Work("rest", "pack", 0, 0.1), Post(0), Wait(0, "exchange", 0)],
+    ]
+    program = Program([list(own) for own in steps], [exchange(n, 2)], [0])
+    timeline = simulate(program, platform_of(cluster([0, 0]), 2))
+    first, second = times_of(timeline).workers
+    assert (first.epoch, first.compute, first.exposed, first.idle) == pytest.approx((0.5, 0.5, 0.0, 0.0))
+    assert first.comm == pytest.approx(0.1 + L + n / B), "in flight from its posting on"
+    assert second.exposed == pytest.approx(L + n / B) and second.rest == pytest.approx(0.1)
+    assert second.behind == pytest.approx(0.5 - 0.1 - L - n / B)
+    assert critical_path(timeline) == {"worker 0: forward, layer 0": pytest.approx(0.5)}
+
+
+def test_waiting_for_a_slower_worker_is_idle_and_for_bytes_is_exposed():
+    n = 2 * 10**6
+    program = one(2, exchange(n, 2), [0.1, 0.3])
+    timeline = simulate(program, platform_of(cluster([0, 0]), 2))
+    first, second = times_of(timeline).workers
+    assert (first.idle, first.exposed) == pytest.approx((0.2, L + n / B))
+    assert (second.idle, second.exposed) == pytest.approx((0.0, L + n / B))
+    assert critical_path(timeline) == {
+        "worker 1: forward, layer 0": pytest.approx(0.3),
+        "exchange, layer 0: worker 1 to worker 0, inside host 0": pytest.approx(L + n / B),
+    }
+
+
+def test_what_is_in_flight_when_an_epoch_ends_goes_on_in_the_next():
+    n = 10**8  # 0.1 s
+    late = [Wait(0, "exchange", 0), Work("compute", "backward", 0, 0.01)]
+    steps = [[Begin(0), Post(0), Work("compute", "forward", 0, 0.04), Begin(1), *late] for _ in range(2)]
+    timeline = simulate(Program(steps, [exchange(n, 2)], [0, 1]), platform_of(cluster([0, 0]), 2))
+    assert times_of(timeline).epoch == pytest.approx(L + n / B - 0.04 + 0.01)
+    path = critical_path(timeline)
+    assert path["worker 0: backward, layer 0"] == pytest.approx(0.01)
+    assert [name for name in path if name.endswith("begun in an earlier epoch")]
+
+
+@st.composite
+def programs(draw) -> Program:
+    """Random work and operations in one order on all workers, each waited for in its epoch or the next."""
+    P, epochs, operations = draw(st.integers(2, 5)), draw(st.integers(1, 3)), []
+    steps: list[list] = [[] for _ in range(P)]
+    waiting: list[int] = []
+    for epoch in range(epochs):
+        for own in steps:
+            own.append(Begin(epoch))
+        for number in waiting:
+            for own in steps:
+                own.append(Wait(number, "exchange", 0))
+        waiting = []
+        for _ in range(draw(st.integers(0, 3))):
+            number, size = len(operations), draw(st.integers(1, 10**7))
+            kind = draw(st.sampled_from([exchange, all_reduce]))
+            operations.append(kind(size, P))
+            later = epoch + 1 < epochs and draw(st.booleans())
+            for own in steps:
+                own += [Work("compute", "forward", 0, draw(st.floats(0, 0.01))), Post(number)]
+                own.append(Work("rest", "pack", 0, draw(st.floats(0, 0.01))))
+                if not later:
+                    own.append(Wait(number, "exchange", 0))
+            waiting += [number] * later
+    return Program(steps, operations, [*range(epochs)])
+
+
+@given(programs(), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_every_second_is_somewhere_and_a_faster_network_is_never_slower(program, apart):
+    P = program.workers
+    hosts = [*range(P)] if apart else [0] * P
+    slow = simulate(program, platform_of(cluster(hosts), P))
+    for worker in times_of(slow).workers:
+        parts = worker.compute + worker.rest + worker.exposed + worker.idle
+        assert worker.epoch == pytest.approx(parts) and min(worker.exposed, worker.idle) >= -1e-12
+    assert sum(critical_path(slow).values()) == pytest.approx(times_of(slow).epoch, abs=1e-9)
+    free = simulate(program, platform_of(cluster(hosts, math.inf, math.inf), P))
+    assert times_of(free).epoch <= times_of(slow).epoch * (1 + 1e-9)
+
+
+def test_a_program_that_waits_for_ever_is_one_sentence():
+    program = one(2, exchange(8, 2))
+    program.steps[1] = [Begin(0)]
+    with pytest.raises(InputError, match="worker 0 would wait for ever for exchange, layer 0, which workers"):
+        simulate(program, platform_of(cluster([0, 0]), 2))
+    program.steps[0] = [Begin(0), Begin(1)]
+    with pytest.raises(InputError, match=r"workers \[0\] begin an epoch that the others do not"):
+        simulate(program, platform_of(cluster([0, 0]), 2))
+
+
+def test_a_platform_says_what_it_lacks_and_what_it_assumes():
+    lacking = cluster([0, 0, 1])
+    lacking.between.gbytes_per_s = None
+    with pytest.raises(InputError, match="how fast its links between are: give cluster.between.gbytes_per_s"):
+        platform_of(lacking, 3)
+    assert platform_of(lacking, 2).assumed == [], "two workers of one host need no link between hosts"
+    lacking.inside.latency_us = None
+    assert platform_of(lacking, 2).assumed == ["inside.latency_us=0"]
+    with pytest.raises(InputError, match="workers=4 is more than cluster=mine has devices"):
+        platform_of(lacking, 4)
+    with pytest.raises(InputError, match="per_host=1 is too small for 3 workers on the 2 hosts"):
+        platform_of(cluster([0, 0, 1]), 3, per_host=1)
+    assert platform_of(cluster([0, 0, 1, 1]), 2, per_host=1).hosts == [0, 1]
+    with pytest.raises(InputError, match="describes no devices and links"):
+        platform_of(Cluster(), 2)
