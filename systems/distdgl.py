@@ -12,8 +12,8 @@ Implements neighbour-sampled mini-batch training over an owner-compute partition
     forward and backward over the blocks; gradients are summed over workers; an optimiser step, in lockstep
 
 Notation: F_L the seeds, F_{l-1} = F_l and what it draws, so that F_0 are the inputs; R_lj the part of F_l
-that worker j owns, j another worker; X_j the part of F_0 that j owns and that is not kept; k_v = min(fan-out,
-neighbours of v); t training vertices.
+that worker j owns, j another worker (at redraw=vertex only what is not in F_{l+1}); X_j the part of F_0 that
+j owns and that is not kept; k_v = min(fan-out, neighbours of v); t training vertices.
 
 Bytes of a worker and step, 4 bytes per id and value:
     sample      4 |R_lj|                                      for every layer l - 1 and owner j
@@ -25,15 +25,21 @@ Bytes of a worker and step, 4 bytes per id and value:
 Under `service=exchange` also 8 per exchange and peer, `counts`.
 
 Decisions
-- an epoch takes every training vertex as a seed once, in max_i ceil(t_i / B) steps; the last is smaller. A
-  worker that has no seeds left takes part with gradients of 0. The loss is the mean over all workers' seeds.
+- an epoch takes every training vertex as a seed once, in max_i ceil(t_i / B) steps; the last is smaller, and
+  left out with `drop_last`. A worker that has no seeds left takes part with gradients of 0. The loss is the
+  mean over all workers' seeds; with `loss=worker` the mean of the workers' means, as DDP has it, in which a
+  short batch weighs as a whole one. The loss that is reported is in either case the mean over the epoch's
+  seeds.
 - a draw depends on (seed, epoch, step, hop, global vertex id) alone, and dropout on (seed, epoch, step,
   layer, global id): so with `batches=global` neither the partition nor the number of workers changes
   anything but rounding.
 - unbiased: what a vertex draws is weighed by d_v / k_v, with degrees of the whole graph. For GraphSAGE that
   is the mean over the sample. `scale=block` counts degrees anew inside the block, as DGL's GraphConv does.
-- fan-outs are listed from the seeds; drawn without replacement; drawn anew at every hop, also for a vertex
-  that has been expanded before in the same step.
+- fan-outs are listed from the seeds; drawn without replacement, or with it (`replace`: every vertex with
+  neighbours draws exactly its fan-out, and k_v is that; attention counts an edge as often as it is drawn);
+  drawn anew at every hop, also for a vertex that has been expanded before in the same step. With
+  `redraw=vertex` a vertex keeps its first draw, as in PyG, and is asked for once; at which hop that is
+  depends on the worker's other seeds, so that the number of workers then changes what is drawn.
 - "15, 10 and 5" is read as 15 at the seeds, which is GraphSAGE's order.
 - features: once (a row is pulled the first time it is an input, and kept) | refetch (in every step; unique
   per step). `cache` keeps a fixed share of the rows of other workers' vertices, as PaGraph does.
@@ -60,7 +66,7 @@ from harness.comm.pulls import Exchanged, Mapped, Own, Pulls, Purpose
 from harness.core.batches import Batch, BatchSystem, Block
 from harness.core.system import check_features, without_effect
 from systems.parts.kept import KeptRows, in_order, kept_ids
-from systems.parts.neighbours import ALL, Expander, Names, everybodys, hop_key, lists_of
+from systems.parts.neighbours import ALL, Chosen, Expander, Names, everybodys, hop_key, lists_of
 from systems.parts.seeds import Seeds
 
 POLICIES = ("degree", "random", "frequency")
@@ -73,7 +79,11 @@ class Distdgl(BatchSystem):
               null: all
     batch     seeds per worker and step; null: all, one step per epoch
     batches   "worker" shuffles each worker's own seeds, "global" those of all workers
+    drop_last  a batch with fewer than `batch` seeds is left out
     split     who trains which vertex: "even" or "owner"
+    loss      gradients are of the mean over all workers' seeds ("global"), or of the mean of each "worker"'s
+    redraw    a vertex draws its neighbours anew at every "hop", or once: "vertex"
+    replace   neighbours are drawn with replacement
     features  "once": a row is pulled the first time it is an input, and kept; "refetch": in every step
     cache     share of the other workers' vertices whose features are kept, under refetch
     policy    which ones: those of highest out-"degree", "random" ones, or the inputs of highest "frequency"
@@ -87,7 +97,11 @@ class Distdgl(BatchSystem):
     fanouts: list[int] | None = field(default_factory=lambda: [25, 10])
     batch: int | None = 1000
     batches: str = "worker"
+    drop_last: bool = False
     split: str = "even"
+    loss: str = "global"
+    redraw: str = "hop"
+    replace: bool = False
     features: str = "once"
     cache: float = 0.0
     policy: str = "degree"
@@ -106,6 +120,8 @@ class Distdgl(BatchSystem):
             at_least("batch", self.batch, 1)
         choice("batches", self.batches, ("worker", "global"))
         choice("split", self.split, ("even", "owner"))
+        choice("loss", self.loss, ("global", "worker"))
+        choice("redraw", self.redraw, ("hop", "vertex"))
         check_features(self.features)
         within("cache", self.cache, 0.0, 1.0)
         choice("policy", self.policy, POLICIES)
@@ -133,10 +149,19 @@ class Distdgl(BatchSystem):
         )
         if self.features == "once":
             alone += without_effect(self, ["cache"], "system.features=once keeps every row that is pulled")
+        if self.fanouts is None:
+            alone += without_effect(
+                self, ["redraw", "replace"], "system.fanouts=null takes every neighbour, and draws none"
+            )
+        if self.batch is None:
+            alone += without_effect(self, ["drop_last"], "at system.batch=null no batch is short")
         return alone
 
     def steps(self):
         return self.seeds.steps
+
+    def seeds_per_epoch(self, training):
+        return self.seeds.total
 
     def setup(self, context):
         super().setup(context)
@@ -156,7 +181,7 @@ class Distdgl(BatchSystem):
         if comm.size > 1 and self.remote == "all":
             shared = self.service == "shared"
             self.pulls = Mapped(comm, own, "system.service=exchange") if shared else Exchanged(comm, own)
-        self.expander = Expander(self.names, self.pulls, self.remote)
+        self.expander = Expander(self.names, self.pulls, self.remote, self.replace)
         self.kept = KeptRows(self.names, self.pulls)
         training = everybodys(
             comm, (self.names.bounds[comm.rank] + np.flatnonzero(shard.train)).astype(np.int32)
@@ -171,6 +196,7 @@ class Distdgl(BatchSystem):
             self.split,
             self.batches,
             self.batch,
+            self.drop_last,
         )
         self.asked_for: np.ndarray | None = (
             None  # [V] steps of the first epoch in which a vertex was an input
@@ -215,12 +241,16 @@ class Distdgl(BatchSystem):
         step: under `service=exchange` each answers what the others ask."""
         seeds, total = self.seeds.of(epoch, step)
         frontier, found = seeds, []
+        chosen: Chosen | None = None
         for hop, most in enumerate(self.most, 1):
-            layer = self.num_layers - hop
+            layer, key = self.num_layers - hop, hop_key(self.seed, epoch, step, hop)
             with self.recorder.inside("rest", "sample", layer):
-                made, frontier = self.expander.hop(
-                    frontier, hop_key(self.seed, epoch, step, hop), most, layer
-                )
+                # The sources of a hop begin with its destinations, whose draws are there already.
+                known = chosen if self.redraw == "vertex" else None
+                new = frontier if known is None else frontier[len(known.counts) :]
+                drawn = self.expander.choose(new, key, most, layer)
+                chosen = drawn if known is None else known.and_of(drawn)
+                made, frontier = self.expander.block(frontier, chosen)
             found.append(made)
         with self.recorder.inside("rest", "gather", 0):
             if self.asked_for is not None:
@@ -238,7 +268,8 @@ class Distdgl(BatchSystem):
             ]
             x = torch.from_numpy(rows).to(self.device)
             labels = labels.to(self.device, x.dtype if labels.ndim == 2 else torch.int64)
-        return Batch(x, blocks, labels, total)
+        divisor = self.comm.size * len(seeds) if self.loss == "worker" else None
+        return Batch(x, blocks, labels, total, divisor)
 
     def state_dict(self):
         return {"kept": torch.from_numpy(self.kept.names_kept())}

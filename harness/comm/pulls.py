@@ -33,6 +33,7 @@ Arrays = Mapping[str, np.ndarray]
 Asked = Sequence[np.ndarray]  # by owner: [q] int32 local rows there
 # (an owner's arrays, rows [q]) -> how many neighbours each has [q] int32, and the chosen ones [items, c]
 Draw = Callable[[Arrays, np.ndarray], tuple[np.ndarray, np.ndarray]]
+Taken = Callable[[np.ndarray], np.ndarray]  # how many of them are chosen [q], from how many each has [q]
 Lists = tuple[np.ndarray, np.ndarray]
 
 COUNTS = "counts"
@@ -63,8 +64,8 @@ class Pulls(ABC):
         written."""
 
     @abstractmethod
-    def lists(self, draw: Draw, most: int, asked: Asked, purpose: Purpose) -> list[Lists]:
-        """By owner: what `draw` gives for its arrays. It gives min(neighbours, most) items per vertex."""
+    def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
+        """By owner: what `draw` gives for its arrays. It gives `taken(neighbours)` items per vertex."""
 
 
 class Own(Pulls):
@@ -74,7 +75,7 @@ class Own(Pulls):
         assert all(p == self.comm.rank or not len(each) for p, each in enumerate(asked))
         return [self.own[name][each] for each in asked]
 
-    def lists(self, draw: Draw, most: int, asked: Asked, purpose: Purpose) -> list[Lists]:
+    def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
         assert all(p == self.comm.rank or not len(each) for p, each in enumerate(asked))
         return [draw(self.own, each) for each in asked]
 
@@ -97,7 +98,7 @@ class Mapped(Pulls):
                 reading.count(owner, len(asked[owner]), answers[owner].nbytes)
         return answers
 
-    def lists(self, draw: Draw, most: int, asked: Asked, purpose: Purpose) -> list[Lists]:
+    def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
         answers = [draw(self.own, asked[self.comm.rank])] * self.comm.size
         with _Reading(self.comm, purpose) as reading:
             for owner in self.comm.peers:
@@ -185,7 +186,7 @@ class Exchanged(Pulls):
         back[self.comm.rank] = answers[self.comm.rank]
         return back
 
-    def lists(self, draw: Draw, most: int, asked: Asked, purpose: Purpose) -> list[Lists]:
+    def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
         rank = self.comm.rank
         questions = self._ask(asked, purpose)
         answers = [draw(self.own, question) for question in questions]
@@ -194,7 +195,7 @@ class Exchanged(Pulls):
         )
         items = self._send(
             [items for _, items in answers],
-            [int(np.minimum(each, most).sum()) for each in counts],
+            [int(taken(each).sum()) for each in counts],
             purpose.answered,
             purpose.layer,
             slot=1,

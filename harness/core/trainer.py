@@ -195,12 +195,14 @@ class Trainer:
             return self.gradient(self.train_rows, divisor) * (divisor / self.train_count)
         batch = self.system.make_batch(epoch, step)
         if batch is not None:
-            return self._batch_gradient(batch, epoch, step) * (batch.total / self.train_count)
+            divisor = batch.total if batch.divisor is None else batch.divisor
+            share = divisor / self.system.seeds_per_epoch(self.train_count)
+            return self._batch_gradient(batch, divisor, epoch, step) * share
         for parameter in self.parameters:
             parameter.grad = torch.zeros_like(parameter)
         return self.x.new_zeros(())
 
-    def _batch_gradient(self, batch: Batch, epoch: int, step: int) -> torch.Tensor:
+    def _batch_gradient(self, batch: Batch, divisor: float, epoch: int, step: int) -> torch.Tensor:
         strategy = BlockPass(batch, self.comm, self.system.name)
         drops = [
             block.dropout(rate, dropout_key(self.seed, epoch, l, step))
@@ -208,7 +210,7 @@ class Trainer:
         ]
         logits = self.model(batch.x, None, strategy, drops, self.recorder)
         everyone = torch.arange(len(logits), device=logits.device)
-        return self._backward(local_loss(logits, batch.labels, everyone, batch.total), strategy)
+        return self._backward(local_loss(logits, batch.labels, everyone, divisor), strategy)
 
     def gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
         """One forward and backward pass by the system: the summed loss of `rows` [t] over `divisor`,
