@@ -48,13 +48,20 @@ Decisions
 - degrees and global ids of all vertices, 8 bytes per vertex, are held by every worker and come with the
   partition: they are not counted.
 - evaluation is exact and sees the whole graph, as for every system.
+- structure is drawn `prefetch` steps ahead in a thread, across epochs; features are pulled and blocks made in
+  the training thread. What is drawn ahead is counted in the step that uses it, and the training thread's wait
+  for it is exposed communication. The thread goes on while the run is evaluated, outside the clock. It
+  changes no bit. Under `service=exchange` all workers pull in lockstep, and nothing is drawn ahead.
 Departures: the all-reduce stands for the parameter servers of sparse embeddings, which these tasks have not;
-nothing is sampled ahead: a step's blocks are made in the training thread, inside the train clock.
+what draws ahead is one thread per worker, not processes.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -62,15 +69,28 @@ import numpy as np
 import torch
 
 from harness.check import InputError, at_least, choice, within
-from harness.comm.pulls import Exchanged, Mapped, Own, Pulls, Purpose
-from harness.core.batches import Batch, BatchSystem, Block
+from harness.comm.pulls import Exchanged, Mapped, Own, Pulls, Purpose, Read, book
+from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.system import check_features, without_effect
+from systems.parts.ahead import Ahead
 from systems.parts.kept import KeptRows, in_order, kept_ids
 from systems.parts.neighbours import ALL, Chosen, Expander, Names, everybodys, hop_key, lists_of
 from systems.parts.seeds import Seeds
 
 POLICIES = ("degree", "random", "frequency")
 FEATURES, LABELS = Purpose("ids", "features", 0), Purpose("labels", "labels", -1)
+
+
+@dataclass
+class Drawn:
+    """A step's structure: this worker's seeds, by name, and how many all workers have; by hop what was
+    chosen; the names of the inputs; and what was read for it by another thread than the training one."""
+
+    seeds: np.ndarray
+    total: int
+    found: list[Sampled]
+    inputs: np.ndarray
+    reads: list[Read]
 
 
 @dataclass
@@ -92,6 +112,7 @@ class Distdgl(BatchSystem):
               neighbours)
     scale     "global" degrees or those of the "block"
     service   "shared": memory of one host | "exchange": any transport
+    prefetch  steps whose structure is drawn ahead, in a thread; 0: none, in the training thread
     """
 
     fanouts: list[int] | None = field(default_factory=lambda: [25, 10])
@@ -108,7 +129,10 @@ class Distdgl(BatchSystem):
     remote: str = "all"
     scale: str = "global"
     service: str = "shared"
+    prefetch: int = 4
 
+    smaller: ClassVar = "a smaller system.batch or smaller system.fanouts"
+    since: ClassVar = {"prefetch": 0}
     exact: ClassVar = {"fanouts": None, "batch": None}
 
     def __post_init__(self):
@@ -128,6 +152,7 @@ class Distdgl(BatchSystem):
         choice("remote", self.remote, ("all", "zero", "drop"))
         choice("scale", self.scale, ("global", "block"))
         choice("service", self.service, ("shared", "exchange"))
+        at_least("prefetch", self.prefetch, 0)
         if self.remote != "all" and self.split != "owner":
             raise InputError(
                 f"remote={self.remote} pulls nothing, and split={self.split} gives workers seeds of others;"
@@ -155,6 +180,10 @@ class Distdgl(BatchSystem):
             )
         if self.batch is None:
             alone += without_effect(self, ["drop_last"], "at system.batch=null no batch is short")
+        if self.service == "exchange":
+            alone += without_effect(
+                self, ["prefetch"], "under system.service=exchange all workers pull in the training thread"
+            )
         return alone
 
     def steps(self):
@@ -162,6 +191,9 @@ class Distdgl(BatchSystem):
 
     def seeds_per_epoch(self, training):
         return self.seeds.total
+
+    def seeds_in(self, epoch, step):
+        return len(self.seeds.of(epoch, step)[0])
 
     def setup(self, context):
         super().setup(context)
@@ -181,7 +213,9 @@ class Distdgl(BatchSystem):
         if comm.size > 1 and self.remote == "all":
             shared = self.service == "shared"
             self.pulls = Mapped(comm, own, "system.service=exchange") if shared else Exchanged(comm, own)
-        self.expander = Expander(self.names, self.pulls, self.remote, self.replace)
+        beside = self.pulls.beside() if self.prefetch else None
+        self.beside = beside
+        self.expander = Expander(self.names, beside or self.pulls, self.remote, self.replace)
         self.kept = KeptRows(self.names, self.pulls)
         training = everybodys(
             comm, (self.names.bounds[comm.rank] + np.flatnonzero(shard.train)).astype(np.int32)
@@ -207,6 +241,10 @@ class Distdgl(BatchSystem):
             out = np.diff(away.inner_edges.indptr) + np.diff(away.halo_edges.indptr)
             self.out_degrees = everybodys(comm, out.astype(np.int32))
         self.totals: Counter = Counter()
+        self.ahead: Ahead[Drawn] | None = None
+        if beside is not None:
+            make = lambda epoch, step: self.drawn(epoch, step, lambda layer: contextlib.nullcontext())  # noqa: E731
+            self.ahead = Ahead(comm, make, self.seeds.steps, context.epochs, self.prefetch)
 
     @property
     def caches(self) -> bool:
@@ -228,6 +266,8 @@ class Distdgl(BatchSystem):
             self.fill(counted)
         for name, value in self.totals.items():
             self.recorder.metric(name, value)
+        if self.ahead is not None:
+            self.recorder.metric("sampler_s", self.ahead.take_seconds())
 
     def fill(self, score: np.ndarray | None) -> None:
         """Pull and keep the features of the share `cache` of other workers' vertices: those of highest score
@@ -236,15 +276,14 @@ class Distdgl(BatchSystem):
             chosen = kept_ids(self.names, self.cache, score, self.seed)
         self.kept.keep(chosen, FEATURES)
 
-    def make_batch(self, epoch, step):
-        """A step's blocks, from the seeds down, and the inputs' features. All workers come by here in every
-        step: under `service=exchange` each answers what the others ask."""
+    def drawn(self, epoch: int, step: int, inside: Callable[[int], AbstractContextManager]) -> Drawn:
+        """A step's structure, from the seeds down; each layer's inside what `inside` gives for it."""
         seeds, total = self.seeds.of(epoch, step)
         frontier, found = seeds, []
         chosen: Chosen | None = None
         for hop, most in enumerate(self.most, 1):
             layer, key = self.num_layers - hop, hop_key(self.seed, epoch, step, hop)
-            with self.recorder.inside("rest", "sample", layer):
+            with inside(layer):
                 # The sources of a hop begin with its destinations, whose draws are there already.
                 known = chosen if self.redraw == "vertex" else None
                 new = frontier if known is None else frontier[len(known.counts) :]
@@ -252,10 +291,22 @@ class Distdgl(BatchSystem):
                 chosen = drawn if known is None else known.and_of(drawn)
                 made, frontier = self.expander.block(frontier, chosen)
             found.append(made)
+        reads = self.beside.take_reads() if self.beside is not None else []
+        return Drawn(seeds, total, found, frontier, reads)
+
+    def make_batch(self, epoch, step):
+        """A step's blocks, and the inputs' features. All workers come by here in every step: under
+        `service=exchange` each answers what the others ask."""
+        if self.ahead is None:
+            drawn = self.drawn(epoch, step, lambda layer: self.recorder.inside("rest", "sample", layer))
+        else:
+            drawn = self.ahead.take(epoch, step)
+            book(self.comm, drawn.reads)
+        seeds, found, inputs = drawn.seeds, drawn.found, drawn.inputs
         with self.recorder.inside("rest", "gather", 0):
             if self.asked_for is not None:
-                self.asked_for[frontier] += 1
-            rows = self.kept.rows(frontier, FEATURES, keep=self.features == "once")
+                self.asked_for[inputs] += 1
+            rows = self.kept.rows(inputs, FEATURES, keep=self.features == "once")
             foreign = self.pulls if self.split == "even" else self.own
             labels = torch.from_numpy(in_order(self.names, foreign, "labels", seeds, LABELS))
             self.totals.update(self.kept.counts, edges=sum(each.num_edges for each in found))
@@ -269,7 +320,11 @@ class Distdgl(BatchSystem):
             x = torch.from_numpy(rows).to(self.device)
             labels = labels.to(self.device, x.dtype if labels.ndim == 2 else torch.int64)
         divisor = self.comm.size * len(seeds) if self.loss == "worker" else None
-        return Batch(x, blocks, labels, total, divisor)
+        return Batch(x, blocks, labels, drawn.total, divisor)
+
+    def close(self):
+        if self.ahead is not None:
+            self.ahead.close()
 
     def state_dict(self):
         return {"kept": torch.from_numpy(self.kept.names_kept())}

@@ -240,6 +240,7 @@ def test_dropout_keys_tell_steps_apart_and_those_of_full_batches_stay():
         ({"policy": "degre"}, 'system.policy="degre" is not known; did you mean "degree"'),
         ({"batches": "all"}, 'system.batches="all" is not known'),
         ({"loss": "sum"}, 'system.loss="sum" is not known'),
+        ({"prefetch": -1}, "system.prefetch=-1 is too small: give 0 or more"),
         ({"redraw": "step"}, 'system.redraw="step" is not known'),
     ],
 )
@@ -268,6 +269,8 @@ def test_knobs_that_change_nothing_are_named():
     assert "system.policy=random has no effect: no row is cached at system.cache=0" in said
     (said,) = make_system(block("distdgl", cache=0.5)).ineffective()
     assert "system.cache=0.5 has no effect: system.features=once keeps every row" in said
+    (said,) = make_system(block("distdgl", service="exchange", prefetch=7)).ineffective()
+    assert "system.prefetch=7 has no effect: under system.service=exchange" in said
     all_of_them = {"fanouts": None, "batch": None, "redraw": "vertex", "replace": True, "drop_last": True}
     said = " ".join(make_system(block("distdgl", **all_of_them)).ineffective())
     for knob in ("redraw=vertex", "replace=True", "drop_last=True"):

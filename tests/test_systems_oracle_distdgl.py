@@ -135,6 +135,28 @@ def test_both_services_give_the_same_bits_and_bytes_but_for_the_counts_that_are_
         assert counts == steps * 8 * 3 * 2 * 4, "8 bytes per ordered pair for two hops, features and labels"
 
 
+def test_drawing_ahead_changes_no_bit_and_no_byte_and_is_booked_where_it_is_used(pool):
+    graph, outcomes = random_graph(5, vertices=30), {}
+    how = Settings(dtype="float32", epochs=3)
+    for ahead in (0, 1, 4, 50):  # 50: more than the run has steps
+        block = systems.block("distdgl", fanouts=[3, 2], batch=2, prefetch=ahead)
+        outcomes[ahead] = systems.run(pool, graph, block, 3, settings=how)
+    plain = outcomes.pop(0)
+    for outcome in outcomes.values():
+        assert outcome.losses == plain.losses
+        for mine, theirs in zip(outcome.workers, plain.workers):
+            assert mine["sent"] == theirs["sent"]
+            for (_, spans), (_, before) in zip(mine["spans"], theirs["spans"]):
+                pulls, were = (
+                    [s for s in each if s.name == "pull" and s.kind == "comm"] for each in (spans, before)
+                )
+                assert sorted((s.layer, s.bytes) for s in pulls) == sorted((s.layer, s.bytes) for s in were)
+                assert len({s.id for s in pulls}) == len(pulls) and sum(s.bytes for s in pulls) > 0
+                assert any(s.kind == "wait" and s.name == "batch" for s in spans)
+                assert not any(s.name == "sample" for s in spans), "the training thread draws nothing"
+    assert all(epoch[-1, "sampler_s"] > 0 for worker in outcomes[4].workers for epoch in worker["metrics"])
+
+
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 @pytest.mark.parametrize("remote", ["zero", "drop"])
 def test_without_remote_vertices_the_exact_knob_is_the_control(pool, remote, model):

@@ -211,6 +211,8 @@ class BatchSystem(System):
     """
 
     own_rows: ClassVar[str] = "pulls features by vertex, of which wire says nothing"
+    # what is to be given where a batch asks for more memory than there is
+    smaller: ClassVar[str] = "smaller batches"
 
     @classmethod
     def lacks(cls) -> str | None:
@@ -232,6 +234,11 @@ class BatchSystem(System):
     def seeds_per_epoch(self, training: int) -> int:
         """How many seeds an epoch takes on all workers, of so many training vertices."""
         return training
+
+    def seeds_in(self, epoch: int, step: int) -> int | None:
+        """How many seeds this worker has in a step, for messages about a batch that is not made yet; None
+        where it cannot say."""
+        return None
 
     def make_batch(self, epoch: int, step: int) -> Batch | None:
         """This worker's part of a step; None where it has no seeds in it. Called inside the train clock, by

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
+from harness.base.machine import out_of_memory
 from harness.base.splitmix import mix_int
+from harness.base.terminal import counted
 from harness.check import InputError
 from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
@@ -193,14 +195,33 @@ class Trainer:
         if not isinstance(self.system, BatchSystem):
             divisor = self.system.loss_divisor(len(self.train_rows), self.train_count)
             return self.gradient(self.train_rows, divisor) * (divisor / self.train_count)
-        batch = self.system.make_batch(epoch, step)
-        if batch is not None:
-            divisor = batch.total if batch.divisor is None else batch.divisor
-            share = divisor / self.system.seeds_per_epoch(self.train_count)
-            return self._batch_gradient(batch, divisor, epoch, step) * share
+        batch: Batch | None = None
+        try:
+            batch = self.system.make_batch(epoch, step)
+            if batch is not None:
+                divisor = batch.total if batch.divisor is None else batch.divisor
+                share = divisor / self.system.seeds_per_epoch(self.train_count)
+                return self._batch_gradient(batch, divisor, epoch, step) * share
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            raise InputError(self._too_large(batch, epoch, step)) from error
         for parameter in self.parameters:
             parameter.grad = torch.zeros_like(parameter)
         return self.x.new_zeros(())
+
+    def _too_large(self, batch: Batch | None, epoch: int, step: int) -> str:
+        """That a step's batch asked for more memory than there is, before or after it was made."""
+        system = self.system
+        assert isinstance(system, BatchSystem)
+        size = system.seeds_in(epoch, step)
+        said = "a batch" if size is None else f"a batch of {counted(size, 'seed')}"
+        if batch is not None:
+            said = f"a batch of {counted(len(batch.labels), 'seed')} and {counted(len(batch.x), 'input')}"
+        return (
+            f"worker {self.comm.rank} ran out of memory in epoch {epoch}, step {step}, in {said}; give"
+            f" {system.smaller}"
+        )
 
     def _batch_gradient(self, batch: Batch, divisor: float, epoch: int, step: int) -> torch.Tensor:
         strategy = BlockPass(batch, self.comm, self.system.name)
