@@ -98,6 +98,7 @@ class Trainer:
         system.combiner = self.combiner
         self.optimiser = self.new_optimiser(self.combiner.trained)
         self.passes = 0  # forward passes of the running epoch
+        self.seeds = 0  # of the running epoch's mini-batches, on this worker
         self.static: Static | None = None
         self.exact_static: Static | None = None  # of a system's extra, exact steps
         system.setup(
@@ -162,7 +163,7 @@ class Trainer:
         share of the loss, each step's before its update; shares add up over workers.
         """
         self.recorder.begin_epoch(epoch)
-        self.passes, self.next_epoch = 0, epoch + 1
+        self.passes, self.seeds, self.next_epoch = 0, 0, epoch + 1
         factor = self.schedule.factor(epoch, self.epochs)
         for optimiser, rate in self.rates:
             for group in optimiser.param_groups:
@@ -184,6 +185,8 @@ class Trainer:
                 self.optimiser.step()
             self.combiner.spread()
             self.system.after_epoch(epoch)
+            if isinstance(self.system, BatchSystem):
+                self.recorder.metric("seeds", self.seeds)
         self.comm.look()
         with self.recorder.clock("evaluate"):
             self.system.observe(epoch)
@@ -199,6 +202,7 @@ class Trainer:
         try:
             batch = self.system.make_batch(epoch, step)
             if batch is not None:
+                self.seeds += len(batch.labels)
                 divisor = batch.total if batch.divisor is None else batch.divisor
                 share = divisor / self.system.seeds_per_epoch(self.train_count)
                 return self._batch_gradient(batch, divisor, epoch, step) * share
