@@ -180,7 +180,7 @@ class Distdgl(SampledBatches):
                 known = chosen if self.redraw == "vertex" else None
                 new = frontier if known is None else frontier[len(known.counts) :]
                 drawn = self.expander.choose(new, key, most, layer)
-                chosen = drawn if known is None else known.and_of(drawn)
+                chosen = drawn if known is None else Chosen.joined([known, drawn])
                 made, frontier = self.expander.block(frontier, chosen)
             found.append(made)
         reads = self.beside.take_reads() if self.beside is not None else []

@@ -180,6 +180,18 @@ class Beside(Pulls):
         return reads
 
 
+def together(reads: Iterable[Read], purpose: Purpose, peers: Iterable[int], now: float) -> Read:
+    """What several threads have read for one purpose, as one; at `now` where there is nothing."""
+    own = [read for read in reads if read.purpose == purpose]
+    taken = dict.fromkeys(peers, (0, 0))
+    for read in own:
+        for owner, asked, size in read.taken:
+            taken[owner] = taken[owner][0] + asked, taken[owner][1] + size
+    start = min((read.start for read in own), default=now)
+    end = max((read.end for read in own), default=now)
+    return Read(purpose, start, end, [(peer, *each) for peer, each in taken.items()])
+
+
 def book(comm: Comm, reads: Iterable[Read]) -> None:
     """Count what another thread has read as if the training thread had, in the epoch that uses it."""
     for read in reads:

@@ -15,6 +15,15 @@ from harness.comm.service import ServiceLost
 Made = TypeVar("Made")
 
 
+def failed(comm: Comm, error: Exception, epoch: int, step: int) -> ServiceLost:
+    """What is raised in the training thread where a thread beside it could not make a step's batch."""
+    told = " ".join(f"{type(error).__name__}: {error}".split())
+    return ServiceLost(
+        f"worker {comm.rank}: the thread that samples failed at epoch {epoch}, step {step} ({told}); the same"
+        " command goes on from the last checkpoint"
+    )
+
+
 class Ahead(Generic[Made]):
     """make(epoch, step) for one step after another, in one thread, `depth` steps ahead of the one that is
     asked for; across epochs, and to the run's last. `make` touches no recorder and no transport.
@@ -44,12 +53,7 @@ class Ahead(Generic[Made]):
             except (InputError, MemoryError):
                 raise
             except Exception as error:
-                told = " ".join(f"{type(error).__name__}: {error}".split())
-                raise ServiceLost(
-                    f"worker {self.comm.rank}: the thread that samples failed at epoch {epoch}, step {step}"
-                    f" ({told}); the same command goes on from the last checkpoint, and system.prefetch=0"
-                    " shows where it fails"
-                ) from error
+                raise failed(self.comm, error, epoch, step) from error
         self.first += 1
         self.seconds += seconds
         self._fill(min(self.first + self.depth, self.end))

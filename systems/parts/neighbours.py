@@ -13,7 +13,7 @@ Self-loops are no neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numba
@@ -210,13 +210,13 @@ class Chosen:
     taken: np.ndarray
     edges: np.ndarray
 
-    def and_of(self, others: Chosen) -> Chosen:
-        """Of these vertices, and after them of others."""
-        return Chosen(
-            np.concatenate([self.counts, others.counts]),
-            np.concatenate([self.taken, others.taken]),
-            np.concatenate([self.edges, others.edges]),
-        )
+    @staticmethod
+    def joined(parts: Sequence[Chosen]) -> Chosen:
+        """Of the vertices of one after those of another."""
+        if len(parts) == 1:
+            return parts[0]
+        counts, taken, edges = zip(*((part.counts, part.taken, part.edges) for part in parts))
+        return Chosen(np.concatenate(counts), np.concatenate(taken), np.concatenate(edges))
 
 
 class Expander:
