@@ -46,6 +46,7 @@ TAKING = [
     ("cdfgnn", {"cache": False, "quantise": False}),
     ("bns", {"rate": 1.0}),
     ("distdgl", {"fanouts": None, "batch": None}),
+    ("bytegnn", {"fanouts": None, "batch": None, "task": 3}),
     ("capgnn", {"rapa": False, "pipeline": False, "refresh": 1, "gradients": "exact"}),
 ]
 

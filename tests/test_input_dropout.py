@@ -17,7 +17,7 @@ from tests.oracles.samples import random_graph
 from tests.systems import EXACT, Settings
 from tests.test_features import bag_of_words
 
-SYSTEMS = ["vanilla", "cagnet", "pscgcn", "capgnn", "cdfgnn", "bns", "distdgl"]
+SYSTEMS = ["vanilla", "cagnet", "pscgcn", "capgnn", "cdfgnn", "bns", "distdgl", "bytegnn"]
 
 
 def losses(pool, system="vanilla", parts=3, *, features="refetch", sparse=False, rate=0.4, **model):

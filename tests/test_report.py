@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
@@ -230,6 +231,36 @@ def test_repeats_over_seeds_become_one_row_with_an_interval(tmp_path, capsys):
     half = stats.t.ppf(0.975, 2) * np.std(times, ddof=1) / np.sqrt(3)
     assert shown[0]["epoch s"] == f"{np.mean(times):.4f} ± {half:.4f}"
     assert "±" not in shown[0]["MB per epoch"]  # bytes do not vary
+
+
+@pytest.mark.parametrize("cores", [4, 1], ids=["wall", "cpu"])
+def test_beside_mini_batches_stand_training_vertices_per_second(tmp_path, capsys, cores):
+    """Of each epoch but the first the seeds of all workers; of full batches all training vertices."""
+    full = traces.finished(tmp_path / "full", cores=cores, stats={"train": 140}, ran_on={"steps": 1})
+    assert "train vertices" not in run_markdown(capsys, full), "alone it has no such column"
+    composed = traces.config(system={"_target_": "somewhere.batched.Batched"})
+    batched = traces.prepare(tmp_path / "batched", composed, cores, stats={"train": 140}, steps=3)
+    for worker, seeds in enumerate(([900, 60, 62], [900, 70, 70])):
+        with contextlib.closing(writer.TraceWriter(batched, worker, 0)) as out:
+            for number, value in enumerate(seeds):
+                made = traces.epoch(number, worker=worker)
+                made.metrics[-1, "seeds"] = value
+                out.write(made, loss=1.0, scores=None, peak_rss_bytes=0)
+    writer.finalise(batched)
+    files.write_json_atomic(batched / "summary.json", summary.summarise(batched))
+    text = run_markdown(capsys, tmp_path)
+    shown = {row["system"]: row for row in rows(text)}
+    (name,) = [name for name in shown if name.startswith("batched")]
+    assert "(3 steps per epoch)" in name
+    heading, seconds = "train vertices / s", "epoch s"
+    if cores == 1:
+        heading, seconds = "train vertices / CPU s", "epoch CPU s"
+    for row, seeds in ((shown[name], (130 + 132) / 2), (shown["plain"], 140)):
+        told = float(row[heading].strip("* "))
+        assert told == pytest.approx(seeds / float(row[seconds].strip("* ")), rel=0.01)
+    best = max(shown.values(), key=lambda row: float(row[heading].strip("* ")))
+    assert [row for row in shown.values() if "*" in row[heading]] == [best], "the most is the best"
+    assert "compare over time, bytes and steps, and not over epochs" in text
 
 
 def test_repeats_of_one_seed_are_one_sample(tmp_path):

@@ -127,6 +127,28 @@ def test_draws_are_those_of_the_plain_algorithm(d, most, key):
     assert sorted(sources[1:].tolist()) == distdgl.choose(list(range(1, d + 1)), most, key, 0)
 
 
+@given(d=st.integers(0, 40), most=st.integers(1, 60), key=st.integers(0, 2**64 - 1))
+def test_draws_with_replacement_are_those_of_the_plain_algorithm(d, most, key):
+    made = expander(star(d))
+    made.replace = True
+    (found, sources), wanted = (
+        made.hop(np.zeros(1, np.int32), key, most, 0),
+        distdgl.choose_again(list(range(1, d + 1)), most, key, 0),
+    )
+    assert sorted(sources[found.halo.indices + 1].tolist()) == sorted(wanted)
+    assert found.num_edges == (most if d else 0) and found.factor[0] == (d / most if d else 1)
+
+
+def test_every_neighbour_is_as_likely_in_each_draw_with_replacement():
+    made, vertex = expander(star(6)), np.zeros(1, np.int32)
+    made.replace = True
+    counted = np.zeros(6)
+    for key in itertools.product(range(4), range(10), range(25), (1, 2)):
+        found, sources = made.hop(vertex, hop_key(*key), 3, 0)
+        np.add.at(counted, sources[found.halo.indices + 1] - 1, 1)
+    assert counted.sum() == 6000 and stats.chisquare(counted).pvalue > 0.001
+
+
 def test_hop_keys_are_those_of_the_plain_algorithm():
     assert hop_key(3, 5, 7, 2) == distdgl.key_of(3, 5, 7, 2) != hop_key(3, 5, 2, 7)
 
@@ -159,6 +181,39 @@ def test_every_training_vertex_is_a_seed_once_per_epoch(counts, batch, split, ba
         assert not training.size or any(len(seeds) for seeds in taken[-parts:]), "no step is empty"
 
 
+@given(
+    counts=st.lists(st.integers(0, 9), min_size=1, max_size=5),
+    batch=st.integers(1, 4),
+    split=st.sampled_from(["even", "owner"]),
+    batches=st.sampled_from(["worker", "global"]),
+)
+def test_without_the_last_batch_every_batch_is_whole(counts, batch, split, batches):
+    """And what is left of the others is as it was."""
+    training, parts = np.arange(sum(counts), dtype=np.int32), len(counts)
+    how = np.array(counts), 3, split, batches, batch
+    whole = [Seeds(training, training, how[0], i, *how[1:]) for i in range(parts)]
+    try:
+        dropping = [Seeds(training, training, how[0], i, *how[1:], drop_last=True) for i in range(parts)]
+    except InputError as error:
+        assert "system.drop_last=true leaves no batch" in str(error)
+        most = sum(counts) if batches == "global" else int(np.diff(whole[0].bounds).max())
+        assert 0 < most < batch * (parts if batches == "global" else 1)
+        return
+    taken = []
+    for step in range(dropping[0].steps):
+        each, before = ([w.of(1, step) for w in workers] for workers in (dropping, whole))
+        for (seeds, total), (was, _) in zip(each, before):
+            assert total == sum(len(seeds) for seeds, _ in each)
+            if batches == "worker":
+                assert np.array_equal(seeds, was if len(was) == batch else was[:0])
+            else:
+                assert (np.array_equal(seeds, was) and total == batch * parts) or not sum(counts)
+        taken += [seeds for seeds, _ in each]
+    assert dropping[0].total == sum(map(len, taken)) == len(set(np.concatenate(taken).tolist()))
+    lists = [sum(counts)] if batches == "global" else np.diff(whole[0].bounds)
+    assert sum(map(len, taken)) == sum(int(n) // dropping[0].size * dropping[0].size for n in lists)
+
+
 def test_epochs_workers_and_seeds_shuffle_apart():
     training, counts = np.arange(60, dtype=np.int32), np.array([30, 30])
     orders = {
@@ -184,6 +239,9 @@ def test_dropout_keys_tell_steps_apart_and_those_of_full_batches_stay():
         ({"cache": 1.5}, "system.cache=1.5 is out of range: give 0.0 to 1.0"),
         ({"policy": "degre"}, 'system.policy="degre" is not known; did you mean "degree"'),
         ({"batches": "all"}, 'system.batches="all" is not known'),
+        ({"loss": "sum"}, 'system.loss="sum" is not known'),
+        ({"prefetch": -1}, "system.prefetch=-1 is too small: give 0 or more"),
+        ({"redraw": "step"}, 'system.redraw="step" is not known'),
     ],
 )
 def test_bad_knobs_are_one_sentence(knobs, says):
@@ -211,6 +269,12 @@ def test_knobs_that_change_nothing_are_named():
     assert "system.policy=random has no effect: no row is cached at system.cache=0" in said
     (said,) = make_system(block("distdgl", cache=0.5)).ineffective()
     assert "system.cache=0.5 has no effect: system.features=once keeps every row" in said
+    (said,) = make_system(block("distdgl", service="exchange", prefetch=7)).ineffective()
+    assert "system.prefetch=7 has no effect: under system.service=exchange" in said
+    all_of_them = {"fanouts": None, "batch": None, "redraw": "vertex", "replace": True, "drop_last": True}
+    said = " ".join(make_system(block("distdgl", **all_of_them)).ineffective())
+    for knob in ("redraw=vertex", "replace=True", "drop_last=True"):
+        assert f"system.{knob} has no effect" in said
 
 
 def test_leaves_stand_for_the_rows_of_other_workers():

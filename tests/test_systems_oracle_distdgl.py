@@ -25,10 +25,8 @@ def steps_of(graph, assignment, parts: int, epochs: int, seed: int, knobs: dict)
     training = np.flatnonzero(graph.train[names])
     counts = np.bincount(assignment[graph.train], minlength=parts)
     split, batches = knobs.get("split", "even"), knobs.get("batches", "worker")
-    workers = [
-        Seeds(training, names[training], counts, i, seed, split, batches, knobs["batch"])
-        for i in range(parts)
-    ]
+    how = seed, split, batches, knobs["batch"], knobs.get("drop_last", False)
+    workers = [Seeds(training, names[training], counts, i, *how) for i in range(parts)]
     return [
         [[names[worker.of(epoch, step)[0]] for worker in workers] for step in range(workers[0].steps)]
         for epoch in range(epochs)
@@ -58,9 +56,16 @@ def sent_of(outcome, epoch: int) -> Counter:
         "features": st.sampled_from(["once", "refetch"]),
         "service": st.sampled_from(["shared", "exchange"]),
         "scale": st.sampled_from(["global", "block"]),
+        "redraw": st.sampled_from(["hop", "vertex"]),
+        "replace": st.booleans(),
+        "loss": st.sampled_from(["global", "worker"]),
     }),
+    drop_last=st.booleans(),
 )  # fmt: skip
-def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, model, fanouts, kind, knobs):
+def test_losses_weights_and_bytes_equal_the_oracle(
+    pool, seed, parts, directed, model, fanouts, kind, knobs, drop_last
+):
+    knobs["drop_last"] = drop_last and knobs["batch"] == 1 + seed % 2  # so small that a batch is whole
     graph = random_graph(seed, vertices=18, directed=directed, multilabel=kind == "multilabel")
     graph = with_edge_weights(graph, seed, zeros=0.0) if kind == "weighted" else graph
     shape = {"name": model, "layers": len(fanouts), "hidden": 4, "dropout": 0.0}
@@ -72,6 +77,7 @@ def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, 
     want = distdgl.train(
         graph, assignment, outcome.weights[0], steps, fanouts=fanouts, model=model, seed=how.seed,
         epochs=how.epochs, scale=knobs["scale"], features=knobs["features"],
+        redraw=knobs["redraw"], replace=knobs["replace"], loss=knobs["loss"],
         label=3 if kind == "multilabel" else 4, **how.optimiser,
     )  # fmt: skip
     systems.assert_trained_alike(outcome, want, rtol=1e-6)
@@ -87,12 +93,20 @@ def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, 
             assert size == len(steps[epoch]) * 2 * count.all_reduce(parameters, parts)  # float64
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-def test_with_global_batches_the_number_of_workers_changes_nothing_but_rounding(pool, model):
+@pytest.mark.parametrize(
+    "model, draws",
+    [
+        ("gcn", {}),
+        ("sage", {"replace": True}),
+        ("gat", {}),
+        ("gat", {"replace": True}),
+    ],
+)
+def test_with_global_batches_the_number_of_workers_changes_nothing_but_rounding(pool, model, draws):
     graph = random_graph(4, vertices=40, directed=False)
     heads = {"heads": 2, "out_heads": 2} if model == "gat" else {}
     how = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.4, **heads}, epochs=3)
-    knobs = {"fanouts": [3, 2, 2], "batches": "global"}
+    knobs = {"fanouts": [3, 2, 2], "batches": "global", **draws}
     alone = systems.run(pool, graph, systems.block("distdgl", batch=4, **knobs), 1, "block", how)
     for parts, method, batch in ((2, "metis", 2), (4, "random", 1)):
         for split in ("even", "owner"):
@@ -119,6 +133,28 @@ def test_both_services_give_the_same_bits_and_bytes_but_for_the_counts_that_are_
             size for (_, _, purpose), (_, size) in exchanged.sent(epoch).items() if purpose == "counts"
         )
         assert counts == steps * 8 * 3 * 2 * 4, "8 bytes per ordered pair for two hops, features and labels"
+
+
+def test_drawing_ahead_changes_no_bit_and_no_byte_and_is_booked_where_it_is_used(pool):
+    graph, outcomes = random_graph(5, vertices=30), {}
+    how = Settings(dtype="float32", epochs=3)
+    for ahead in (0, 1, 4, 50):  # 50: more than the run has steps
+        block = systems.block("distdgl", fanouts=[3, 2], batch=2, prefetch=ahead)
+        outcomes[ahead] = systems.run(pool, graph, block, 3, settings=how)
+    plain = outcomes.pop(0)
+    for outcome in outcomes.values():
+        assert outcome.losses == plain.losses
+        for mine, theirs in zip(outcome.workers, plain.workers):
+            assert mine["sent"] == theirs["sent"]
+            for (_, spans), (_, before) in zip(mine["spans"], theirs["spans"]):
+                pulls, were = (
+                    [s for s in each if s.name == "pull" and s.kind == "comm"] for each in (spans, before)
+                )
+                assert sorted((s.layer, s.bytes) for s in pulls) == sorted((s.layer, s.bytes) for s in were)
+                assert len({s.id for s in pulls}) == len(pulls) and sum(s.bytes for s in pulls) > 0
+                assert any(s.kind == "wait" and s.name == "batch" for s in spans)
+                assert not any(s.name == "sample" for s in spans), "the training thread draws nothing"
+    assert all(epoch[-1, "sampler_s"] > 0 for worker in outcomes[4].workers for epoch in worker["metrics"])
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])

@@ -41,3 +41,10 @@ def cpu_flags(cpus: Path = CPUS) -> list[str]:
     # "flags" on x86, "Features" on Arm
     found = (line.partition(":")[2] for line in lines if line.startswith(("flags", "Features")))
     return sorted(next(found, "").split())
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed: Python's, numpy's, torch's on the CPU or on a GPU."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

@@ -9,6 +9,9 @@ every step, so neither a plan nor a buffer can be kept.
     Exchanged  ids travel to the owner and answers back, through `Comm`; over any transport. All workers ask
                together: one that wants nothing asks for nothing
 
+`beside()` gives another thread the same access, which touches no recorder: what it read is booked by the
+training thread, in the step that uses it.
+
 Counted, by (purpose, peer), 4 bytes per id:
 
     asked      the ids, at the worker that asks
@@ -20,8 +23,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -33,7 +37,10 @@ Arrays = Mapping[str, np.ndarray]
 Asked = Sequence[np.ndarray]  # by owner: [q] int32 local rows there
 # (an owner's arrays, rows [q]) -> how many neighbours each has [q] int32, and the chosen ones [items, c]
 Draw = Callable[[Arrays, np.ndarray], tuple[np.ndarray, np.ndarray]]
+Taken = Callable[[np.ndarray], np.ndarray]  # how many of them are chosen [q], from how many each has [q]
 Lists = tuple[np.ndarray, np.ndarray]
+
+Answer = TypeVar("Answer")
 
 COUNTS = "counts"
 
@@ -63,8 +70,12 @@ class Pulls(ABC):
         written."""
 
     @abstractmethod
-    def lists(self, draw: Draw, most: int, asked: Asked, purpose: Purpose) -> list[Lists]:
-        """By owner: what `draw` gives for its arrays. It gives min(neighbours, most) items per vertex."""
+    def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
+        """By owner: what `draw` gives for its arrays. It gives `taken(neighbours)` items per vertex."""
+
+    def beside(self) -> Beside | None:
+        """Access for a thread beside the training; None where pulling takes all workers together."""
+        return None
 
 
 class Own(Pulls):
@@ -74,9 +85,14 @@ class Own(Pulls):
         assert all(p == self.comm.rank or not len(each) for p, each in enumerate(asked))
         return [self.own[name][each] for each in asked]
 
-    def lists(self, draw: Draw, most: int, asked: Asked, purpose: Purpose) -> list[Lists]:
+    def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
         assert all(p == self.comm.rank or not len(each) for p, each in enumerate(asked))
         return [draw(self.own, each) for each in asked]
+
+    def beside(self) -> Beside:
+        everybodys: list[Arrays] = [{}] * self.comm.size
+        everybodys[self.comm.rank] = self.own
+        return Beside(self.comm, everybodys)
 
 
 class Mapped(Pulls):
@@ -97,13 +113,94 @@ class Mapped(Pulls):
                 reading.count(owner, len(asked[owner]), answers[owner].nbytes)
         return answers
 
-    def lists(self, draw: Draw, most: int, asked: Asked, purpose: Purpose) -> list[Lists]:
+    def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
         answers = [draw(self.own, asked[self.comm.rank])] * self.comm.size
         with _Reading(self.comm, purpose) as reading:
             for owner in self.comm.peers:
                 counts, items = answers[owner] = draw(self.arrays[owner], asked[owner])
                 reading.count(owner, len(asked[owner]), counts.nbytes + items.nbytes)
         return answers
+
+    def beside(self) -> Beside:
+        return Beside(self.comm, self.arrays)
+
+
+@dataclass
+class Read:
+    """What a worker has taken from others at once, from `start` to `end` in seconds of CLOCK_MONOTONIC.
+
+    taken   (owner, rows that were asked for, bytes), one for every owner but itself
+    """
+
+    purpose: Purpose
+    start: float
+    end: float
+    taken: list[tuple[int, int, int]]
+
+
+class Beside(Pulls):
+    """Of a thread beside the training, one at a time.
+
+    arrays   of every worker, by worker; none of those that it asks nothing of
+    reads    what it has read since they were last taken away
+    """
+
+    def __init__(self, comm: Comm, arrays: Sequence[Arrays]):
+        super().__init__(comm, arrays[comm.rank])
+        self.arrays, self.reads = arrays, list[Read]()
+
+    def rows(self, name: str, asked: Asked, purpose: Purpose) -> list[np.ndarray]:
+        return self._each(lambda arrays, rows: arrays[name][rows], lambda rows: rows.nbytes, asked, purpose)
+
+    def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
+        return self._each(draw, lambda found: found[0].nbytes + found[1].nbytes, asked, purpose)
+
+    def _each(
+        self,
+        answer: Callable[[Arrays, np.ndarray], Answer],
+        size: Callable[[Answer], int],
+        asked: Asked,
+        purpose: Purpose,
+    ) -> list[Answer]:
+        start = time.monotonic()
+        nothing = np.empty(0, np.int32)
+        # Of whom nothing is asked there may be no arrays: this worker's own have the same types.
+        answers = [
+            answer(arrays, rows) if len(rows) else answer(self.own, nothing)
+            for arrays, rows in zip(self.arrays, asked)
+        ]
+        if all(self.arrays):  # others are there to read from
+            taken = [(p, len(asked[p]), size(answers[p])) for p in self.comm.peers]
+            self.reads.append(Read(purpose, start, time.monotonic(), taken))
+        return answers
+
+    def take_reads(self) -> list[Read]:
+        """What has been read, which is then forgotten."""
+        reads, self.reads = self.reads, []
+        return reads
+
+
+def together(reads: Iterable[Read], purpose: Purpose, peers: Iterable[int], now: float) -> Read:
+    """What several threads have read for one purpose, as one; at `now` where there is nothing."""
+    own = [read for read in reads if read.purpose == purpose]
+    taken = dict.fromkeys(peers, (0, 0))
+    for read in own:
+        for owner, asked, size in read.taken:
+            taken[owner] = taken[owner][0] + asked, taken[owner][1] + size
+    start = min((read.start for read in own), default=now)
+    end = max((read.end for read in own), default=now)
+    return Read(purpose, start, end, [(peer, *each) for peer, each in taken.items()])
+
+
+def book(comm: Comm, reads: Iterable[Read]) -> None:
+    """Count what another thread has read as if the training thread had, in the epoch that uses it."""
+    for read in reads:
+        purpose, recorder = read.purpose, comm.recorder
+        total = sum(4 * asked + size for _, asked, size in read.taken)
+        recorder.done("pull", purpose.layer, total, tuple(comm.peers), comm.next_id(), read.start, read.end)
+        for owner, asked, size in read.taken:
+            recorder.count(purpose.layer, "forward", purpose.asked, owner, asked, 4 * asked)
+            recorder.count(purpose.layer, "forward", purpose.answered, owner, asked, size)
 
 
 class _Reading:
@@ -185,7 +282,7 @@ class Exchanged(Pulls):
         back[self.comm.rank] = answers[self.comm.rank]
         return back
 
-    def lists(self, draw: Draw, most: int, asked: Asked, purpose: Purpose) -> list[Lists]:
+    def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
         rank = self.comm.rank
         questions = self._ask(asked, purpose)
         answers = [draw(self.own, question) for question in questions]
@@ -194,7 +291,7 @@ class Exchanged(Pulls):
         )
         items = self._send(
             [items for _, items in answers],
-            [int(np.minimum(each, most).sum()) for each in counts],
+            [int(taken(each).sum()) for each in counts],
             purpose.answered,
             purpose.layer,
             slot=1,

@@ -100,6 +100,7 @@ class Recorder:
     def __init__(self) -> None:
         self.epoch = Epoch(-1)
         self.training = False
+        self._began = 0.0  # when the train clock did
         self._segment: Span | None = None
         self._segment_cpu = 0.0
         # Of a device: its clock, whose CPU seconds count, and what ended or began at which of its moments.
@@ -124,7 +125,7 @@ class Recorder:
             self._clock.tie()
         self._moments, self._unread = [], {}
         cpu = time.process_time()
-        start = time.monotonic()
+        start = self._began = time.monotonic()
         self.training = True
         self._mark(None, self._open("rest", "begin", -1, start, self._cpu()))
         try:
@@ -260,6 +261,15 @@ class Recorder:
         # It cannot begin before the device gets here: what it sends is not there yet.
         self._mark(None, span)
         return span
+
+    def done(
+        self, name: str, layer: int, bytes: int, peers: tuple[int, ...], id: str, start: float, end: float
+    ) -> None:
+        """An operation that another thread has done for this epoch. What it did before the epoch's train
+        clock began took no time of it."""
+        if self.training:
+            moments = max(start, self._began), max(end, self._began)
+            self.epoch.spans.append(Span("comm", name, layer, *moments, bytes=bytes, peers=peers, id=id))
 
     def count(self, layer: int, direction: str, purpose: str, peer: int, rows: int, bytes: int) -> None:
         """Count what was handed to the transport for `peer`. Nothing is counted outside training."""

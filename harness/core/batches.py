@@ -43,7 +43,8 @@ class Sampled:
     """What was chosen for n destinations, as arrays: n destinations, m further sources.
 
     inner, halo   in-edges from destinations [n, n] and from further sources [n, m], columns ascending in
-                  every row, without self-loops; values where edges have weights
+                  every row (one that was drawn twice stands there twice), without self-loops; values where
+                  edges have weights
     ids, halo_ids   [n], [m] global vertex ids
     degrees, halo_degrees   [n], [m] in-degrees that A's scales are made of, as `Shard.degrees`
     factor        [n] float64 d_v / k_v
@@ -162,12 +163,15 @@ class Batch:
     blocks  [L], layer 0 first
     labels  [b] int64, or [b, C] in the model's precision, of this worker's seeds: the last destinations
     total   seeds of this step on all workers
+    divisor what this worker's summed loss is divided by for its gradients, which are then summed over
+            workers; None: `total`, for the mean over all seeds of the step
     """
 
     x: torch.Tensor
     blocks: Sequence[Block]
     labels: torch.Tensor
     total: int
+    divisor: float | None = None
 
 
 class Blocks:
@@ -207,6 +211,8 @@ class BatchSystem(System):
     """
 
     own_rows: ClassVar[str] = "pulls features by vertex, of which wire says nothing"
+    # what is to be given where a batch asks for more memory than there is
+    smaller: ClassVar[str] = "smaller batches"
 
     @classmethod
     def lacks(cls) -> str | None:
@@ -224,6 +230,15 @@ class BatchSystem(System):
                 " takes several steps in one; give combine=exact"
             )
         return super().supports(run)
+
+    def seeds_per_epoch(self, training: int) -> int:
+        """How many seeds an epoch takes on all workers, of so many training vertices."""
+        return training
+
+    def seeds_in(self, epoch: int, step: int) -> int | None:
+        """How many seeds this worker has in a step, for messages about a batch that is not made yet; None
+        where it cannot say."""
+        return None
 
     def make_batch(self, epoch: int, step: int) -> Batch | None:
         """This worker's part of a step; None where it has no seeds in it. Called inside the train clock, by

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
+from harness.base.machine import out_of_memory
 from harness.base.splitmix import mix_int
+from harness.base.terminal import counted
 from harness.check import InputError
 from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
@@ -96,6 +98,7 @@ class Trainer:
         system.combiner = self.combiner
         self.optimiser = self.new_optimiser(self.combiner.trained)
         self.passes = 0  # forward passes of the running epoch
+        self.seeds = 0  # of the running epoch's mini-batches, on this worker
         self.static: Static | None = None
         self.exact_static: Static | None = None  # of a system's extra, exact steps
         system.setup(
@@ -160,7 +163,7 @@ class Trainer:
         share of the loss, each step's before its update; shares add up over workers.
         """
         self.recorder.begin_epoch(epoch)
-        self.passes, self.next_epoch = 0, epoch + 1
+        self.passes, self.seeds, self.next_epoch = 0, 0, epoch + 1
         factor = self.schedule.factor(epoch, self.epochs)
         for optimiser, rate in self.rates:
             for group in optimiser.param_groups:
@@ -184,6 +187,8 @@ class Trainer:
                 self.optimiser.step()
             self.combiner.spread()
             self.system.after_epoch(epoch)
+            if isinstance(self.system, BatchSystem):
+                self.recorder.metric("seeds", self.seeds)
         self.comm.look()
         with self.recorder.clock("evaluate"):
             self.system.observe(epoch)
@@ -195,14 +200,36 @@ class Trainer:
         if not isinstance(self.system, BatchSystem):
             divisor = self.system.loss_divisor(len(self.train_rows), self.train_count)
             return self.gradient(self.train_rows, divisor) * (divisor / self.train_count)
-        batch = self.system.make_batch(epoch, step)
-        if batch is not None:
-            return self._batch_gradient(batch, epoch, step) * (batch.total / self.train_count)
+        batch: Batch | None = None
+        try:
+            batch = self.system.make_batch(epoch, step)
+            if batch is not None:
+                self.seeds += len(batch.labels)
+                divisor = batch.total if batch.divisor is None else batch.divisor
+                share = divisor / self.system.seeds_per_epoch(self.train_count)
+                return self._batch_gradient(batch, divisor, epoch, step) * share
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            raise InputError(self._too_large(batch, epoch, step)) from error
         for parameter in self.parameters:
             parameter.grad = torch.zeros_like(parameter)
         return self.x.new_zeros(())
 
-    def _batch_gradient(self, batch: Batch, epoch: int, step: int) -> torch.Tensor:
+    def _too_large(self, batch: Batch | None, epoch: int, step: int) -> str:
+        """That a step's batch asked for more memory than there is, before or after it was made."""
+        system = self.system
+        assert isinstance(system, BatchSystem)
+        size = system.seeds_in(epoch, step)
+        said = "a batch" if size is None else f"a batch of {counted(size, 'seed')}"
+        if batch is not None:
+            said = f"a batch of {counted(len(batch.labels), 'seed')} and {counted(len(batch.x), 'input')}"
+        return (
+            f"worker {self.comm.rank} ran out of memory in epoch {epoch}, step {step}, in {said}; give"
+            f" {system.smaller}"
+        )
+
+    def _batch_gradient(self, batch: Batch, divisor: float, epoch: int, step: int) -> torch.Tensor:
         strategy = BlockPass(batch, self.comm, self.system.name)
         drops = [
             block.dropout(rate, dropout_key(self.seed, epoch, l, step))
@@ -210,7 +237,7 @@ class Trainer:
         ]
         logits = self.model(batch.x, None, strategy, drops, self.recorder)
         everyone = torch.arange(len(logits), device=logits.device)
-        return self._backward(local_loss(logits, batch.labels, everyone, batch.total), strategy)
+        return self._backward(local_loss(logits, batch.labels, everyone, divisor), strategy)
 
     def gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
         """One forward and backward pass by the system: the summed loss of `rows` [t] over `divisor`,

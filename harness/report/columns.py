@@ -25,6 +25,12 @@ class Column:
     digits: str
     scored: bool = False  # a score, which a run that diverged does not have
     whole: bool = False  # a sum over the whole run, which grows with its epochs
+    rate: bool = False  # of which more is better
+
+    @property
+    def rising(self) -> bool:
+        """Whether a higher value is the better one."""
+        return self.scored or self.rate
 
 
 def _score(at: str, name: str) -> Callable[[Summary], float | None]:
@@ -44,6 +50,15 @@ def _majority(s: Summary) -> float | None:
 
 def _communication_cpu(s: Summary) -> float:
     return s["cpu_slowest"]["wait_s"] + s["cpu_slowest"]["other_threads_s"]
+
+
+def _throughput(seconds: Callable[[Summary], float]) -> Callable[[Summary], float | None]:
+    """Training vertices whose loss is taken, per second of training."""
+
+    def value(s: Summary) -> float | None:
+        return s["seeds_epoch"] / seconds(s) if s["seeds_epoch"] is not None and seconds(s) else None
+
+    return value
 
 
 def _megabytes(part: str) -> Callable[[Summary], float]:
@@ -73,6 +88,19 @@ TIMES = {
         Column("rest CPU s", "rest_cpu_s", lambda s: s["cpu_slowest"]["rest_s"], ".4f"),
     ),
 }
+# Beside mini-batches, of which an epoch has several steps.
+THROUGHPUT = {
+    "wall": Column(
+        "train vertices / s", "seeds_per_s", _throughput(lambda s: s["epoch_s"]), ".0f", rate=True
+    ),
+    "cpu": Column(
+        "train vertices / CPU s",
+        "seeds_per_cpu_s",
+        _throughput(lambda s: s["cpu_slowest"]["epoch_s"]),
+        ".0f",
+        rate=True,
+    ),
+}
 EXPOSED = Column("exposed wall s", "exposed_s", lambda s: s["exposed_s"], ".4f")
 CPU = Column("CPU s all workers", "cpu_s_all_workers", lambda s: s["cpu_s"], ".4f")
 BYTES = (
@@ -94,6 +122,7 @@ ALL = {
         *TIMES["cpu"],
         EXPOSED,
         CPU,
+        *THROUGHPUT.values(),
         *BYTES,
     )
 }
@@ -116,6 +145,8 @@ def named(column: Column, multilabel: bool) -> Column:
     )
 
 
-def times(clock: str) -> tuple[Column, ...]:
+def times(clock: str, mini_batches: bool = False) -> tuple[Column, ...]:
+    """The columns of time under a clock; with training vertices per second beside mini-batches."""
     # Where CPU seconds are shown, what was waited for on the wall stands beside: no CPU column shows it.
-    return (*TIMES[clock], *([EXPOSED] if clock == "cpu" else []), CPU)
+    exposed = [EXPOSED] if clock == "cpu" else []
+    return (*TIMES[clock], *exposed, CPU, *([THROUGHPUT[clock]] if mini_batches else []))

@@ -75,7 +75,7 @@ def draws(n: int, most: int = DRAWS) -> np.ndarray:
 
 
 def _ranked(column: Column, groups: list[Group], seeds: list[object], drawn: np.ndarray) -> Ranks:
-    sign = -1.0 if column.scored else 1.0
+    sign = -1.0 if column.rising else 1.0
     values = np.array([[g.by_seed(column.value)[seed].mean for seed in seeds] for g in groups])
     order = bootstrap(sign * values, drawn)
     low, high = np.quantile(order, (0.025, 0.975), axis=0, method="nearest")

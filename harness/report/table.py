@@ -62,9 +62,14 @@ class Section:
         multilabel = self.groups[0].first.summary["multilabel"]
         return [
             tuple(columns.named(column, multilabel) for column in scores),
-            columns.times(self.clock),
+            columns.times(self.clock, self.mini_batches),
             columns.BYTES,
         ]
+
+    @property
+    def mini_batches(self) -> bool:
+        """Whether any of the rows trains on mini-batches."""
+        return any(run.summary["mini_batches"] for group in self.groups for run in group.runs)
 
     @property
     def title(self) -> str:
@@ -119,6 +124,11 @@ class Section:
             )
         if self.has_ratio:
             said.append("MB / exact is MB per epoch over that of exact training under the same setting.")
+        if self.mini_batches:
+            said.append(
+                "An epoch takes the training vertices once, in one optimiser step unless a row says how many:"
+                " rows with other steps per epoch compare over time, bytes and steps, and not over epochs."
+            )
         if any(run.summary["rounds"] for group in self.groups for run in group.runs):
             said.append(
                 "An epoch of an asynchronous run is as many updates as there are workers: its times are a"
@@ -189,7 +199,7 @@ class Section:
         """Which groups have the best value of a column: the highest score, the fewest seconds or bytes. The
         control does without remote rows and does not compete; nor does a run that has not finished. Sums over
         whole runs are compared only where these have as many epochs."""
-        sign = 1 if column.scored else -1
+        sign = 1 if column.rising else -1
         compared = column is not columns.MAJORITY and not (column.whole and self.unlike)
         values = [
             sign * estimate_of(g, column).mean if compared and competes(g) else math.nan for g in self.groups

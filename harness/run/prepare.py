@@ -20,6 +20,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from harness.base.machine import out_of_memory
 from harness.check import InputError
 from harness.core.config import EvaluateConfig
 from harness.core.context import RunFacts
@@ -275,7 +276,7 @@ def _in_child(work, *args):
             answer = ("input", str(error))
         except Exception as error:
             answer = ("failed", traceback.format_exc())
-            if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # numpy's, torch's
+            if out_of_memory(error):
                 answer = ("input", _too_large(memory))
         sender.send(answer)
 

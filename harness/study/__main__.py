@@ -97,9 +97,9 @@ of its own (EBV).
   no better than it either, the notes below a table say so: accuracy tells nothing there. Evaluation is
   exact and sees the whole graph for all, the control too.
 - `llcg` takes five optimiser steps per epoch; its row of a fifth of the epochs takes as many steps as the
-  others. `distdgl` takes one per mini-batch of 4 x 32 training vertices (4 x 1000 on tolokers and
-  coauthor-physics, where most vertices train), so that it is to be compared over time, bytes and steps, and
-  not over epochs.
+  others. `distdgl` and `bytegnn` take one per mini-batch of 4 x 32 training vertices (4 x 1000 on tolokers
+  and coauthor-physics, where most vertices train): compare them over time, bytes and steps, and not over
+  epochs.
 - Times are of the machine named; where it has fewer cores than workers, wall time says nothing of the
   system, and communication is given as CPU seconds: what the training thread spent waiting, and the
   transport's threads. `cluster=` names device speeds that CaPGNN's RAPA reads; nobody ran on them.

@@ -107,6 +107,8 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
         "cpu_s": float(warm.epochs.groupby("epoch")["cpu_s"].sum().mean()),
         "cpu_slowest": _cpu_of_slowest(warm.epochs, warm.spans),
         "core_share": share,
+        "mini_batches": _takes_seeds(trace.metrics),
+        "seeds_epoch": _seeds(trace, rounds, min(1, last)),
         "flops_epoch": float(warm.epochs.groupby("epoch")["flops"].sum().mean()),
         "rows_total": int(sent["rows"].sum()),
         "bytes_total": int(sent["bytes"].sum()),
@@ -145,6 +147,25 @@ def _warm(trace: Trace, rounds: Rounds, last: int) -> _Warm:
     spans, sent = spans.merge(keys), sent.merge(keys)
     mean = (epochs.groupby("worker").sum() / count).assign(epoch=first).reset_index()
     return _Warm(mean, spans.assign(epoch=first, cpu_s=spans["cpu_s"] / count), sent, count)
+
+
+def _takes_seeds(metrics: pd.DataFrame) -> bool:
+    """Whether the run's system trains on mini-batches."""
+    return bool((metrics["name"] == "seeds").any())
+
+
+def _seeds(trace: Trace, rounds: Rounds, first: int) -> float | None:
+    """Training vertices whose loss an epoch takes, on all workers, mean over the epochs from `first` on: of
+    mini-batches those that were seeds, else all. None of an asynchronous run, whose rounds are not its
+    epochs, and where nothing says how many there are."""
+    if rounds.asynchronous:
+        return None
+    metrics = trace.metrics
+    taken = metrics[(metrics["name"] == "seeds") & (metrics["epoch"] >= first)]
+    if len(taken):
+        return float(taken.groupby("epoch")["value"].sum().mean())
+    train = _shards(trace).get("train")
+    return None if train is None else float(train)
 
 
 def _core_share(spans: pd.DataFrame, first: int) -> float:

@@ -4,6 +4,7 @@ and those that are pulled."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numba
 import numpy as np
@@ -12,6 +13,8 @@ import torch
 from harness.base.splitmix import mix_int
 from harness.comm.pulls import Pulls, Purpose
 from systems.parts.neighbours import Names
+
+Pieces = Sequence[tuple[np.ndarray, np.ndarray]]  # names [q] and their rows [q, F]
 
 
 def in_order(names: Names, pulls: Pulls, what: str, wanted: np.ndarray, purpose: Purpose) -> np.ndarray:
@@ -41,14 +44,25 @@ class KeptRows:
         self.taken = 0  # rows of `store` that are kept
         self.counts: Counter[str] = Counter()
 
-    def rows(self, wanted: np.ndarray, purpose: Purpose, keep: bool) -> np.ndarray:
+    def rows(
+        self, wanted: np.ndarray, purpose: Purpose, keep: bool, pulled: Pieces | None = None
+    ) -> np.ndarray:
         """Features [q, F] of the names `wanted`, which are unique; those that must be pulled are kept where
-        `keep` says so."""
+        `keep` says so.
+
+        pulled   those, where they have been pulled already
+        """
         own = self.pulls.own["features"]
         remote = wanted[(wanted < self.low) | (wanted >= self.low + len(own))]
         missing = remote[self.slot[remote] < 0]
         before = self.taken
-        self.keep(missing, purpose)
+        if pulled is None:
+            self.keep(missing, purpose)
+        else:
+            names = np.concatenate([missing[:0], *(names for names, _ in pulled)])
+            assert len(names) == len(missing), "every row that is missing has been pulled once"
+            order = np.argsort(names)  # threads pulled them in whatever order
+            self._put(names[order], np.concatenate([own[:0], *(rows for _, rows in pulled)])[order])
         rows = np.empty((len(wanted), own.shape[1]), own.dtype)
         _gather(wanted, self.low, own, self.slot, self.store, rows)
         if not keep:
@@ -58,7 +72,9 @@ class KeptRows:
 
     def keep(self, wanted: np.ndarray, purpose: Purpose) -> None:
         """Pull and keep the rows of other workers' vertices that are not kept yet. All workers together."""
-        pulled = in_order(self.names, self.pulls, "features", wanted, purpose)
+        self._put(wanted, in_order(self.names, self.pulls, "features", wanted, purpose))
+
+    def _put(self, wanted: np.ndarray, pulled: np.ndarray) -> None:
         first, self.taken = self.taken, self.taken + len(wanted)
         if self.taken > len(self.store):
             larger = np.empty((max(self.taken, 2 * len(self.store)), *self.store.shape[1:]), self.store.dtype)

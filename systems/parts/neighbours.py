@@ -5,13 +5,15 @@ one range, its owner a search in P + 1 numbers, and its local row a subtraction.
 
 A draw is a hash of (seed, epoch, step, hop, global id of the destination) and of nothing else: whoever
 expands a vertex in a step and hop, wherever it lies, draws the same neighbours. They are places in the
-vertex's list in ascending global ids, chosen uniformly without replacement (Floyd's algorithm: k hashes
-whatever the degree). Vertices with no more neighbours than asked for take all. Self-loops are no neighbours.
+vertex's list in ascending global ids, chosen uniformly: without replacement (Floyd's algorithm: k hashes
+whatever the degree), where vertices with no more neighbours than asked for take all; or with replacement,
+where every vertex that has neighbours draws as many as asked for, and an edge counts as often as it is drawn.
+Self-loops are no neighbours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numba
@@ -121,14 +123,47 @@ def hop_key(seed: int, epoch: int, step: int, hop: int) -> int:
     return key
 
 
-def drawn(arrays: Arrays, rows: np.ndarray, key: int, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of neighbours [q] int32 of an owner's vertices, and what was chosen [sum of min(number,
-    most), c] of their `lists`."""
+@dataclass(frozen=True)
+class FanOut:
+    """How many neighbours are drawn per vertex: at most `most`, or exactly so many with replacement."""
+
+    most: int
+    replace: bool = False
+
+    def taken(self, counts: np.ndarray) -> np.ndarray:
+        """k_v [q] of vertices with `counts` [q] neighbours."""
+        taken: np.ndarray = np.minimum(counts, self.most)
+        if self.replace and self.most != ALL:
+            taken = np.where(counts > 0, self.most, 0).astype(counts.dtype)
+        return taken
+
+
+def drawn(arrays: Arrays, rows: np.ndarray, key: int, fan_out: FanOut) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of neighbours [q] int32 of an owner's vertices, and what was chosen [sum of k_v, c] of
+    their `lists`."""
     starts, lists = arrays["starts"], arrays["lists"]
     counts = (starts[rows, 1] - starts[rows, 0]).astype(np.int32)
-    items = np.empty((int(np.minimum(counts, most).sum()), lists.shape[1]), lists.dtype)
-    _draw(starts, lists, arrays["ids"], rows, np.uint64(key), most, items)
+    items = np.empty((int(fan_out.taken(counts).sum()), lists.shape[1]), lists.dtype)
+    draw = _draw_again if fan_out.replace and fan_out.most != ALL else _draw
+    draw(starts, lists, arrays["ids"], rows, np.uint64(key), fan_out.most, items)
     return counts, items
+
+
+@numba.njit(cache=True, nogil=True)
+def _draw_again(starts, lists, ids, rows, key, most, items):
+    """With replacement: the j-th of a vertex's draws is any of its d places."""
+    at, width = 0, lists.shape[1]
+    for q in range(len(rows)):
+        begin, end = starts[rows[q], 0], starts[rows[q], 1]
+        if begin == end:
+            continue
+        base = mix(key + np.uint64(ids[rows[q]]) * np.uint64(GOLDEN))
+        for j in range(most):
+            bits = mix(base + np.uint64(j) * np.uint64(GOLDEN)) >> np.uint64(32)
+            place = np.int64((bits * np.uint64(end - begin)) >> np.uint64(32))
+            for c in range(width):
+                items[at, c] = lists[begin + place, c]
+            at += 1
 
 
 @numba.njit(cache=True, nogil=True)
@@ -166,6 +201,24 @@ def _draw(starts, lists, ids, rows, key, most, items):
             at += 1
 
 
+@dataclass
+class Chosen:
+    """What n vertices have drawn: how many neighbours each has [n], how many it drew [n], and which, vertex
+    by vertex [sum of drawn, c], as in `lists_of`."""
+
+    counts: np.ndarray
+    taken: np.ndarray
+    edges: np.ndarray
+
+    @staticmethod
+    def joined(parts: Sequence[Chosen]) -> Chosen:
+        """Of the vertices of one after those of another."""
+        if len(parts) == 1:
+            return parts[0]
+        counts, taken, edges = zip(*((part.counts, part.taken, part.edges) for part in parts))
+        return Chosen(np.concatenate(counts), np.concatenate(taken), np.concatenate(edges))
+
+
 class Expander:
     """Makes the blocks of a worker's batches.
 
@@ -173,10 +226,11 @@ class Expander:
     pulls    whose arrays are `lists_of` each worker's shard
     remote   "all"; "zero": other workers' vertices are leaves, whose rows are 0 in every layer, and nothing
              is asked of them
+    replace  neighbours are drawn with replacement
     """
 
-    def __init__(self, names: Names, pulls: Pulls, remote: str = "all"):
-        self.names, self.pulls = names, pulls
+    def __init__(self, names: Names, pulls: Pulls, remote: str = "all", replace: bool = False):
+        self.names, self.pulls, self.replace = names, pulls, replace
         low, high = names.bounds[names.rank], names.bounds[names.rank + 1]
         self.low, self.high = (int(low), int(high)) if remote == "zero" else (0, len(names.ids))
         self.place = np.full(
@@ -186,29 +240,32 @@ class Expander:
     def hop(self, frontier: np.ndarray, key: int, most: int, layer: int) -> tuple[Sampled, np.ndarray]:
         """The block of one hop: its destinations are `frontier` [n] int32 names, unique; and the names of all
         sources that have rows, destinations first."""
-        order, asked = self.names.by_owner(frontier)
-        draw: Callable = lambda arrays, rows: drawn(arrays, rows, key, most)  # noqa: E731
-        found = self.pulls.lists(draw, most, asked, Purpose("sample", "neighbours", layer))
-        counts = np.empty(len(frontier), np.int32)
+        return self.block(frontier, self.choose(frontier, key, most, layer))
+
+    def choose(self, vertices: np.ndarray, key: int, most: int, layer: int) -> Chosen:
+        """What `vertices` [n] int32 names draw, each at its owner."""
+        fan_out = FanOut(most, self.replace)
+        order, asked = self.names.by_owner(vertices)
+        draw: Callable = lambda arrays, rows: drawn(arrays, rows, key, fan_out)  # noqa: E731
+        found = self.pulls.lists(draw, fan_out.taken, asked, Purpose("sample", "neighbours", layer))
+        counts = np.empty(len(vertices), np.int32)
         counts[order] = np.concatenate([counts for counts, _ in found])
         items = np.concatenate([items for _, items in found])
-        taken = np.minimum(counts, most)
-        starts = np.concatenate([[0], np.cumsum(taken)])
+        taken = fan_out.taken(counts)
         edges = np.empty_like(items)
-        _in_order(order, taken, starts, items, edges)
-        return self._block(frontier, counts, starts, edges)
+        _in_order(order, taken, _starts(taken), items, edges)
+        return Chosen(counts, taken, edges)
 
-    def _block(
-        self, frontier: np.ndarray, counts: np.ndarray, starts: np.ndarray, edges: np.ndarray
-    ) -> tuple[Sampled, np.ndarray]:
+    def block(self, frontier: np.ndarray, chosen: Chosen) -> tuple[Sampled, np.ndarray]:
+        """As `hop`, of what has been chosen."""
+        starts, edges = _starts(chosen.taken), chosen.edges
         n, columns = len(frontier), np.ascontiguousarray(edges[:, 0])
         local, new, leaves = _number(frontier, columns, self.low, self.high, self.place)
         bits = np.ascontiguousarray(edges[:, 1]) if edges.shape[1] > 1 else np.empty(0, np.int32)
         parts = _split(starts, local, bits.view(np.float32), n)
         near_ptr, near, near_values, far_ptr, far, far_values = parts
         weighted, halo = edges.shape[1] > 1, np.concatenate([new, leaves])
-        taken = np.diff(starts)
-        factor = np.divide(counts, taken, out=np.ones(n), where=taken > 0)
+        factor = np.divide(chosen.counts, chosen.taken, out=np.ones(n), where=chosen.taken > 0)
         found = Sampled(
             Csr(near_ptr, near, n, near_values if weighted else None),
             Csr(far_ptr, far, len(halo), far_values if weighted else None),
@@ -220,6 +277,10 @@ class Expander:
             len(leaves),
         )
         return found, np.concatenate([frontier, new])
+
+
+def _starts(taken: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(taken)])
 
 
 @numba.njit(cache=True, nogil=True)

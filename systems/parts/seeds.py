@@ -1,4 +1,5 @@
-"""Which training vertices each worker takes in each step: every one once per epoch, over all workers."""
+"""Which training vertices each worker takes in each step: every one at most once per epoch, over all workers,
+and exactly once where no batch is dropped."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import numpy as np
 import torch
 
 from harness.base.splitmix import mix_int
+from harness.check import InputError
 
 EPOCH_KEY, WORKER_KEY = 1_000_003, 65_537
 
@@ -21,6 +23,10 @@ class Seeds:
               all, by global ids, is shuffled and cut into steps of P `batch`, of which each worker takes
               those it trains
     batch     seeds per worker and step; None: all in one step
+    drop_last a batch with fewer seeds than the others is left out: with "worker" each worker's own last one,
+              with "global" the last step
+
+    InputError where that leaves none, on all workers alike.
     """
 
     def __init__(
@@ -33,6 +39,7 @@ class Seeds:
         split: str,
         batches: str,
         batch: int | None,
+        drop_last: bool = False,
     ):
         parts, total = len(counts), len(training)
         shares = np.full(parts, total // parts) + (np.arange(parts) < total % parts)
@@ -40,9 +47,18 @@ class Seeds:
         self.training, self.rank, self.seed, self.together = training, rank, seed, batches == "global"
         # Where the shuffle is of all, it knows no partition: places in `training` by global id.
         self.line = np.argsort(ids) if self.together else np.arange(len(training))
-        most = total if self.together else int(np.diff(self.bounds).max())
+        lists = np.array([total]) if self.together else np.diff(self.bounds)  # what is shuffled, and cut
+        most = int(lists.max())
         self.size = max(1, most if batch is None else batch * (parts if self.together else 1))
-        self.steps = max(1, -(-most // self.size))
+        self.lists = lists // self.size * self.size if drop_last and batch is not None else lists
+        self.steps = max(1, -(-int(self.lists.max()) // self.size))
+        self.total = int(self.lists.sum())  # seeds of an epoch, on all workers
+        if total and not self.total:
+            whose = "all workers together have" if self.together else "a worker has at most"
+            raise InputError(
+                f"system.drop_last=true leaves no batch of system.batch={batch}: {whose} {most} training"
+                f" vertices, and a whole batch takes {self.size}; give a smaller system.batch"
+            )
         self._shuffled: tuple[int, np.ndarray] = -1, training
 
     def of(self, epoch: int, step: int) -> tuple[np.ndarray, int]:
@@ -51,7 +67,7 @@ class Seeds:
             self._shuffled = epoch, self._shuffle(epoch)
         places = self._shuffled[1][step * self.size : (step + 1) * self.size]
         if not self.together:
-            left = np.diff(self.bounds) - step * self.size
+            left = self.lists - step * self.size
             return self.training[places], int(np.clip(left, 0, self.size).sum())
         mine = (places >= self.bounds[self.rank]) & (places < self.bounds[self.rank + 1])
         return self.training[places[mine]], len(places)
@@ -62,4 +78,5 @@ class Seeds:
         key = (self.seed * EPOCH_KEY + epoch) * WORKER_KEY + (0 if self.together else 1 + self.rank)
         # Mixed, since torch's generator takes in the low 32 bits only.
         generator = torch.Generator().manual_seed(mix_int(key % 2**64))
-        return self.line[first + torch.randperm(last - first, generator=generator).numpy()]
+        taken = self.lists[0 if self.together else self.rank]
+        return self.line[first + torch.randperm(last - first, generator=generator).numpy()[:taken]]

@@ -52,23 +52,36 @@ def choose(neighbours: list[int], most: int | None, key: int, vertex: int) -> li
     return [neighbours[place] for place in sorted(taken)]
 
 
+def choose_again(neighbours: list[int], most: int | None, key: int, vertex: int) -> list[int]:
+    """k of d with replacement: every draw is any of the neighbours (ascending)."""
+    if most is None or not neighbours:
+        return neighbours
+    base = mix(key + vertex * GOLDEN & MASK)
+    return [neighbours[(mix(base + j * GOLDEN & MASK) >> 32) * len(neighbours) >> 32] for j in range(most)]
+
+
 @dataclass
 class Step:
-    """One worker's: frontiers F_L first, each ascending; by hop what every destination drew."""
+    """One worker's: frontiers F_L first, each ascending; by hop what every destination drew, and which of
+    them were asked about."""
 
     frontiers: list[list[int]]
     drawn: list[dict[int, list[int]]]
+    asked: list[list[int]]
 
 
-def expand(graph, seeds, fanouts, seed: int, epoch: int, step: int) -> Step:
+def expand(graph, seeds, fanouts, seed: int, epoch: int, step: int, redraw="hop", replace=False) -> Step:
     a = adjacency(graph) != 0
     listed = [[int(u) for u in np.flatnonzero(a[v]) if u != v] for v in range(len(a))]
-    frontiers, drawn = [sorted(int(v) for v in seeds)], []
+    frontiers, drawn, asked = [sorted(int(v) for v in seeds)], [], []
+    how = choose_again if replace else choose
     for hop, most in enumerate(fanouts, 1):
         key = key_of(seed, epoch, step, hop)
-        drawn.append({v: choose(listed[v], most, key, v) for v in frontiers[-1]})
+        known = drawn[-1] if redraw == "vertex" and drawn else {}
+        asked.append([v for v in frontiers[-1] if v not in known])
+        drawn.append({**known, **{v: how(listed[v], most, key, v) for v in asked[-1]}})
         frontiers.append(sorted({*frontiers[-1], *(u for us in drawn[-1].values() for u in us)}))
-    return Step(frontiers, drawn)
+    return Step(frontiers, drawn, asked)
 
 
 def operator(graph, drawn: dict[int, list[int]], model: str, scale: str) -> np.ndarray:
@@ -80,7 +93,8 @@ def operator(graph, drawn: dict[int, list[int]], model: str, scale: str) -> np.n
     for v, us in drawn.items():
         everybody = max(np.count_nonzero(b[v]), 1)
         factor = everybody / max(len(us), 1) if scale == "global" else 1.0
-        sampled[v, us] = b[v, us] * factor
+        for u in us:  # as often as it was drawn
+            sampled[v, u] += b[v, u] * factor
     sampled[list(drawn), list(drawn)] = loops
     row = out = degree + loops
     if scale == "block":
@@ -102,26 +116,27 @@ class History:
 
 def train(
     graph, assignment, weights, steps, *, fanouts, model, seed, lr, weight_decay, epochs, scale="global",
-    features="once", value=8, label=4,
+    features="once", value=8, label=4, redraw="hop", replace=False, loss="global",
 ):  # fmt: skip
     """`steps[epoch][step][worker]` are the seeds, as global ids. value, label: bytes of a feature, and of a
-    vertex's labels."""
+    vertex's labels. loss: "worker" follows the mean of the workers' means."""
     history, optimiser, layers = History(), Adam(lr, weight_decay), len(fanouts)
     w = {name: np.array(each, np.float64) for name, each in weights.items()}
     parts, x = int(assignment.max()) + 1, torch.from_numpy(graph.features).double()
     labels, multilabel = torch.from_numpy(graph.labels), graph.labels.ndim == 2
     kept = [set() for _ in range(parts)]
-    count = int(graph.train.sum())
     for epoch in range(epochs):
+        count = sum(len(own) for step in steps[epoch] for own in step)
         total, sent, rows, remote = 0.0, Counter(), 0, 0
         for number, seeds in enumerate(steps[epoch]):
             t = {name: torch.from_numpy(each).requires_grad_() for name, each in w.items()}
-            members, loss = sum(len(own) for own in seeds), torch.zeros(()).double()
+            members, summed = sum(len(own) for own in seeds), torch.zeros(()).double()
+            followed = torch.zeros(()).double()
             for i, own in enumerate(seeds):
-                made = expand(graph, own, fanouts, seed, epoch, number)
+                made = expand(graph, own, fanouts, seed, epoch, number, redraw, replace)
                 for layer in range(layers):
                     hop = layers - 1 - layer
-                    theirs = [v for v in made.frontiers[hop] if assignment[v] != i]
+                    theirs = [v for v in made.asked[hop] if assignment[v] != i]
                     edges = sum(len(made.drawn[hop][v]) for v in theirs)
                     sent[layer, "sample"] += 4 * len(theirs)
                     sent[layer, "neighbours"] += 4 * len(theirs)
@@ -147,14 +162,14 @@ def train(
                     each = torch.nn.functional.binary_cross_entropy_with_logits(
                         h[mine], labels[mine].double(), reduction="sum"
                     )
-                    loss = loss + each / labels.shape[1]
+                    each = each / labels.shape[1]
                 else:
-                    loss = loss + torch.nn.functional.cross_entropy(
-                        h[mine], labels[mine].long(), reduction="sum"
-                    )
-            (loss / members).backward()
+                    each = torch.nn.functional.cross_entropy(h[mine], labels[mine].long(), reduction="sum")
+                summed = summed + each.detach()
+                followed = followed + each / (members if loss == "global" else parts * len(own))
+            followed.backward()
             w = optimiser.step(w, {name: each.grad.numpy() for name, each in t.items()})
-            total += float(loss.detach()) / count
+            total += float(summed) / count
         history.losses.append(total)
         history.weights_after.append(w)
         history.sent.append(sent)

@@ -25,6 +25,7 @@ BUDGET = {
     "adaqp": Cost(synchronisations=4, drains=0, launches=239, collectives=3),
     "adaqp, adaptive": Cost(synchronisations=24, drains=0, launches=514, collectives=9),
     "bns": Cost(synchronisations=4, drains=0, launches=170, collectives=3),
+    "bytegnn": Cost(synchronisations=8, drains=0, launches=191, collectives=1),
     "cagnet": Cost(synchronisations=4, drains=0, launches=131, collectives=5),
     "capgnn": Cost(synchronisations=11, drains=0, launches=166, collectives=2),
     "cdfgnn": Cost(synchronisations=28, drains=0, launches=395, collectives=10),

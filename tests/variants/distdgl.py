@@ -11,6 +11,8 @@ STALE = [
     ("distdgl", DRAWN),
     ("distdgl", {**DRAWN, "features": "refetch", "cache": 0.3, "policy": "frequency", "scale": "block"}),
     ("distdgl", {**DRAWN, "service": "exchange", "batches": "global", "features": "refetch"}),
+    ("distdgl", {**DRAWN, "redraw": "vertex", "replace": True, "loss": "worker", "drop_last": True}),
+    ("distdgl", {**DRAWN, "prefetch": 0}),
     ("distdgl", {**DRAWN, "remote": "zero", "split": "owner"}),
 ]
 CONTROL = [("distdgl", {"fanouts": [5], "batch": None})]

@@ -1,0 +1,262 @@
+"""ByteGNN: Zheng, Chen, Cheng, Song, Wu, Li, Cheng, Yang, Zhang, "ByteGNN: Efficient Graph Neural Network
+Training at Large Scale", VLDB 2022; built here as "Scaling Graph Neural Networks: Innovations in Distributed
+and Decentralized Training for Billion-Scale Graphs", sections 4.2 and 5.2, describes it.
+
+Implements neighbour-sampled mini-batch training whose sampling is a graph of tasks, scheduled in two steps:
+
+    a batch: the seeds; for hop h = 1..L tasks that each draw the in-neighbours of some vertices of the
+        frontier (NSC, neighbourhood construction), at their owners; each followed by tasks that fetch the
+        features of what was met first; all joined by the batch's end, from which the training thread takes it
+    coarse scheduling: every 5 ms another batch is begun where a score of how idle the worker is, how long ago
+        the last one was begun and how far sampling lags behind training reaches sigma (Algorithm 1)
+    fine scheduling: of the tasks that are ready those of the oldest batch are run first, and of these the
+        cheapest; an NSC task costs the neighbours of its vertices, a fetch its rows times their width
+
+Draws, weights, blocks, losses and bytes are those of neighbour sampling in `systems.distdgl`, and its
+notation: F_L the seeds, F_{l-1} = F_l and what it draws; R_lj the part of F_l that worker j owns, j another
+worker; X_j the part of F_0 that j owns and that is not kept; k_v = min(fan-out, neighbours of v).
+
+Bytes of a worker and step, 4 bytes per id and value:
+    sample      4 |R_lj|                                      for every layer l - 1 and owner j
+    neighbours  4 |R_lj| + 4 sum of k_v over R_lj  (8 per drawn edge where edges have weights)
+    ids         4 |X_j|
+    features    4 f_0 |X_j|
+    labels      8 per seed that another worker owns (4 + C with C labels per vertex)
+    weights     2 (P - 1) 4 |W| over all workers
+
+Decisions
+- the partition is `partition=neighbourhood` (its Algorithm 2), or any other edge-cut. split: owner: each
+  worker trains the training vertices of its own part, which that partition balances. `even` as in DistDGL.
+- batch size, fan-outs and learning rate are not given: DistDGL's defaults. No cache of features but
+  `features=once`, which keeps what has been pulled.
+- a task takes up to `task` vertices, 512: a task in Python costs tens of microseconds, a vertex's draw half a
+  one. 1 is the paper's.
+- what two seeds' chains have in common is drawn and fetched once, as in DistDGL: a hop's tasks begin when the
+  hop before is whole. So `order`, `launch`, `task` and `threads` change no draw, no loss and no byte.
+- under `features=once` a row is fetched for the first batch, in their order, that has it as an input: so a
+  batch's fetches wait for the structure of the batches before it. Under `refetch` they wait for nothing.
+- Algorithm 1 divides by the number Q of batches that wait, which may be 0: Q + 1. With `inflight` batches
+  that are begun and not made count too. T_gap is in milliseconds and sigma 500, both ours: idle and balanced,
+  a batch every 5 ms, the polling interval. C_util is of this worker, its CPU seconds over its share of the
+  cores. Until both means are known T_sample / T_train is 1.
+- a batch that the training thread asks for is begun at once, whatever the score: at full use of the cores f
+  is 0, and Algorithm 1 alone would not begin one any more.
+- threads: the worker's share of the cores, at least 1, beside the training thread.
+- the parameter server is an all-reduce, which gives the same sums under BSP.
+- what is made ahead is counted in the step that uses it. Threads go on while the run is evaluated.
+- evaluation is exact and sees the whole graph, as for every system.
+Departures: supervised training alone; graph store, samplers and trainer of a machine are threads of one
+worker, so that remote requests are reads of mapped memory on one host; the order of network requests is that
+of the tasks that make them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from harness.check import at_least, choice
+from harness.comm.pulls import Mapped, Purpose, Read, together
+from harness.core.batches import Sampled
+from harness.core.system import without_effect
+from systems.parts.kept import in_order
+from systems.parts.neighbours import Chosen, Expander, hop_key
+from systems.parts.sampled import FEATURES, Drawn, SampledBatches
+from systems.parts.tasks import Dag, Scheduler
+
+
+@dataclass
+class Making:
+    """A batch that is being made.
+
+    frontier  [n] names of the hop that is being drawn
+    parts     by task what its vertices drew, in the order of the frontier
+    undone    tasks of the hop that are not done
+    """
+
+    epoch: int
+    step: int
+    seeds: np.ndarray
+    total: int
+    frontier: np.ndarray
+    parts: list[Chosen | None] = field(default_factory=list)
+    undone: int = 0
+    found: list[Sampled] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+    pulled: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+
+
+@dataclass
+class Bytegnn(SampledBatches):
+    """Beside the knobs of `SampledBatches`:
+
+    order     which ready task is run: "dag": of the oldest batch the cheapest | "fifo"
+    launch    which batches are begun: "score" (Algorithm 1) | "fixed": `prefetch` ahead
+    sigma     the score at which another is begun
+    inflight  batches that are begun and not made count as waiting
+    prefetch  under launch=fixed
+    task      vertices of a task
+    threads   that run tasks; null: the worker's share of the cores
+    """
+
+    split: str = "owner"
+    order: str = "dag"
+    launch: str = "score"
+    sigma: float = 500.0
+    inflight: bool = False
+    prefetch: int = 4
+    task: int = 512
+    threads: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        choice("order", self.order, ("dag", "fifo"))
+        choice("launch", self.launch, ("score", "fixed"))
+        at_least("sigma", self.sigma, 0)
+        at_least("prefetch", self.prefetch, 0)
+        at_least("task", self.task, 1)
+        if self.threads is not None:
+            at_least("threads", self.threads, 1)
+
+    def ineffective(self):
+        other = ["prefetch"] if self.launch == "score" else ["sigma", "inflight"]
+        return super().ineffective() + without_effect(
+            self, other, f"under system.launch={self.launch} it says nothing of which batches are begun"
+        )
+
+    def access(self, own):
+        return Mapped(self.comm, own, "system=distdgl system.service=exchange")
+
+    def setup(self, context):
+        super().setup(context)
+        self.local = threading.local()  # each thread's expander, which has a scratch array
+        self.lock = threading.Lock()
+        # Under features=once: whose rows have been given to a batch to fetch, and what of that is due.
+        self.claimed = np.zeros(len(self.names.ids), bool)
+        self.whole: dict[int, Callable[[], None]] = {}  # by number, batches whose structure is there
+        self.turn = -1
+        self.scheduler: Scheduler[Making] = Scheduler(
+            self.comm,
+            self.begin,
+            self.first,
+            self.seeds.steps,
+            context.epochs,
+            order=self.order,
+            launch=self.launch,
+            depth=self.prefetch,
+            sigma=self.sigma,
+            inflight=self.inflight,
+            threads=self.threads,
+        )
+
+    # -- a batch's tasks --
+
+    def begin(self, number: int, epoch: int, step: int) -> Making:
+        if self.turn < 0:  # the first of the run, or of what goes on from a checkpoint
+            self.turn = number
+            self.claimed = self.kept.slot >= 0
+        seeds, total = self.seeds.of(epoch, step)
+        return Making(epoch, step, seeds, total, seeds)
+
+    def first(self, dag: Dag[Making]) -> None:
+        self.scheduler.hold(dag)  # until its fetches are known
+        if self.features == "refetch":
+            self.fetch(dag, dag.work.seeds)
+        self.draw(dag)
+
+    def draw(self, dag: Dag[Making]) -> None:
+        """The NSC tasks of the next hop, whose frontier is known."""
+        batch = dag.work
+        chunks = np.split(batch.frontier, range(self.task, len(batch.frontier), self.task))
+        batch.parts, batch.undone = [None] * len(chunks), len(chunks)
+        for place, chunk in enumerate(chunks):
+            cost = int(self.names.degrees[chunk].sum())
+            self.scheduler.task(dag, cost, partial(self.nsc, dag, place, chunk))
+
+    def nsc(self, dag: Dag[Making], place: int, chunk: np.ndarray) -> None:
+        batch, expander = dag.work, self.expander()
+        hop = len(batch.found) + 1
+        layer, key = self.num_layers - hop, hop_key(self.seed, batch.epoch, batch.step, hop)
+        batch.parts[place] = expander.choose(chunk, key, self.most[hop - 1], layer)
+        with self.lock:
+            batch.reads += self.local.beside.take_reads()
+            batch.undone -= 1
+            if batch.undone:
+                return
+        # The last of a hop joins it, and begins the next.
+        known = len(batch.frontier)
+        parts = [part for part in batch.parts if part is not None]
+        made, batch.frontier = expander.block(batch.frontier, Chosen.joined(parts))
+        batch.found.append(made)
+        if self.features == "refetch":
+            self.fetch(dag, batch.frontier[known:])
+        if hop < self.num_layers:
+            self.draw(dag)
+        elif self.features == "refetch":
+            self.scheduler.release(dag)
+        else:
+            self.claim(dag)
+
+    def claim(self, dag: Dag[Making]) -> None:
+        """Fetch for a batch whose structure is there what no batch before it does; in their order."""
+
+        def fetch() -> None:
+            inputs = dag.work.frontier
+            missing = inputs[~self.claimed[inputs]]
+            self.claimed[missing] = True
+            self.fetch(dag, missing)
+            self.scheduler.release(dag)
+
+        with self.lock:
+            self.whole[dag.number] = fetch
+            while self.turn in self.whole:
+                self.whole.pop(self.turn)()
+                self.turn += 1
+
+    def fetch(self, dag: Dag[Making], names: np.ndarray) -> None:
+        """The tasks that fetch the features of those `names` that are other workers'."""
+        low, high = self.names.bounds[self.comm.rank], self.names.bounds[self.comm.rank + 1]
+        remote = names[(names < low) | (names >= high)]
+        width = self.own.own["features"].shape[1]
+        for chunk in np.split(remote, range(self.task, len(remote), self.task)) if len(remote) else ():
+            self.scheduler.task(dag, len(chunk) * width, partial(self.fetch_rows, dag, chunk))
+
+    def fetch_rows(self, dag: Dag[Making], chunk: np.ndarray) -> None:
+        self.expander()
+        rows = in_order(self.names, self.local.beside, "features", chunk, FEATURES)
+        with self.lock:
+            dag.work.pulled.append((chunk, rows))
+            dag.work.reads += self.local.beside.take_reads()
+
+    def expander(self) -> Expander:
+        """This thread's, which reads by `local.beside`."""
+        if not hasattr(self.local, "expander"):
+            self.local.beside = self.pulls.beside()
+            self.local.expander = Expander(self.names, self.local.beside, self.remote, self.replace)
+        return self.local.expander
+
+    # -- the training thread --
+
+    def structure(self, epoch, step):
+        batch = self.scheduler.take(epoch, step)
+        reads: list[Read] = []
+        if self.pulls is not self.own:  # the same operations on every worker, however many tasks they were
+            hops = [Purpose("sample", "neighbours", layer) for layer in reversed(range(self.num_layers))]
+            now = time.monotonic()
+            reads = [together(batch.reads, purpose, self.comm.peers, now) for purpose in [*hops, FEATURES]]
+        return Drawn(batch.seeds, batch.total, batch.found, batch.frontier, reads, batch.pulled)
+
+    def after_epoch(self, epoch):
+        super().after_epoch(epoch)
+        tally = self.scheduler.take_tally()
+        self.recorder.metric("sampler_s", tally.seconds)
+        self.recorder.metric("launches", tally.begun)
+        self.recorder.metric("queue", tally.waiting / max(tally.taken, 1))
+
+    def close(self):
+        self.scheduler.close()

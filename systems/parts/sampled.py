@@ -1,0 +1,197 @@
+"""What systems share that train on mini-batches of sampled neighbours over an owner-compute edge-cut: their
+knobs, the seeds, the pulls, and a batch made of a step's structure. How the structure is drawn, and when, is
+the system's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from harness.check import InputError, at_least, choice
+from harness.comm.pulls import Own, Pulls, Purpose, Read, book
+from harness.core.batches import Batch, BatchSystem, Block, Sampled
+from harness.core.system import check_features, without_effect
+from systems.parts.kept import KeptRows, Pieces, in_order
+from systems.parts.neighbours import ALL, Names, everybodys, lists_of
+from systems.parts.seeds import Seeds
+
+FEATURES, LABELS = Purpose("ids", "features", 0), Purpose("labels", "labels", -1)
+
+
+@dataclass
+class Drawn:
+    """A step's structure: this worker's seeds, by name, and how many all workers have; by hop what was
+    chosen; and the names of the inputs.
+
+    reads   what was read for it by other threads than the training one
+    pulled  the features among that: of every input of another worker that is not kept; None: still to be
+            pulled
+    """
+
+    seeds: np.ndarray
+    total: int
+    found: Sequence[Sampled]
+    inputs: np.ndarray
+    reads: Sequence[Read] = ()
+    pulled: Pieces | None = None
+
+
+@dataclass
+class SampledBatches(BatchSystem):
+    """fanouts   in-neighbours drawn per vertex, by hop from the seeds: one per layer, or one for every layer;
+              null: all
+    batch     seeds per worker and step; null: all, one step per epoch
+    batches   "worker" shuffles each worker's own seeds, "global" those of all workers
+    drop_last  a batch with fewer than `batch` seeds is left out
+    split     who trains which vertex: "even" or "owner"
+    loss      gradients are of the mean over all workers' seeds ("global"), or of the mean of each "worker"'s
+    replace   neighbours are drawn with replacement
+    features  "once": a row is pulled the first time it is an input, and kept; "refetch": in every step
+    remote    "all"; the controls "zero" (rows of other workers' vertices are 0) and "drop" (they are no
+              neighbours)
+    scale     "global" degrees or those of the "block"
+    """
+
+    fanouts: list[int] | None = field(default_factory=lambda: [25, 10])
+    batch: int | None = 1000
+    batches: str = "worker"
+    drop_last: bool = False
+    split: str = "even"
+    loss: str = "global"
+    replace: bool = False
+    features: str = "once"
+    remote: str = "all"
+    scale: str = "global"
+
+    smaller: ClassVar = "a smaller system.batch or smaller system.fanouts"
+    exact: ClassVar = {"fanouts": None, "batch": None}
+
+    def __post_init__(self):
+        for place, fanout in enumerate(self.fanouts or []):
+            at_least(f"fanouts[{place}]", fanout, 1)
+        if self.fanouts == []:
+            raise InputError("fanouts=[] is empty: give one per layer, as fanouts=[25,10], or null for all")
+        if self.batch is not None:
+            at_least("batch", self.batch, 1)
+        choice("batches", self.batches, ("worker", "global"))
+        choice("split", self.split, ("even", "owner"))
+        choice("loss", self.loss, ("global", "worker"))
+        check_features(self.features)
+        choice("remote", self.remote, ("all", "zero", "drop"))
+        choice("scale", self.scale, ("global", "block"))
+        if self.remote != "all" and self.split != "owner":
+            raise InputError(
+                f"remote={self.remote} pulls nothing, and split={self.split} gives workers seeds of others;"
+                " give split=owner"
+            )
+
+    def supports(self, run):
+        if self.fanouts is not None and len(self.fanouts) not in (1, run.layers):
+            return (
+                f"system.fanouts={self.fanouts} has {len(self.fanouts)} fan-outs and the model"
+                f" {run.layers} layers; give one fan-out per layer, the seeds' first, one for every layer as"
+                f" system.fanouts=[{self.fanouts[0]}], or null for all neighbours"
+            )
+        return super().supports(run)
+
+    def ineffective(self):
+        said = []
+        if self.fanouts is None:
+            draws = [name for name in ("redraw", "replace") if hasattr(self, name)]
+            said += without_effect(self, draws, "system.fanouts=null takes every neighbour, and draws none")
+        if self.batch is None:
+            said += without_effect(self, ["drop_last"], "at system.batch=null no batch is short")
+        return said
+
+    def steps(self):
+        return self.seeds.steps
+
+    def seeds_per_epoch(self, training):
+        return self.seeds.total
+
+    def seeds_in(self, epoch, step):
+        return len(self.seeds.of(epoch, step)[0])
+
+    def setup(self, context):
+        super().setup(context)
+        shard, comm = self.shard, self.comm
+        fanouts = self.fanouts or [ALL]
+        self.most = fanouts * self.num_layers if len(fanouts) == 1 else fanouts  # by hop
+        degrees = shard.inner_edges.row_sums() if self.remote == "drop" else np.asarray(shard.degrees)
+        self.names = Names.gathered(comm, shard, degrees.astype(shard.degrees.dtype, copy=False))
+        dtype = str(torch.get_default_dtype()).removeprefix("torch.")
+        own = {
+            **lists_of(shard, local=self.remote == "drop"),
+            "features": np.ascontiguousarray(shard.features, dtype),
+            "labels": np.ascontiguousarray(shard.labels),
+        }
+        self.own = Own(comm, own)
+        self.pulls: Pulls = self.own
+        if comm.size > 1 and self.remote == "all":
+            self.pulls = self.access(own)
+        self.kept = KeptRows(self.names, self.pulls)
+        training = everybodys(
+            comm, (self.names.bounds[comm.rank] + np.flatnonzero(shard.train)).astype(np.int32)
+        )
+        counts = np.bincount(self.names.owners(training), minlength=comm.size)
+        self.seeds = Seeds(
+            training,
+            self.names.ids[training],
+            counts,
+            comm.rank,
+            self.seed,
+            self.split,
+            self.batches,
+            self.batch,
+            self.drop_last,
+        )
+        self.totals: Counter = Counter()
+
+    def access(self, own: dict[str, np.ndarray]) -> Pulls:
+        """How this worker pulls from the others, whose arrays are as its own. Collective."""
+        raise NotImplementedError
+
+    def structure(self, epoch: int, step: int) -> Drawn:
+        """A step's, in the training thread; waits for it where another thread makes it."""
+        raise NotImplementedError
+
+    def before_epoch(self, epoch):
+        self.totals = Counter(steps=self.steps())
+
+    def after_epoch(self, epoch):
+        for name, value in self.totals.items():
+            self.recorder.metric(name, value)
+
+    def make_batch(self, epoch, step):
+        """A step's blocks, and the inputs' features. All workers come by here in every step."""
+        drawn = self.structure(epoch, step)
+        book(self.comm, drawn.reads)
+        seeds, found = drawn.seeds, drawn.found
+        with self.recorder.inside("rest", "gather", 0):
+            rows = self.kept.rows(drawn.inputs, FEATURES, self.features == "once", drawn.pulled)
+            foreign = self.pulls if self.split == "even" else self.own
+            labels = torch.from_numpy(in_order(self.names, foreign, "labels", seeds, LABELS))
+            self.totals.update(self.kept.counts, edges=sum(each.num_edges for each in found))
+        if not len(seeds):
+            return None
+        with self.recorder.inside("rest", "blocks"):
+            blocks = [
+                Block(each, self.adjacency, layer, self.scale == "block")
+                for layer, each in enumerate(reversed(found))
+            ]
+            x = torch.from_numpy(rows).to(self.device)
+            labels = labels.to(self.device, x.dtype if labels.ndim == 2 else torch.int64)
+        divisor = self.comm.size * len(seeds) if self.loss == "worker" else None
+        return Batch(x, blocks, labels, drawn.total, divisor)
+
+    def state_dict(self):
+        return {"kept": torch.from_numpy(self.kept.names_kept())}
+
+    def load_state_dict(self, state):
+        # Features do not change: what was kept is pulled again, outside the clock. It was counted then.
+        self.kept.keep(state["kept"].cpu().numpy(), FEATURES)

@@ -1,0 +1,177 @@
+"""What goes wrong in a mini-batch: a thread that draws ahead fails, a batch is too large for memory. And what
+such a thread makes, by itself."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
+
+from harness.check import InputError
+from harness.comm.comm import Comm
+from harness.comm.recorder import Recorder
+from harness.comm.service import ServiceLost
+from harness.trace.reader import Trace
+from systems.parts.ahead import Ahead
+from tests.graphs import edge_list, random_graph
+from tests.launching import PATIENCE, losses
+
+# Fails, on worker 1 from epoch 3 on while a file is there: in its sampler, or for want of memory in a batch
+# that takes all neighbours, where no more address space is to be had and all but a megabyte of the freed is
+# taken.
+FAILING = """
+import os, resource
+import numpy as np
+from systems.distdgl import Distdgl
+from systems.parts.neighbours import ALL
+
+def now(system, epoch):
+    return epoch >= 3 and system.comm.rank == 1 and os.path.exists(os.environ["HALOBENCH_HOLD"])
+
+class Failing(Distdgl):
+    def drawn(self, epoch, step, inside):
+        if now(self, epoch):
+            raise ZeroDivisionError("told to fail\\nover two lines")
+        return super().drawn(epoch, step, inside)
+
+class Hungry(Distdgl):
+    def make_batch(self, epoch, step):
+        if now(self, epoch):
+            self.most = [ALL] * self.num_layers
+            with open("/proc/self/statm") as counts:
+                size = int(counts.read().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+            self.taken = []
+            try:
+                while True:
+                    self.taken.append(np.empty(2**18, np.int8))
+            except MemoryError:
+                del self.taken[-4:]
+        return super().make_batch(epoch, step)
+"""
+
+
+@pytest.fixture
+def failing(place):
+    """Options that come before a command with system=failing or system=hungry."""
+    (place.folder / "modules" / "failing.py").write_text(FAILING)
+    knobs = "fanouts: [1]\nbatch: 10\nprefetch: 2\n"
+    for name in ("Failing", "Hungry"):
+        path = place.folder / "conf" / "system" / f"{name.lower()}.yaml"
+        path.write_text(f"_target_: failing.{name}\n{knobs}")
+    place.hold.touch()
+    return (place.more,)
+
+
+def test_a_sampler_that_fails_ends_the_run_in_a_sentence_and_it_goes_on_bit_for_bit(place, failing):
+    command = (*failing, "system=failing", "epochs=6")
+    done = place.run(*command)
+    assert done.code == 1 and done.err.count("\n") == 1, done.err
+    assert done.err.startswith("error: worker 1: the thread that samples failed at epoch 3, step 0")
+    assert (
+        "(ZeroDivisionError: told to fail over two lines)" in done.err and "goes on from the last" in done.err
+    )
+    (run,) = place.runs()
+    assert (run / "checkpoints" / "latest").read_text() == "2" and Trace(run).epochs["epoch"].max() == 2
+    place.hold.unlink()
+    assert place.run(*command).code == 0
+    resumed = losses(run)
+    assert place.run(*command, "fresh=true").code == 0
+    assert_frame_equal(resumed, losses(run), check_exact=True)
+
+
+def test_in_the_training_thread_a_sampler_that_fails_shows_where(place, failing):
+    done = place.run(*failing, "system=failing", "system.prefetch=0")
+    assert done.code == 1 and "in drawn" in done.err and done.err.count("Traceback") == 1
+
+
+@pytest.mark.parametrize("ahead", [0, pytest.param(2, marks=pytest.mark.nightly(10))])
+def test_a_worker_out_of_memory_in_a_batch_says_how_large_it_is(place, failing, ahead):
+    wide = random_graph(200, 6, num_features=20_000, seed=3)
+    masks = {name: getattr(wide, name) for name in ("labels", "train", "val", "test")}
+    path = place.folder / "wide.npz"
+    np.savez(path, edges=np.stack(edge_list(wide)), features=wide.features, **masks)
+    done = place.run(*failing, "system=hungry", f"system.prefetch={ahead}", f"dataset.path={path}")
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    told = r"error: worker 1 ran out of memory in epoch 3, step \d, in a batch of 10 seeds( and \d+ inputs)?;"
+    assert re.match(told + " give a smaller system.batch or smaller system.fanouts\n", done.err)
+    (run,) = place.runs("wide/*")
+    assert (run / "checkpoints" / "latest").read_text() == "2" and Trace(run).epochs["epoch"].max() == 2
+
+
+def maker(made: list, most: dict):
+    """Notes what is made, and how far ahead of `taken`."""
+
+    def make(epoch: int, step: int) -> tuple[int, int]:
+        made.append((epoch, step))
+        most["ahead"] = max(most["ahead"], len(made) - most["taken"])
+        return epoch, step
+
+    return make
+
+
+@given(steps=st.integers(1, 4), epochs=st.integers(1, 4), depth=st.integers(1, 6), data=st.data())
+def test_every_step_is_made_once_in_order_and_not_too_far_ahead(steps, epochs, depth, data):
+    """From any step on, as where a run goes on."""
+    everything = [(epoch, step) for epoch in range(epochs) for step in range(steps)]
+    first = data.draw(st.integers(0, len(everything) - 1))
+    made, most = [], {"ahead": 0, "taken": 0}
+    ahead = Ahead(Comm(0, 1, torch.device("cpu"), Recorder()), maker(made, most), steps, epochs, depth)
+    for at in everything[first:]:
+        assert ahead.take(*at) == at
+        most["taken"] += 1
+    ahead.close()
+    assert made == everything[first:], "and nothing beyond the run's last step"
+    assert most["ahead"] <= depth + 1
+
+
+def test_a_run_that_goes_back_makes_the_steps_again():
+    made, most = [], {"ahead": 0, "taken": 0}
+    ahead = Ahead(Comm(0, 1, torch.device("cpu"), Recorder()), maker(made, most), 2, 3, 2)
+    assert [ahead.take(0, 0), ahead.take(2, 1), ahead.take(1, 0), ahead.take(3, 0)] == [
+        (0, 0), (2, 1), (1, 0), (3, 0),
+    ]  # fmt: skip
+    ahead.close()
+
+
+def test_the_thread_makes_the_next_step_while_the_one_before_is_used():
+    reached = {number: threading.Event() for number in range(4)}
+
+    def make(epoch, step):
+        reached[step].set()
+        return step
+
+    ahead = Ahead(Comm(0, 1, torch.device("cpu"), Recorder()), make, 4, 1, 2)
+    assert ahead.take(0, 0) == 0
+    assert reached[2].wait(PATIENCE) and not reached[3].is_set()
+    ahead.close()
+
+
+@pytest.mark.parametrize(
+    "error, told",
+    [
+        (
+            ValueError("no such\nvertex"),
+            (ServiceLost, r"worker 0: .* epoch 1, step 1 \(ValueError: no such vertex"),
+        ),
+        (InputError("give less"), (InputError, "^give less$")),
+        (MemoryError("too much"), (MemoryError, "^too much$")),
+    ],
+)
+def test_an_error_in_the_thread_is_raised_where_its_step_is_taken(error, told):
+    def make(epoch, step):
+        if (epoch, step) == (1, 1):
+            raise error
+        return epoch, step
+
+    ahead = Ahead(Comm(0, 1, torch.device("cpu"), Recorder()), make, 2, 3, 5)
+    assert [ahead.take(0, 0), ahead.take(0, 1), ahead.take(1, 0)] == [(0, 0), (0, 1), (1, 0)]
+    with pytest.raises(told[0], match=told[1]):
+        ahead.take(1, 1)
+    ahead.close()

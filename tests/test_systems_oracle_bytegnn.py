@@ -1,0 +1,235 @@
+"""ByteGNN against the oracle of sampled mini-batches, and its two schedulers by themselves."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.comm.comm import Comm
+from harness.comm.recorder import Recorder
+from harness.comm.service import ServiceLost
+from harness.run.config import make_system
+from systems.parts.tasks import Scheduler, idle, score
+from tests import systems
+from tests.launching import PATIENCE
+from tests.oracles import distdgl, halo
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+from tests.test_systems_oracle_distdgl import sent_of, steps_of
+
+SCHEDULING = {
+    "order": st.sampled_from(["dag", "fifo"]),
+    "launch": st.sampled_from(["score", "fixed"]),
+    "sigma": st.sampled_from([0.0, 500.0]),
+    "prefetch": st.integers(0, 3),
+    "task": st.sampled_from([1, 2, 512]),
+    "threads": st.integers(1, 3),
+}
+
+
+@settings(max_examples=10)
+@given(
+    seed=st.integers(0, 10_000),
+    parts=st.integers(1, 4),
+    directed=st.booleans(),
+    model=st.sampled_from(["gcn", "sage"]),
+    fanouts=st.lists(st.integers(1, 4), min_size=2, max_size=3),
+    knobs=st.fixed_dictionaries({
+        "batch": st.integers(1, 4),
+        "batches": st.sampled_from(["worker", "global"]),
+        "split": st.sampled_from(["even", "owner"]),
+        "features": st.sampled_from(["once", "refetch"]),
+        "replace": st.booleans(),
+        **SCHEDULING,
+    }),
+)  # fmt: skip
+def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, model, fanouts, knobs):
+    graph = random_graph(seed, vertices=18, directed=directed)
+    shape = {"name": model, "layers": len(fanouts), "hidden": 4, "dropout": 0.0}
+    how = Settings(model=shape, seed=seed % 100, epochs=2)
+    outcome = systems.run(
+        pool, graph, systems.block("bytegnn", fanouts=fanouts, **knobs), parts, settings=how
+    )
+    assignment = np.asarray(outcome.assignment) if parts > 1 else np.zeros(18, int)
+    steps = steps_of(graph, assignment, parts, how.epochs, how.seed, knobs)
+    want = distdgl.train(
+        graph, assignment, outcome.weights[0], steps, fanouts=fanouts, model=model, seed=how.seed,
+        epochs=how.epochs, features=knobs["features"], replace=knobs["replace"], **how.optimiser,
+    )  # fmt: skip
+    systems.assert_trained_alike(outcome, want, rtol=1e-6)
+    for epoch in range(how.epochs):
+        assert sent_of(outcome, epoch) == +want.sent[epoch]
+        reported = [worker["metrics"][epoch] for worker in outcome.workers]
+        assert sum(each[-1, "pulled"] for each in reported) == want.pulled[epoch]
+        assert sum(each[-1, "remote"] for each in reported) == want.remote[epoch]
+
+
+def test_no_schedule_changes_a_bit_or_a_byte_and_all_train_as_distdgl_does(pool):
+    graph, how = random_graph(5, vertices=30), Settings(dtype="float32", epochs=3)
+    for features in ("once", "refetch"):
+        knobs = {"fanouts": [3, 2], "batch": 2, "features": features, "split": "owner"}
+        plain = systems.run(pool, graph, systems.block("distdgl", **knobs), 3, settings=how)
+        for scheduling in (
+            {},
+            {"order": "fifo", "task": 1, "threads": 3, "sigma": 0.0},
+            {"launch": "fixed", "prefetch": 0, "task": 2, "threads": 1},
+            {"launch": "fixed", "prefetch": 30, "order": "fifo", "threads": 2},
+        ):
+            block = systems.block("bytegnn", **knobs, **scheduling)
+            outcome = systems.run(pool, graph, block, 3, settings=how)
+            assert outcome.losses == plain.losses
+            for mine, theirs in zip(outcome.workers, plain.workers):
+                assert mine["sent"] == theirs["sent"] and any(mine["sent"])
+                for _, spans in mine["spans"]:
+                    assert any(s.kind == "wait" and s.name == "batch" for s in spans)
+                assert all(epoch[-1, "sampler_s"] > 0 for epoch in mine["metrics"])
+                begun = sum(epoch[-1, "launches"] for epoch in mine["metrics"])
+                assert begun == sum(epoch[-1, "steps"] for epoch in mine["metrics"]), "each batch once"
+
+
+@pytest.mark.parametrize("remote", ["zero", "drop"])
+def test_without_remote_vertices_the_exact_knob_is_the_control(pool, remote):
+    graph, how = random_graph(6, vertices=24), Settings()
+    block = systems.block("bytegnn", fanouts=None, batch=None, remote=remote, task=4)
+    outcome = systems.run(pool, graph, block, 3, settings=how)
+    oracle = halo.zero_halo if remote == "zero" else halo.local
+    want = oracle(
+        graph, outcome.assignment, outcome.weights[0], model="gcn", epochs=how.epochs, **how.optimiser
+    )
+    systems.assert_trained_alike(outcome, want)
+    assert {purpose for epoch in range(5) for _, _, purpose in outcome.sent(epoch)} == {"weights"}
+
+
+@given(a=st.floats(0, 100), b=st.floats(0, 100))
+def test_the_idle_term_falls_from_100_to_0(a, b):
+    low, high = sorted((a, b))
+    assert idle(high) + 1e-9 >= 0 and idle(high) <= idle(low) <= 100
+    assert idle(0) == 100 and idle(100) == pytest.approx(0, abs=1e-9) and idle(140) == idle(100)
+
+
+def test_the_score_is_algorithm_1s():
+    assert score(5, 0, 1, 1, 0) == 500, "idle and balanced, a batch every 5 ms at the default sigma"
+    assert score(10, 0, 1, 1, 0) == 2 * score(10, 0, 1, 1, 1) == 4 * score(10, 0, 1, 2, 1)
+    assert score(8, 50, 3, 2, 4) == pytest.approx(8 * (101 - 101**0.5) * 3 / (2 * 5))
+
+
+def scheduler(first, steps=4, epochs=1, **changed) -> Scheduler:
+    how = {"order": "dag", "launch": "fixed", "depth": 0, "sigma": 500.0, "inflight": False, "threads": 1}
+    comm = Comm(0, 1, torch.device("cpu"), Recorder())
+    return Scheduler(
+        comm, lambda number, epoch, step: (epoch, step), first, steps, epochs, **{**how, **changed}
+    )
+
+
+@pytest.mark.parametrize("order", ["dag", "fifo"])
+def test_the_oldest_batchs_cheapest_task_is_run_first(order):
+    """Of two batches whose tasks are ready before the only thread runs one: both are begun by one `take`,
+    under the lock that the thread needs."""
+    done, old = [], []
+
+    def first(dag) -> None:
+        old.append(dag)
+        for cost in (30, 10, 20):
+            made.task(dag, cost, lambda cost=cost: done.append((dag.number, cost)))
+        if dag.number == 1:
+            made.task(old[0], 40, lambda: done.append((0, 40)))
+
+    made = scheduler(first, depth=1, steps=2, order=order)
+    assert made.take(0, 0) == (0, 0) and made.take(0, 1) == (0, 1)
+    made.close()
+    became = [(0, 30), (0, 10), (0, 20), (1, 30), (1, 10), (1, 20), (0, 40)]
+    assert done == (sorted(became) if order == "dag" else became)
+
+
+@given(
+    steps=st.integers(1, 3), epochs=st.integers(1, 3), depth=st.integers(0, 4), data=st.data(),
+    launch=st.sampled_from(["score", "fixed"]),
+)  # fmt: skip
+def test_batches_are_begun_and_taken_once_each_in_order(steps, epochs, depth, data, launch):
+    """From any step on. A score that is never reached begins a batch where it is asked for, and no other."""
+    everything = [(epoch, step) for epoch in range(epochs) for step in range(steps)]
+    start = data.draw(st.integers(0, len(everything) - 1))
+    begun, taken, most = [], [], 0
+
+    def first(dag) -> None:
+        nonlocal most
+        begun.append(dag.work)
+        most = max(most, len(begun) - len(taken))
+        made.task(dag, 1, lambda: made.task(dag, 1, lambda: None))
+
+    made = scheduler(first, steps, epochs, launch=launch, depth=depth, sigma=float("inf"), threads=2)
+    for at in everything[start:]:
+        taken.append(made.take(*at))  # noqa: PERF401 (`first` reads it)
+    made.close()
+    assert begun == taken == everything[start:]
+    assert most <= 1 + (depth if launch == "fixed" else 0)
+    tally = made.take_tally()
+    assert tally.begun == tally.taken == len(taken) and made.take_tally().begun == 0
+
+
+def test_a_score_that_is_always_reached_begins_batches_that_nobody_has_asked_for():
+    every = threading.Event()
+
+    def first(dag) -> None:
+        if dag.number == 3:
+            every.set()
+        made.task(dag, 1, lambda: None)
+
+    made = scheduler(first, launch="score", sigma=0.0)
+    made.take(0, 0)
+    assert every.wait(PATIENCE), "the run's last batch is begun"
+    assert [made.take(0, step) for step in (1, 2, 3)] == [(0, 1), (0, 2), (0, 3)]
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "error, told",
+    [
+        (KeyError("vertex"), (ServiceLost, r"worker 0: .* failed at epoch 0, step 1 \(KeyError: 'vertex'\)")),
+        (MemoryError("too much"), (MemoryError, "^too much$")),
+        (InputError("give less"), (InputError, "^give less$")),
+    ],
+)
+def test_a_task_that_fails_ends_the_run_where_its_batch_is_taken(error, told):
+    def fail() -> None:
+        raise error
+
+    def first(dag) -> None:
+        made.task(dag, 1, fail if dag.number == 1 else lambda: None)
+
+    made = scheduler(first, depth=3)
+    assert made.take(0, 0) == (0, 0)
+    with pytest.raises(told[0], match=told[1]):
+        made.take(0, 1)
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "knobs, says",
+    [
+        ({"order": "lifo"}, 'system.order="lifo" is not known'),
+        ({"launch": "all"}, 'system.launch="all" is not known'),
+        ({"sigma": -1.0}, "system.sigma=-1.0 is too small: give 0 or more"),
+        ({"task": 0}, "system.task=0 is too small: give 1 or more"),
+        ({"threads": 0}, "system.threads=0 is too small: give 1 or more"),
+        ({"prefetch": -1}, "system.prefetch=-1 is too small: give 0 or more"),
+        ({"split": "even", "remote": "drop"}, "system.remote=drop pulls nothing, .* give split=owner"),
+    ],
+)
+def test_bad_knobs_are_one_sentence(knobs, says):
+    with pytest.raises(InputError, match=says):
+        make_system(systems.block("bytegnn", **knobs))
+
+
+def test_knobs_that_change_nothing_are_named():
+    assert make_system(systems.block("bytegnn")).ineffective() == []
+    (said,) = make_system(systems.block("bytegnn", prefetch=2)).ineffective()
+    assert "system.prefetch=2 has no effect: under system.launch=score" in said
+    said = make_system(systems.block("bytegnn", launch="fixed", sigma=1.0, inflight=True)).ineffective()
+    assert [each.split(" has no effect")[0] for each in said] == ["system.sigma=1.0", "system.inflight=True"]
