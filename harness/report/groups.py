@@ -17,6 +17,7 @@ import numpy as np
 from scipy import stats
 
 from harness.check import InputError
+from harness.graph.config import LABELS_PER_CLASS
 from harness.partition import config as partitions
 from harness.trace import resolved, sense
 from harness.trace.identity import identity
@@ -27,6 +28,8 @@ from harness.trace.summary import summarise
 MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 # What has a column of its own, or is the name itself; all other keys go into the name where they differ.
 COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
+# What a graph's name says where it is otherwise.
+USUAL = {"dataset.scale": 1.0, "dataset.split": "own", "dataset.labels_per_class": LABELS_PER_CLASS}
 
 
 @dataclass(frozen=True)
@@ -266,7 +269,7 @@ def _name(groups: list[Group], x: str | None) -> None:
                 group.label += f" ({group.first.steps} steps per epoch)"
             unusual = {
                 key
-                for key, usual in (("dataset.scale", 1.0), ("dataset.split", "own"))
+                for key, usual in USUAL.items()
                 if keys.get(key, usual) != usual
             }
             unsaid = {"dataset.name", "dataset.source", "dataset._target_", x} | (
