@@ -13,6 +13,7 @@ from harness.figures import (
     cdfgnn_messages,
     digest_interval,
     digest_straggler,
+    minus_exact,
     pscgcn_hits,
     sancus_broadcasts,
     staleness_stability,
@@ -277,6 +278,44 @@ def test_the_largest_stable_step_is_where_a_simulated_error_begins_to_grow(remot
     found = staleness_stability.largest_step(remote)
     assert found == pytest.approx(limit, rel=2e-3)
     assert grows(1.1 * found) and not grows(0.9 * found)
+
+
+def test_scores_are_drawn_minus_exact_trainings_of_the_same_keys(tmp_path):
+    """By seed: a system is 0.1 below at 5 labels per class and level at the usual 20, under adam alone."""
+    for optimiser in ("Adam", "Sgd"):
+        for few in (5, None):
+            for seed in (1, 2):
+                behind = 0.1 * (optimiser == "Adam" and few == 5)
+                for name, less in (("vanilla", 0.0), ("stale", behind)):
+                    composed = traces.config(
+                        seed=seed,
+                        system___target_=f"systems.{name}.S",
+                        optimiser={"_target_": f"o.{optimiser}"},
+                        dataset__split="low_label",
+                        **({"dataset__labels_per_class": few} if few else {}),
+                    )
+                    role = {"role": "reference"} if name == "vanilla" else {}
+                    path = tmp_path / f"{optimiser}{few}{seed}{name}"
+                    traces.finished(path, composed, ran_on=role, target=0.8 + 0.01 * seed - less)
+    compared, _ = groups.load([tmp_path])
+    keys = {"over": "dataset.labels_per_class", "panel": ["optimiser._target_", "optimiser.momentum"]}
+    for last in (False, True):
+        figure = minus_exact.draw(compared, "t", label="labels", last=last, **keys)
+        by_title = {ax.get_title(loc="left"): ax for ax in figure.axes}
+        assert set(by_title) == {"optimiser=adam", "optimiser=sgd"}
+        drawn = {title: {line.get_label(): line for line in ax.lines} for title, ax in by_title.items()}
+        assert all(list(each["stale"].get_xdata()) == [5, 20] for each in drawn.values())
+        stale, exact = (
+            [groups.Run(tmp_path / f"Adam5{seed}{name}").summary["final" if last else "best"]["test"]
+             for seed in (1, 2)]
+            for name in ("stale", "vanilla")
+        )  # fmt: skip
+        less = 100 * (np.mean(stale) - np.mean(exact))
+        assert less < -2
+        assert list(drawn["optimiser=adam"]["stale"].get_ydata()) == pytest.approx([less, 0], abs=1e-9)
+        assert list(drawn["optimiser=sgd"]["stale"].get_ydata()) == pytest.approx([0, 0], abs=1e-9)
+        assert "vanilla" not in drawn["optimiser=sgd"]
+        assert ("last epoch" in figure.axes[0].get_ylabel()) == last
 
 
 def test_accuracy_is_drawn_over_the_learning_rate_by_remote_share(tmp_path):

@@ -267,11 +267,7 @@ def _name(groups: list[Group], x: str | None) -> None:
             group.label = " ".join([group.first.name, *knobs, *_ran_on(group, members)])
             if group.first.steps > 1:
                 group.label += f" ({group.first.steps} steps per epoch)"
-            unusual = {
-                key
-                for key, usual in USUAL.items()
-                if keys.get(key, usual) != usual
-            }
+            unusual = {key for key, usual in USUAL.items() if keys.get(key, usual) != usual}
             unsaid = {"dataset.name", "dataset.source", "dataset._target_", x} | (
                 set() if graph.startswith("twin/") else {"dataset.scale"}
             )
