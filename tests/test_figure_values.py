@@ -17,6 +17,7 @@ from harness.figures import (
     pscgcn_hits,
     sancus_broadcasts,
     staleness_stability,
+    straggler,
 )
 from harness.figures.figure import available
 from harness.graph.twin_specs import SPECS
@@ -245,6 +246,27 @@ def test_digest_is_drawn_over_its_slowest_worker_and_digest_a_over_its_servers_c
     over = {line.get_label(): list(line.get_xdata()) for line in ax.lines}
     assert over == {"plain": pytest.approx([0, 0.8, 1.6]), "serving, a straggler": [0, 2, 4]}
     assert all(each == pytest.approx([0, 1, 2]) for each in lines(ax).values())
+
+
+def test_what_a_straggler_adds_to_an_epoch_is_drawn_by_system_the_dearest_on_top(tmp_path):
+    def run(name, spent, **more):
+        composed = traces.config(gpus=1, epochs=3, system___target_=f"systems.{name}.S", **more)
+        traces.finished(tmp_path / f"{name}{len(more)}", composed, speed=spent / 0.55)
+
+    slow = {"straggler": {"rank": 0, "delay": 0.1, "delay_spread": 0.02}}
+    for name, spent, more in (("waits", 0.5, 0.11), ("goes_on", 0.4, 0.01), ("alone", 0.3, None)):
+        run(name, spent)
+        if more is not None:
+            run(name, spent + more, **slow)
+    compared, _ = groups.load([tmp_path])
+    added = straggler.added(compared)
+    assert list(added) == ["goes_on", "waits"], "of the one without a straggler's runs nothing is known"
+    assert [each.mean for _, _, each in added.values()] == pytest.approx([0.01, 0.11])
+    (ax,) = straggler.draw(compared).axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["goes_on", "waits"]
+    assert [text.get_text() for text in ax.texts] == ["+10 ms", "+110 ms"]
+    joined = [list(line.get_xdata()) for line in ax.lines if len(line.get_xdata()) == 2]
+    assert joined == [pytest.approx([0.4, 0.41]), pytest.approx([0.5, 0.61])]
 
 
 def test_rapas_iterations_are_drawn_by_worker(drawn):

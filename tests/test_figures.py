@@ -65,7 +65,7 @@ def test_a_sweep_is_started_as_the_command_would(places):
 
 
 # Of many runs, or drawn as another here is.
-LONG = {"systems", "lean_ablation", "capgnn_compared", "staleness"}
+LONG = {"systems", "lean_ablation", "capgnn_compared", "staleness", "straggler"}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ keys: for experiments of any kind.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -30,7 +31,11 @@ def draw(
     score = leading(groups)
     titles = list(dict.fromkeys(_title(group, panel) for group in groups))
     names = list(dict.fromkeys(group.first.name for group in groups if group.first.role != "reference"))
-    figure, axes = panels(groups, says, len(titles), height=4.0, sharey=True)
+    word = f"{over.rpartition('.')[2]}="  # which is on the axis
+    graph = " ".join(said for said in groups[0].dataset.split() if not said.startswith(word))
+    figure, axes = panels(
+        [replace(group, dataset=graph) for group in groups], says, len(titles), height=4.0, sharey=True
+    )
     for ax, title in zip(axes[0], titles):
         ax.axhline(0, color="#666666", linewidth=1)
         for index, name in enumerate(names):
@@ -65,7 +70,13 @@ def _points(
 
 
 def _title(group: Group, keys: Sequence[str]) -> str:
-    return " ".join(by_group.knob(key, knob(group, key)) for key in keys if knob(group, key) is not None)
+    """As "optimiser=sgd momentum=0.9"."""
+    classes = {key for key in keys if key.endswith("._target_")}
+    return " ".join(
+        by_group.knob(key if key in classes else key.rpartition(".")[2], knob(group, key))
+        for key in keys
+        if knob(group, key) is not None
+    )
 
 
 def _value(group: Group, key: str) -> Any:
