@@ -30,6 +30,7 @@ REAL = (
     "tolokers",
     "ogbn-arxiv",
     "ogbn-products",
+    "ogbn-proteins",
     "ogbn-papers100m",
 )
 # Keys that only some sources read.
