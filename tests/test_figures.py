@@ -64,14 +64,14 @@ def test_a_sweep_is_started_as_the_command_would(places):
         runner.start(f"system=vanila dataset={TINY}", places)
 
 
-# Of many runs, or drawn as another here is.
-LONG = {"systems", "lean_ablation", "capgnn_compared", "staleness", "straggler"}
+# Of many runs, or drawn as another here is: seconds on a slow machine.
+LONG = {"systems": 45, "lean_ablation": 45, "capgnn_compared": 45, "staleness": 180, "straggler": 120}
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.nightly(45)) if name in LONG else name
+        pytest.param(name, marks=pytest.mark.nightly(LONG[name])) if name in LONG else name
         for name in sorted(set(DRAWN) - {command.split()[0] for _, command in COMMANDS})
     ],
 )
