@@ -54,7 +54,7 @@ from harness.check import InputError, at_least, choice
 from harness.comm.backend import check_address
 from harness.core.system import System, check_features
 from systems.parts.representations import Representations
-from systems.parts.straggler import Straggler
+from systems.parts.straggler import refusal, slowed
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Digest(System):
         choice("weighting", self.weighting, ("uniform", "train"))
         check_features(self.features)
         check_form(self.form)
-        self.slow = Straggler(self.straggler, self.delay, self.delay_spread, self.slowdown)
+        self.slow = slowed(self.straggler, self.delay, self.delay_spread, self.slowdown)
 
     def supports(self, run):
         if run.combine != "exact" and self.aggregate == "weights":
@@ -120,7 +120,10 @@ class Digest(System):
                 f"combine={run.combine} codes gradients, and system.aggregate=weights sums weights; give"
                 " combine=exact or system.aggregate=gradients"
             )
-        return self.slow.refusal(run.num_workers) or super().supports(run)
+        return refusal(self.slow, run.num_workers) or super().supports(run)
+
+    def own_straggler(self):
+        return self.slow
 
     def setup(self, context):
         super().setup(context)
@@ -155,7 +158,6 @@ class Digest(System):
 
     def before_epoch(self, epoch):
         self.round = epoch + 1
-        self.slow.begin()
         stamp = self.last_push(self.round)
         self.pulling = self.pulls(self.round) and (stamp > 0 or self.start == "exact")
         self.wanted = [stamp] * self.comm.size
@@ -180,7 +182,6 @@ class Digest(System):
         return total if self.loss == "global" else max(local, 1)
 
     def combine(self, parameters):
-        self.slow.hold(self.comm, self.seed, self.round)
         self.representations.report(self.round)
         # nobody enters the next round before everything of this one is in the store
         self.representations.pushed()

@@ -60,7 +60,7 @@ from harness.comm.parameters import Parameters
 from harness.core.optimisers import Adam
 from harness.core.system import System, check_features
 from systems.parts.representations import Representations
-from systems.parts.straggler import Straggler
+from systems.parts.straggler import refusal, slowed
 
 
 @dataclass
@@ -113,7 +113,7 @@ class DigestA(System):
         choice("scale", self.scale, ("1", "1/M"))
         choice("order", self.order, ("arrival", "rotation"))
         check_features(self.features)
-        self.slow = Straggler(self.straggler, self.delay, self.delay_spread, self.slowdown)
+        self.slow = slowed(self.straggler, self.delay, self.delay_spread, self.slowdown)
 
     def supports(self, run):
         if self.update == "gradient" and type(run.optimiser) is not Adam:
@@ -121,7 +121,10 @@ class DigestA(System):
                 "the server of system.update=gradient takes steps of Adam only; give optimiser=adam, or"
                 " system.update=delta for steps of the workers' own"
             )
-        return self.slow.refusal(run.num_workers) or super().supports(run)
+        return refusal(self.slow, run.num_workers) or super().supports(run)
+
+    def own_straggler(self):
+        return self.slow
 
     @property
     def in_step(self) -> bool:
@@ -154,7 +157,6 @@ class DigestA(System):
         # its own, the clock that all share is the server's count of updates; the first weights' is 1, as the
         # start has 0.
         self.now = self.round if self.in_step else self.version + 1
-        self.slow.begin()
         self.pulling = (self.round - 1) % self.interval == 0
         self.prefetch(1)
 
@@ -184,7 +186,6 @@ class DigestA(System):
         return total if self.loss == "global" else max(local, 1)
 
     def combine(self, parameters):
-        self.slow.hold(self.comm, self.seed, self.round)
         self.representations.report(self.now, 1 if self.in_step else self.comm.size)
         self.representations.pushed()
         if self.update == "gradient":

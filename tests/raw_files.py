@@ -178,6 +178,18 @@ def write_ogb_tables(folder: Path, kind: str, what: Small) -> None:
     _write_splits(folder, kind, what)
 
 
+def write_ogb_edge_features(folder: Path, what: Small, edge_features: np.ndarray | None = None) -> None:
+    """Labels as columns of 0 and 1. Each edge carries what makes the mean over a vertex's edges easy to know:
+    `edge_features` [E, F], or ones.
+    """
+    raw = _raw(folder)
+    write_table(raw / "edge.csv.gz", np.stack([what.src, what.dst], 1))
+    given = np.ones((len(what.src), 8)) if edge_features is None else edge_features
+    write_table(raw / "edge-feat.csv.gz", given)
+    write_table(raw / "node-label.csv.gz", np.eye(4, dtype=int)[what.labels])
+    _write_splits(folder, "species", what)
+
+
 def write_ogb_binary(folder: Path, what: Small, unlabelled: int = 0) -> None:
     """`unlabelled` adds as many vertices without label, edge or split."""
     raw = _raw(folder)
@@ -222,6 +234,8 @@ def write(name: str, data_dir: Path, what: Small) -> Path:
             write_ogb_tables(folder, "time", what)
         case "ogbn-products":
             write_ogb_tables(folder, "sales_ranking", what)
+        case "ogbn-proteins":
+            write_ogb_edge_features(folder, what)
         case "ogbn-papers100m":
             write_ogb_binary(folder, what, unlabelled=3)
         case _:

@@ -77,7 +77,8 @@ def test_a_control_does_as_well_unless_the_row_is_surely_ahead():
 
 def test_every_published_experiment_has_a_part_in_some_file():
     told = {part.entry for plan in EXPERIMENTS.values() for part in (*plan.claims, *plan.needs)}
-    assert told == set(published.experiments()) and len(told) == 92
+    findings = told - set(published.experiments())
+    assert findings <= set(EXPERIMENTS) and len(told - findings) == len(published.experiments()) == 92
 
 
 @pytest.mark.parametrize("name", [name for name, plan in EXPERIMENTS.items() if plan.sizes])
@@ -186,6 +187,27 @@ def test_one_is_told_in_the_singular():
         f"1 part: 1 {HOLDS}.",
     ]
     assert table.counts([result, result])[1] == f"2 parts: 2 {HOLDS}."
+
+
+def test_what_no_paper_says_is_decided_too_and_counted_apart(tmp_path, capsys):
+    """A claim whose entry is its experiment's own name."""
+    own = changed(entry="mine", says="a is above b, we say")
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own))
+    found = evaluate.results(experiment.load(tmp_path), runs_of(tmp_path, {"a": 0.8, "b": 0.7}))
+    assert (found[-1].entry, found[-1].verdict.word, found[-1].own) == ("mine", DIRECTION, True)
+    assert [each.own for each in found].count(True) == 1
+    assert table.counts(found) == [
+        "92 experiments: 0 decided whole, 0 in part, 92 not.",
+        "92 parts: 92 not yet.",
+        f"1 finding of this project: 1 {DIRECTION}.",
+    ]
+    assert table.counts(found[-1:]) == [f"1 finding of this project: 1 {DIRECTION}."]
+    assert "mine: findings of this project\n  direction holds a is above b, we say" in table.plain(found)
+    arguments = ["report", "claims", str(tmp_path / "results"), "--from", str(tmp_path)]
+    assert cli.main(arguments) == 0
+    assert "a is above b, we say" in capsys.readouterr().out
+    assert cli.main([*arguments, "--paper", "sancus"]) == 0
+    assert "mine" not in capsys.readouterr().out
 
 
 def test_the_listing_names_all_and_counts_them(tmp_path, capsys):

@@ -86,6 +86,8 @@ def test_epochs_and_bytes_to_a_share_of_another_rows_best(tmp_path):
     sent = measure_of({"to": 1.0, "of": "a", "in": "bytes"}).value(run, best)
     # Two workers: 64 and 128 bytes of rows, 10 of weights.
     assert sent == pytest.approx(found[-1] * 2 * (64 + 128 + 10) / 1e6)
+    by_wall = measure_of({"to": 1.0, "of": "a", "in": "wall"}).value(run, best)
+    assert by_wall == pytest.approx(found[-1] * run.summary["epoch_s"])
 
 
 def plan(tmp_path, **claim) -> tuple[experiment.Experiment, dict[str, list]]:

@@ -5,24 +5,17 @@ ends it.
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from harness.check import InputError
-from harness.comm.comm import Comm
-from harness.comm.recorder import Recorder
 from harness.core.system import RunFacts
 from systems.digest import Digest
 from systems.digest_a import DigestA
-from systems.parts import straggler
 from tests import systems
 from tests.oracles import dense
 from tests.oracles.samples import random_graph
-from tests.pretend.install import pretended
-from tests.pretend.tally import SYNCHRONISATION
 from tests.systems import Settings
 
 FULL_BATCH = {"loss": "global"}
@@ -248,42 +241,6 @@ def test_pulls_are_asked_for_a_layer_ahead_and_pushes_while_later_layers_compute
             assert flights["push", layer].start >= begins["forward", layer]
         waits = {(s.name, s.layer) for s in spans if s.kind == "wait"}
         assert {("pull", 1), ("pull", 2), ("pull", 3), ("push", 1), ("push", 2), ("push", 3)} <= waits
-
-
-def held(monkeypatch, epoch=0, *, seed=3, rank=1, **knobs) -> float:
-    """What straggler 1 owes after four seconds of an epoch."""
-    now, slept = [10.0], []
-    monkeypatch.setattr(straggler, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=slept.append))
-    slow = straggler.Straggler(1, **{"seconds": 0.0, "spread": 0.0, "factor": 1.0, **knobs})
-    slow.begin()
-    now[0] += 4.0
-    owed = slow.hold(Comm(rank, 1, torch.device("cpu"), Recorder()), seed, epoch)
-    assert slept == ([owed] if rank == 1 else [])
-    return owed
-
-
-def test_a_straggler_owes_what_each_knob_says_and_their_sum(monkeypatch):
-    assert held(monkeypatch, seconds=2.0) == 2.0
-    assert held(monkeypatch, factor=1.5) == 2.0
-    drawn = [held(monkeypatch, e, spread=0.25) for e in range(40)]
-    assert 0 <= min(drawn) < 0.05 and 0.2 < max(drawn) <= 0.25 and len(set(drawn)) == 40
-    assert [held(monkeypatch, e, spread=0.5) for e in range(40)] == pytest.approx(
-        [2 * each for each in drawn]
-    )
-    assert held(monkeypatch, spread=0.25, seed=4) != drawn[0]
-    assert held(monkeypatch, 7, seconds=2.0, factor=1.5, spread=0.25) == pytest.approx(4.0 + drawn[7])
-    assert held(monkeypatch, seconds=2.0, factor=1.5, spread=0.25, rank=0) == 0.0
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_straggler_on_a_gpu_owes_what_its_device_took(rank):
-    recorder = Recorder()
-    recorder.begin_epoch(0)
-    with pretended(recorder, nccl=False) as tally, recorder.train():
-        slow = straggler.Straggler(1, 0.0, 0.0, 1.5)
-        slow.begin()
-        slow.hold(Comm(rank, 1, torch.device("cuda", 0), recorder), 3, 0)
-        assert tally.count(SYNCHRONISATION, 0) == rank
 
 
 @pytest.mark.parametrize("name, knobs", [("digest", {}), ("digest_a", {"order": "rotation"})])

@@ -13,9 +13,11 @@ from harness.figures import (
     cdfgnn_messages,
     digest_interval,
     digest_straggler,
+    minus_exact,
     pscgcn_hits,
     sancus_broadcasts,
     staleness_stability,
+    straggler,
 )
 from harness.figures.figure import available
 from harness.graph.twin_specs import SPECS
@@ -246,6 +248,27 @@ def test_digest_is_drawn_over_its_slowest_worker_and_digest_a_over_its_servers_c
     assert all(each == pytest.approx([0, 1, 2]) for each in lines(ax).values())
 
 
+def test_what_a_straggler_adds_to_an_epoch_is_drawn_by_system_the_dearest_on_top(tmp_path):
+    def run(name, spent, **more):
+        composed = traces.config(gpus=1, epochs=3, system___target_=f"systems.{name}.S", **more)
+        traces.finished(tmp_path / f"{name}{len(more)}", composed, speed=spent / 0.55)
+
+    slow = {"straggler": {"rank": 0, "delay": 0.1, "delay_spread": 0.02}}
+    for name, spent, more in (("waits", 0.5, 0.11), ("goes_on", 0.4, 0.01), ("alone", 0.3, None)):
+        run(name, spent)
+        if more is not None:
+            run(name, spent + more, **slow)
+    compared, _ = groups.load([tmp_path])
+    added = straggler.added(compared)
+    assert list(added) == ["goes_on", "waits"], "of the one without a straggler's runs nothing is known"
+    assert [each.mean for _, _, each in added.values()] == pytest.approx([0.01, 0.11])
+    (ax,) = straggler.draw(compared).axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["goes_on", "waits"]
+    assert [text.get_text() for text in ax.texts] == ["+10 ms", "+110 ms"]
+    joined = [list(line.get_xdata()) for line in ax.lines if len(line.get_xdata()) == 2]
+    assert joined == [pytest.approx([0.4, 0.41]), pytest.approx([0.5, 0.61])]
+
+
 def test_rapas_iterations_are_drawn_by_worker(drawn):
     metrics = [
         {
@@ -277,6 +300,44 @@ def test_the_largest_stable_step_is_where_a_simulated_error_begins_to_grow(remot
     found = staleness_stability.largest_step(remote)
     assert found == pytest.approx(limit, rel=2e-3)
     assert grows(1.1 * found) and not grows(0.9 * found)
+
+
+def test_scores_are_drawn_minus_exact_trainings_of_the_same_keys(tmp_path):
+    """By seed: a system is 0.1 below at 5 labels per class and level at the usual 20, under adam alone."""
+    for optimiser in ("Adam", "Sgd"):
+        for few in (5, None):
+            for seed in (1, 2):
+                behind = 0.1 * (optimiser == "Adam" and few == 5)
+                for name, less in (("vanilla", 0.0), ("stale", behind)):
+                    composed = traces.config(
+                        seed=seed,
+                        system___target_=f"systems.{name}.S",
+                        optimiser={"_target_": f"o.{optimiser}"},
+                        dataset__split="low_label",
+                        **({"dataset__labels_per_class": few} if few else {}),
+                    )
+                    role = {"role": "reference"} if name == "vanilla" else {}
+                    path = tmp_path / f"{optimiser}{few}{seed}{name}"
+                    traces.finished(path, composed, ran_on=role, target=0.8 + 0.01 * seed - less)
+    compared, _ = groups.load([tmp_path])
+    keys = {"over": "dataset.labels_per_class", "panel": ["optimiser._target_", "optimiser.momentum"]}
+    for last in (False, True):
+        figure = minus_exact.draw(compared, "t", label="labels", last=last, **keys)
+        by_title = {ax.get_title(loc="left"): ax for ax in figure.axes}
+        assert set(by_title) == {"optimiser=adam", "optimiser=sgd"}
+        drawn = {title: {line.get_label(): line for line in ax.lines} for title, ax in by_title.items()}
+        assert all(list(each["stale"].get_xdata()) == [5, 20] for each in drawn.values())
+        stale, exact = (
+            [groups.Run(tmp_path / f"Adam5{seed}{name}").summary["final" if last else "best"]["test"]
+             for seed in (1, 2)]
+            for name in ("stale", "vanilla")
+        )  # fmt: skip
+        less = 100 * (np.mean(stale) - np.mean(exact))
+        assert less < -2
+        assert list(drawn["optimiser=adam"]["stale"].get_ydata()) == pytest.approx([less, 0], abs=1e-9)
+        assert list(drawn["optimiser=sgd"]["stale"].get_ydata()) == pytest.approx([0, 0], abs=1e-9)
+        assert "vanilla" not in drawn["optimiser=sgd"]
+        assert ("last epoch" in figure.axes[0].get_ylabel()) == last
 
 
 def test_accuracy_is_drawn_over_the_learning_rate_by_remote_share(tmp_path):

@@ -97,14 +97,14 @@ def test_runs_that_were_started_end_with_who_started_them(tmp_path, number):
         assert started.returncode == 128 + number and "goes on from the last checkpoint" in said
 
 
-# Of many runs, or drawn as another here is.
-LONG = {"systems", "lean_ablation", "capgnn_compared"}
+# Of many runs, or drawn as another here is: seconds on a slow machine.
+LONG = {"systems": 45, "lean_ablation": 45, "capgnn_compared": 45, "staleness": 180, "straggler": 120}
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.nightly(45)) if name in LONG else name
+        pytest.param(name, marks=pytest.mark.nightly(LONG[name])) if name in LONG else name
         for name in sorted(set(DRAWN) - {command.split()[0] for _, command in COMMANDS})
     ],
 )

@@ -87,6 +87,7 @@ LABELS_IN = {
     "read_heterophilous": "tolokers.npz",
     "read_planetoid": "ally",
     "read_tables": "node-label.csv.gz",
+    "read_edge_features": "node-label.csv.gz",
     "read_binary": "node-label.npz",
 }
 
@@ -95,9 +96,13 @@ LABELS_IN = {
 def test_every_source_refuses_implausible_labels(name, tmp_path):
     what = small()
     what.labels[7] = 100
-    if name in ("yelp", "amazon-products"):
+    if name in ("yelp", "amazon-products", "ogbn-proteins"):
         folder = write(name, tmp_path, small())
-        raw_files.write_saint(folder, small(), np.eye(101, dtype=int)[what.labels])
+        columns = np.eye(101, dtype=int)[what.labels]
+        if name == "ogbn-proteins":
+            raw_files.write_table(folder / "raw/node-label.csv.gz", columns)
+        else:
+            raw_files.write_saint(folder, small(), columns)
         says = "labels has 101 columns, one per class, but only 4"
     else:
         write(name, tmp_path, what)

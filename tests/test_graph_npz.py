@@ -267,10 +267,14 @@ def test_the_fingerprint_of_a_twin_knows_its_scale_and_seed_only():
                 str(of(generator_seed=1)),
                 str(of(split="low_label")),
                 str(of(2, split="low_label")),
+                str(of(split="low_label", labels_per_class=5)),
             }
         )
-        == 5
+        == 6
     )
+    assert "labels_per_class" not in of(split="low_label", labels_per_class=20), "graphs of before are found"
+    with pytest.warns(UserWarning, match="labels_per_class=5 is ignored"):
+        assert of(labels_per_class=5) == of()
 
 
 def test_a_twin_is_split_by_the_runs_seed_where_asked():

@@ -106,14 +106,18 @@ def test_each_format_gives_the_graph_that_was_written(name, tmp_path):
     graph = load(block(name, normalise_features=False), tmp_path, seed=1)
     v = what.num_vertices
     np.testing.assert_array_equal(dense(graph)[:v, :v], what.adjacency())
-    np.testing.assert_array_equal(graph.features[:v], what.features)
+    if name == "ogbn-proteins":  # it has none but those of edges
+        has_edge = what.adjacency().any(axis=1)
+        np.testing.assert_array_equal(graph.features, np.repeat(has_edge[:, None], 8, axis=1))
+    else:
+        np.testing.assert_array_equal(graph.features[:v], what.features)
     assert (
         graph.name == name
         and graph.symmetric
         and graph.indices.dtype == np.int32
         and graph.features.flags.c_contiguous
     )
-    if name in ("yelp", "amazon-products"):
+    if name in ("yelp", "amazon-products", "ogbn-proteins"):
         np.testing.assert_array_equal(graph.labels, np.eye(4)[what.labels])
         assert graph.multilabel and graph.num_classes == 4
     else:
@@ -139,6 +143,32 @@ def test_without_symmetrise_edges_point_from_source_to_target(name, tmp_path):
         dense(graph)[: what.num_vertices, : what.num_vertices], what.adjacency(symmetrise=False)
     )
     assert not graph.symmetric
+
+
+def test_a_vertex_of_proteins_has_the_mean_of_its_edges_features(tmp_path):
+    what, rng = small(seed=5), np.random.default_rng(5)
+    given = np.round(rng.random((len(what.src), 8)), 6)
+    raw_files.write_ogb_edge_features(tmp_path / "ogbn_proteins", what, given)
+    graph = load(block("ogbn-proteins"), tmp_path, seed=1)
+    for vertex in range(what.num_vertices):
+        own = [row for u, v, row in zip(what.src, what.dst, given) if vertex in (u, v)]
+        np.testing.assert_allclose(graph.features[vertex], np.mean(own, axis=0) if own else 0, rtol=1e-5)
+    assert graph.multilabel and graph.symmetric
+
+
+def test_edge_features_and_labels_that_do_not_fit_are_refused(tmp_path):
+    what = small()
+    folder = tmp_path / "ogbn_proteins"
+    raw_files.write_ogb_edge_features(folder, what, np.ones((len(what.src) - 1, 8)))
+    says = f"edge-feat.csv.gz.*{len(what.src) - 1} lines for the {len(what.src)} edges of edge.csv.gz"
+    with pytest.raises(InputError, match=says):
+        load(block("ogbn-proteins"), tmp_path, seed=1)
+    raw_files.write_ogb_edge_features(folder, what)
+    raw_files.write_table(folder / "raw/node-label.csv.gz", 2 * np.ones((40, 3), int))
+    with pytest.raises(
+        InputError, match="node-label.csv.gz.*from 0 to 2, where two or more columns of 0 and 1"
+    ):
+        load(block("ogbn-proteins"), tmp_path, seed=1)
 
 
 def test_planetoid_rows_of_ids_that_no_file_describes_are_zero_and_unlabelled(tmp_path):

@@ -29,8 +29,13 @@ def test_random_split_is_a_60_20_20_partition_of_the_labelled_vertices(labels, s
     assert masks[0].sum() == int(0.6 * labelled) and masks[1].sum() == int(0.2 * labelled)
 
 
-@given(st.lists(st.integers(51, 90), min_size=2, max_size=4), st.integers(0, 9), st.integers(0, 20))
-def test_low_label_split_takes_20_and_30_of_each_class(sizes, seed, unlabelled):
+@given(
+    st.lists(st.integers(51, 90), min_size=2, max_size=4),
+    st.integers(0, 9),
+    st.integers(0, 20),
+    st.integers(1, 19),
+)
+def test_low_label_split_takes_20_and_30_of_each_class_or_fewer_of_the_20(sizes, seed, unlabelled, few):
     labels = (
         np.random.default_rng(seed)
         .permutation(np.r_[np.repeat(np.arange(len(sizes)), sizes), np.full(unlabelled, -1)])
@@ -40,6 +45,10 @@ def test_low_label_split_takes_20_and_30_of_each_class(sizes, seed, unlabelled):
     assert np.bincount(labels[train]).tolist() == [20] * len(sizes)
     assert np.bincount(labels[val]).tolist() == [30] * len(sizes)
     np.testing.assert_array_equal(train.astype(int) + val + test, labels >= 0)
+    fewer = splits.low_label(labels, len(sizes), seed, few)
+    assert np.bincount(labels[fewer[0]]).tolist() == [few] * len(sizes)
+    assert np.bincount(labels[fewer[1]]).tolist() == [30] * len(sizes)
+    assert not np.any(fewer[0] & ~train), "the others are added to them"
 
 
 @pytest.mark.parametrize("split", [splits.random, lambda labels, seed: splits.low_label(labels, 2, seed)])
@@ -51,8 +60,12 @@ def test_a_split_is_a_function_of_its_seed(split):
 
 def test_low_label_refuses_small_classes_and_multi_label_graphs_and_skips_empty_classes():
     labels = np.r_[np.zeros(60), np.full(50, 2)].astype(np.int32)
-    with pytest.raises(InputError, match="class 2 has 50: use dataset.split=random"):
+    mend = r"class 2 has 50: give \+dataset.labels_per_class=19 or fewer, or dataset.split=random"
+    with pytest.raises(InputError, match=mend):
         splits.low_label(labels, 3, 0)
+    assert splits.low_label(labels, 3, 0, 19)[0].sum() == 38
+    with pytest.raises(InputError, match="class 2 has 30: use dataset.split=random"):
+        splits.low_label(labels[:90], 3, 0, 1)
     assert splits.low_label(labels[:60], 3, 0)[0].sum() == 20
     with pytest.raises(InputError, match="multi-label"):
         splits.low_label(np.zeros((100, 3), np.uint8), 3, 0)
@@ -134,6 +147,7 @@ def test_validation_names_the_first_thing_wrong(changes, says):
         ({"name": "cora", "source": "reel"}, 'dataset.source="reel" is not known; did you mean "real"'),
         ({"name": "cora", "split": "low-label"}, 'did you mean "low_label"'),
         ({"name": "cora", "mask": -1}, "dataset.mask=-1 is too small"),
+        ({"name": "cora", "labels_per_class": 0}, "dataset.labels_per_class=0 is too small"),
         (
             {"name": "reddit", "source": "twin", "scale": 0},
             "dataset.scale=0.0 is out of range: give more than 0 and at most 1",
@@ -157,13 +171,16 @@ def test_every_real_name_has_a_reader_and_no_other():
 
 
 def test_keys_that_a_source_does_not_read_are_named():
-    said = DatasetConfig("cora", path="x.npz", scale=0.5, generator_seed=3, mask=1, split="random").ignored()
+    given = {"scale": 0.5, "generator_seed": 3, "mask": 1, "split": "random", "labels_per_class": 5}
+    said = DatasetConfig("cora", path="x.npz", **given).ignored()
     assert [sentence.split("=")[0] for sentence in said] == [
         "dataset.path",
         "dataset.scale",
         "dataset.generator_seed",
         "dataset.mask",
+        "dataset.labels_per_class",
     ]
+    assert not DatasetConfig("cora", split="low_label", labels_per_class=5).ignored()
     assert (
         DatasetConfig("reddit", source="twin", symmetrise=True).ignored()
         and not DatasetConfig("reddit", source="twin", scale=0.5).ignored()

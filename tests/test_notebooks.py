@@ -15,6 +15,7 @@ from tests.conftest import ROOT
 from tests.test_api import forked  # noqa: F401
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+SHORTEST = "explore_run"  # one run; the others are sweeps, and take the night
 
 
 def cells(path) -> list[dict]:
@@ -33,10 +34,16 @@ def test_a_notebook_is_kept_without_outputs_and_calls_what_is_there(path):
     assert set(re.findall(r"halobench\.(\w+)", code)) <= set(halobench.__all__)
 
 
-@pytest.mark.nightly(60)
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[] if path.stem == SHORTEST else pytest.mark.nightly(60))
+        for path in NOTEBOOKS
+    ],
+)
 def test_a_notebook_runs(path, place, forked, monkeypatch):  # noqa: F811
     """Each cell, whose last line, as a notebook shows it, is something."""
+    monkeypatch.syspath_prepend("")  # the working directory, as a notebook has it
     backend = matplotlib.get_backend()
     matplotlib.use("agg")
     names: dict = {}

@@ -40,7 +40,15 @@ def test_what_auto_became_is_told_among_runs_of_as_many_workers_only(tmp_path, c
 
 def test_another_split_than_the_graphs_own_stands_in_its_name(tmp_path):
     composed = traces.config(dataset__split="random")
-    assert [g.dataset for g in groups.load([traces.finished(tmp_path, composed)])[0]] == ["cora split=random"]
+    found = [traces.finished(tmp_path / "a", composed)]
+    assert [g.dataset for g in groups.load(found)[0]] == ["cora split=random"]
+    few = traces.config(dataset__split="low_label", dataset__labels_per_class=5)
+    usual = traces.config(dataset__split="low_label", dataset__labels_per_class=20)
+    found = [traces.finished(tmp_path / name, each) for name, each in (("b", few), ("c", usual))]
+    assert [groups.load([path])[0][0].dataset for path in found] == [
+        "cora labels_per_class=5 split=low_label",
+        "cora split=low_label",
+    ]
 
 
 def test_a_machine_is_its_processor_cores_and_gpus():

@@ -27,6 +27,7 @@ QUICK = {
     "coauthor-physics": 0.1,
     "ogbn-arxiv": 0.05,
     "ogbn-products": 0.01,
+    "ogbn-proteins": 0.03,
     "ogbn-papers100m": 0.0002,
     "friendster": 0.0003,
 }

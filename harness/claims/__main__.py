@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         print(f"error: {error}", file=sys.stderr)
         return 2
     if asked.paper:
-        found = [each for each in found if published.entries()[each.entry].paper == asked.paper]
+        found = [each for each in found if published.entry(each.entry).paper == asked.paper]
     if asked.format == "csv":
         print(table.frame(found).to_csv(index=False), end="")
     elif asked.format:

@@ -40,9 +40,16 @@ class Result:
     size: str = ""
     neutral: float | None = None
 
+    @property
+    def own(self) -> bool:
+        """Whether it is no paper's, but a finding of its experiment."""
+        return self.entry == self.experiment and self.entry not in published.entries()
+
 
 def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Result]:
-    """A result for each part of each entry that a run could show, in the order of the papers."""
+    """A result for each part of each entry that a run could show, in the order of the papers; then the
+    findings that are no paper's, by experiment.
+    """
     found: dict[str, list[Result]] = defaultdict(list)
     for experiment in experiments.values():
         runs = _Runs(experiment, folders)
@@ -55,7 +62,7 @@ def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Res
         result
         for name, entry in published.experiments().items()
         for result in found.get(name) or [Result(name, "", entry.title, nowhere)]
-    ]
+    ] + [result for name in experiments for result in found.get(name, ()) if result.own]
 
 
 def whole(parts: list[Result]) -> str:

@@ -38,7 +38,8 @@ class Size:
 class Claim:
     """One part of what a paper says, and how it is decided.
 
-    entry            the published entry that it is a part of
+    entry            the published entry that it is a part of; the experiment's own name where no paper says
+                     it: a finding, which is decided as the others are and counted apart
     says             the part, in words
     measure          what is taken of each run (`harness.claims.measure`)
     rows             the rows compared: one; with `compare` other than "value" and "descending" it and the row
@@ -199,6 +200,7 @@ def _experiment(name: str, given: Any) -> Experiment:
     if experiment.claims and not (experiment.rows and experiment.sizes):
         raise InputError("its claims have no runs: give rows and sizes")
     for i, claim in enumerate(experiment.claims):
+        choice(f"claims[{i}].entry", claim.entry, (*published.experiments(), name))
         _check(f"claims[{i}]", claim, experiment.rows, sizes)
     for i, need in enumerate(experiment.needs):
         choice(f"needs[{i}].entry", need.entry, published.experiments())
@@ -213,7 +215,6 @@ def _drawings(given: Any) -> dict[str, dict[str, Any]]:
 
 
 def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str, Size]) -> None:
-    choice(f"{where}.entry", claim.entry, published.experiments())
     choice(f"{where}.compare", claim.compare, COMPARED)
     measure_of(claim.measure, f"{where}.measure")
     for row in claim.needed:

@@ -37,7 +37,8 @@ HOW: dict[str, Callable[[np.ndarray], float]] = {
     ),  # over workers, in the last epoch
 }
 VALIDATION = {"acc": "val", "auc": "val_auc"}  # by the score that leads
-REACHED = {"epochs": "epoch", "seconds": "seconds", "bytes": "megabytes"}
+# What has been spent by then, as a column of `curve`; "wall" is made of epochs and their mean wall seconds.
+REACHED = {"epochs": "epoch", "seconds": "seconds", "bytes": "megabytes", "wall": "wall"}
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
     {shards: NAME, how: max}             a statistic of the partition, of a list by `how` (default max)
     {shards: NAME, of: NAME}             the sum of one over workers as a ratio to that of another
     {bytes_per_row: forward, layer: 1}   of the rows sent in a direction for a layer
-    {to: 0.99, of: ROW, in: epochs}      epochs, seconds or bytes (MB) until the validation score is this
-                                         share of ROW's best
+    {to: 0.99, of: ROW, in: epochs}      epochs, seconds (of the run's clock), wall (seconds by the wall) or
+                                         bytes (MB) until the validation score is this share of ROW's best
 
     InputError where it is none of these.
     """
@@ -167,6 +168,7 @@ def _bytes_per_row(run: Run, direction: str, layer: int) -> float:
 
 def _reached(run: Run, target: float, column: str) -> float:
     rows = curve(run, run.summary["score"])
+    rows["wall"] = rows["epoch"] * run.summary["epoch_s"]
     there = rows[rows["val"] >= target]
     return float(there[column].iloc[0]) if len(there) else float("nan")
 

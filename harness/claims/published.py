@@ -41,6 +41,12 @@ def entries() -> dict[str, Entry]:
     return {entry.id: entry for entry in made}
 
 
+def entry(name: str) -> Entry:
+    """The published entry of this id; for the name of an experiment what its own findings go by."""
+    own = Entry(name, "", "finding", name, "findings of this project", "", True, False)
+    return entries().get(name, own)
+
+
 def experiments() -> dict[str, Entry]:
     """The entries that a run could show."""
     return {name: entry for name, entry in entries().items() if entry.experiment}

@@ -41,7 +41,7 @@ def plain(results: Sequence[Result]) -> str:
     """For a reader at a terminal: each entry with its title, a line per part below it, and the counts."""
     lines = []
     for name, parts in itertools.groupby(results, key=lambda result: result.entry):
-        entry = published.entries()[name]
+        entry = published.entry(name)
         lines.append(
             f"{name}: {entry.title}" + (" (the text at hand is uncertain)" if entry.uncertain else "")
         )
@@ -57,16 +57,23 @@ def plain(results: Sequence[Result]) -> str:
 
 
 def counts(results: Sequence[Result]) -> list[str]:
-    """How many entries are decided, and the verdicts on their parts."""
+    """How many entries are decided, and the verdicts on their parts; findings that are no paper's apart."""
+    own = [result for result in results if result.own]
+    results = [result for result in results if not result.own]
     by_entry = [list(parts) for _, parts in itertools.groupby(results, key=lambda result: result.entry)]
     far = Counter(map(whole, by_entry))
-    words = Counter(result.verdict.word for result in results)
-    told = ", ".join(f"{count} {word}" for word, count in words.most_common())
-    return [
+    papers = [
         f"{counted(len(by_entry), 'experiment')}: {far['whole']} decided whole, {far['in part']} in part,"
         f" {far['not']} not.",
-        f"{counted(len(results), 'part')}: {told}.",
+        f"{counted(len(results), 'part')}: {_verdicts(results)}.",
     ]
+    findings = [f"{counted(len(own), 'finding')} of this project: {_verdicts(own)}."]
+    return [*(papers if results or not own else []), *(findings if own else [])]
+
+
+def _verdicts(results: Sequence[Result]) -> str:
+    words = Counter(result.verdict.word for result in results)
+    return ", ".join(f"{count} {word}" for word, count in words.most_common())
 
 
 def said(number: Any) -> str:

@@ -34,6 +34,7 @@ class Settings:
     rows: str | None = None  # "all" or "needed"; None: the system's own choice
     features_wire: str | None = None  # "auto", "dense" or "sparse"; None: the system's own choice
     combine: dict | None = None  # the block of that name; None: the system's own choice
+    straggler: dict | None = None  # likewise; None: no worker is slowed down
 
 
 @dataclass
@@ -88,7 +89,7 @@ def run(
         s.stop_at,
         s.scored,
         s.cluster,
-        {"rows": s.rows, "features_wire": s.features_wire, "combine": s.combine},
+        {name: getattr(s, name) for name in ("rows", "features_wire", "combine", "straggler")},
         per_worker=shards,
         transport=transport,
     )

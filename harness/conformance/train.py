@@ -10,11 +10,11 @@ from harness.cluster.config import Cluster
 from harness.comm.comm import Comm
 from harness.comm.watched import Watched
 from harness.core.trainer import Trainer
-from harness.run.config import make_combine, make_model, make_optimiser, make_system
+from harness.run.config import make_combine, make_model, make_optimiser, make_straggler, make_system
 
 
 def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=None, choices=None) -> Trainer:
-    """choices   of a run, by their names in a config: rows, features_wire, combine (a block)"""
+    """choices   of a run, by their names in a config: rows, features_wire; combine and straggler (blocks)"""
     choices = choices or {}
     return Trainer(
         shard,
@@ -29,6 +29,7 @@ def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=Non
         rows=choices.get("rows"),
         features_wire=choices.get("features_wire"),
         combine=make_combine(choices.get("combine") or {}),
+        straggler=make_straggler(choices.get("straggler") or {}),
     )
 
 

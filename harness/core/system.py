@@ -33,6 +33,7 @@ from harness.core.context import A, Context, RunFacts, S
 from harness.core.order import FEATURES, HIDDEN, Passes
 from harness.core.propagate import HaloDropout, Pending, WrongRows, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
+from harness.core.straggler import Straggler
 from harness.partition.shard import ReplicaShard, Shard
 
 
@@ -172,6 +173,11 @@ class System(Generic[S, A]):
         cluster names none.
         """
         return False
+
+    def own_straggler(self) -> Straggler | None:
+        """The worker that knobs of its own slow down; None where there is none. The run's `straggler` slows
+        one of any system's workers down."""
+        return None
 
     def restrict(self, shard: S, comm: Comm) -> S:
         """The shard to train on: the worker's own, or one with halo vertices and their edges taken away

@@ -30,6 +30,7 @@ from harness.core.propagate import HaloDropout, WrongRows
 from harness.core.schedules import Constant, Schedule
 from harness.core.scores import Scores
 from harness.core.stopping import EarlyStopping
+from harness.core.straggler import Straggler
 from harness.core.system import AnySystem
 from harness.partition.shard import ReplicaShard, Shard
 
@@ -47,6 +48,7 @@ class Trainer:
     rows     "all", or "needed": those that the loss needs; None: the system's own choice
     combine  how gradients become a step of the weights; None: the system's own choice
     features_wire  how features that are fetched once travel (`harness.comm.sparse`); None: likewise
+    straggler  a worker that is slowed down; None: the system's own, where its knobs name one
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Trainer:
         rows: str | None = None,
         combine: Combine | None = None,
         features_wire: str | None = None,
+        straggler: Straggler | None = None,
     ):
         device = comm.device
         system.cluster = cluster or Cluster(devices=[Device() for _ in range(comm.size)])
@@ -97,6 +100,7 @@ class Trainer:
         self.combiner = (combine or system.default_combine()).make(self.parameters, comm, seed)
         system.combiner = self.combiner
         self.optimiser = self.new_optimiser(self.combiner.trained)
+        self.straggler = straggler or system.own_straggler()
         self.passes = 0  # forward passes of the running epoch
         self.seeds = 0  # of the running epoch's mini-batches, on this worker
         self.static: Static | None = None
@@ -176,11 +180,16 @@ class Trainer:
             self.recorder.metric("needed_rows", rows, layer)
         with self.recorder.train():
             self.combiner.begin(epoch)
+            if self.straggler is not None:
+                self.straggler.begin()
             self.system.before_epoch(epoch)
             loss = self.x.new_zeros(())
-            for step in range(self.system.steps() if isinstance(self.system, BatchSystem) else 1):
+            steps = self.system.steps() if isinstance(self.system, BatchSystem) else 1
+            for step in range(steps):
                 self.recorder.segment("compute", "forward", 0)
                 loss = loss + self._pass(epoch, step)
+                if self.straggler is not None and step == steps - 1:
+                    self.straggler.hold(self.comm, self.seed, epoch + 1)
                 self.recorder.segment("compute", "combine")
                 self.system.combine(self.parameters)
                 self.recorder.segment("compute", "optimiser")

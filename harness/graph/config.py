@@ -11,6 +11,7 @@ from harness.check import InputError, at_least, choice, more_than, within_above
 
 SOURCES = ("real", "npz", "twin")
 SPLITS = ("own", "random", "low_label")
+LABELS_PER_CLASS = 20  # vertices that train under low_label where nothing else is said
 REAL = (
     "reddit",
     "reddit2",
@@ -29,6 +30,7 @@ REAL = (
     "tolokers",
     "ogbn-arxiv",
     "ogbn-products",
+    "ogbn-proteins",
     "ogbn-papers100m",
 )
 # Keys that only some sources read.
@@ -65,9 +67,9 @@ class DatasetConfig:
                   graph ("npz": the name of its file, without the ending)
     source        "real" (raw files of torch_geometric or ogb), "npz" (bring your own, docs/data.md), "twin"
                   (generated)
-    split         "own" (the data set's; random where it has none), "random" (60/20/20) or "low_label" (20
-                  training and 30 validation vertices per class, the rest test); the last two are drawn by the
-                  run's seed
+    split         "own" (the data set's; random where it has none), "random" (60/20/20) or "low_label"
+                  (`labels_per_class` training and 30 validation vertices per class, the rest test); the last
+                  two are drawn by the run's seed
     mask          which of the data set's own splits, where it has several (tolokers: 0 to 9)
     path          source npz: the file
     symmetrise    source real or npz: true adds the reverse of every edge, as torch_geometric does for its npz
@@ -77,6 +79,8 @@ class DatasetConfig:
     generator_seed   source twin: which twin of the family
     normalise_features   divide each vertex's features by their sum, as the GCN reference does on Planetoid's
                          graphs
+    labels_per_class   split low_label: training vertices of each class. No option's yaml has it, so that run
+                       folders keep their names: it is given behind a +
     """
 
     name: str
@@ -88,6 +92,7 @@ class DatasetConfig:
     scale: float = 1.0
     generator_seed: int = 0
     normalise_features: bool = False
+    labels_per_class: int = LABELS_PER_CLASS
 
     def __post_init__(self) -> None:
         choice("source", self.source, SOURCES)
@@ -98,6 +103,7 @@ class DatasetConfig:
         else:
             more_than("scale", self.scale, 0)
         at_least("generator_seed", self.generator_seed, 0)
+        at_least("labels_per_class", self.labels_per_class, 1)
         check_name(self.name)
         if self.source == "real":
             choice("name", self.name, REAL)
@@ -119,4 +125,9 @@ class DatasetConfig:
         ]
         if self.mask and self.split != "own" and self.source in USED_BY["mask"]:
             said.append(f'dataset.mask={self.mask} is ignored: split "{self.split}" draws its own')
+        if self.labels_per_class != LABELS_PER_CLASS and self.split != "low_label":
+            said.append(
+                f"dataset.labels_per_class={self.labels_per_class} is ignored: split"
+                f' "{self.split}" does not count labels per class'
+            )
         return said

@@ -15,7 +15,7 @@ from harness.base.scratch import scratch
 from harness.check import InputError
 from harness.graph import download
 from harness.graph.attributed import read_attributed, read_heterophilous
-from harness.graph.ogb import read_binary, read_tables
+from harness.graph.ogb import read_binary, read_edge_features, read_tables
 from harness.graph.planetoid import PARTS, read_planetoid
 from harness.graph.raw import Raw
 from harness.graph.saint import read_reddit, read_saint
@@ -111,6 +111,14 @@ DATASETS = {
     ),
     "ogbn-arxiv": _ogb("ogbn-arxiv", "time", read_tables, *_TABLES),
     "ogbn-products": _ogb("ogbn-products", "sales_ranking", read_tables, *_TABLES),
+    "ogbn-proteins": _ogb(
+        "ogbn-proteins",
+        "species",
+        read_edge_features,
+        "raw/edge.csv.gz",
+        "raw/edge-feat.csv.gz",
+        "raw/node-label.csv.gz",
+    ),
     "ogbn-papers100m": _ogb("ogbn-papers100M", "time", read_binary, "raw/data.npz", "raw/node-label.npz"),
 }
 # Other names under which a file is passed around.

@@ -13,7 +13,7 @@ import numpy as np
 from harness.base.terminal import counted
 from harness.check import InputError
 from harness.graph import npz, real, splits
-from harness.graph.config import USED_BY, DatasetConfig
+from harness.graph.config import LABELS_PER_CLASS, USED_BY, DatasetConfig
 from harness.graph.dataset import Dataset, identity_of
 from harness.graph.graph import Graph, validate
 from harness.graph.raw import Raw
@@ -73,7 +73,8 @@ def load(config: DatasetConfig, data_dir: Path, seed: int) -> Graph:
             )
         graph, own_split = _graph(config, raw), raw.masks is not None
     if config.split == "low_label":
-        graph = _with_split(graph, splits.low_label(graph.labels, graph.num_classes, seed))
+        masks = splits.low_label(graph.labels, graph.num_classes, seed, config.labels_per_class)
+        graph = _with_split(graph, masks)
     elif config.split == "random" or not own_split:
         graph = _with_split(graph, splits.random(graph.labels, seed))
     # Checked before features are touched: a NaN must be named, not spread over its row. Whoever brings a
@@ -100,6 +101,9 @@ def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, A
     read -= {key for key, sources in USED_BY.items() if config.source not in sources}
     if config.split != "own":
         read -= {"mask"}
+    # Graphs that were cached before there was this key keep their names.
+    if config.split != "low_label" or config.labels_per_class == LABELS_PER_CLASS:
+        read -= {"labels_per_class"}
     found: dict[str, Any] = {"format": FORMAT, **{key: getattr(config, key) for key in sorted(read)}}
     own_split = True
     if config.source == "twin":

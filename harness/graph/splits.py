@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from harness.check import InputError
+from harness.graph.config import LABELS_PER_CLASS
 
 Masks = tuple[np.ndarray, np.ndarray, np.ndarray]  # train, val, test: [V] bool each
 
 TRAIN_SHARE, VAL_SHARE = 0.6, 0.2
-LOW_LABEL_TRAIN, LOW_LABEL_VAL = 20, 30  # vertices per class
+LOW_LABEL_VAL = 30  # vertices per class
 
 
 def random(labels: np.ndarray, seed: int) -> Masks:
@@ -24,9 +25,9 @@ def random(labels: np.ndarray, seed: int) -> Masks:
     return _masks(len(labels), labelled[:train], labelled[train : train + val], labelled[train + val :])
 
 
-def low_label(labels: np.ndarray, num_classes: int, seed: int) -> Masks:
-    """20 vertices of each class train, 30 validate, every other labelled one tests; empty classes are
-    skipped.
+def low_label(labels: np.ndarray, num_classes: int, seed: int, train: int = LABELS_PER_CLASS) -> Masks:
+    """`train` vertices of each class train, 30 validate, every other labelled one tests; empty classes are
+    skipped. More of them add training vertices to those that fewer have.
 
     Raises InputError for multi-label graphs and where a class has no vertex left to test.
     """
@@ -35,23 +36,30 @@ def low_label(labels: np.ndarray, num_classes: int, seed: int) -> Masks:
             'dataset.split="low_label" counts vertices per class, and a multi-label graph has no classes: '
             "use dataset.split=own or random"
         )
-    used = LOW_LABEL_TRAIN + LOW_LABEL_VAL
+    used = train + LOW_LABEL_VAL
     labelled = _shuffled(labels, seed)
     sizes = np.bincount(labels[labelled], minlength=num_classes)
     if np.any(small := (sizes > 0) & (sizes <= used)):
         few = int(np.argmax(small))
         raise InputError(
             f'dataset.split="low_label" needs more than {used} vertices per class but class {few} has '
-            f"{sizes[few]}: use dataset.split=random"
+            f"{sizes[few]}: {_mend(int(sizes[few]))}"
         )
     by_class = labelled[np.argsort(labels[labelled], kind="stable")]
     rank = np.arange(len(by_class)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return _masks(
         len(labels),
-        by_class[rank < LOW_LABEL_TRAIN],
-        by_class[(rank >= LOW_LABEL_TRAIN) & (rank < used)],
+        by_class[rank < train],
+        by_class[(rank >= train) & (rank < used)],
         by_class[rank >= used],
     )
+
+
+def _mend(smallest: int) -> str:
+    """What to give where the smallest class has too few vertices."""
+    if (most := smallest - LOW_LABEL_VAL - 1) > 0:
+        return f"give +dataset.labels_per_class={most} or fewer, or dataset.split=random"
+    return "use dataset.split=random"
 
 
 def _shuffled(labels: np.ndarray, seed: int) -> np.ndarray:

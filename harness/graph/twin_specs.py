@@ -286,6 +286,15 @@ SPECS: dict[str, Spec] = {
         drift=True,
         signal=3.8,
     ),
+    "ogbn-proteins": Spec(
+        132_534,
+        79_122_504,
+        8,
+        112,
+        (86_619, 21_236, 24_679),
+        (),
+        multilabel=True,
+    ),
     "ogbn-papers100m": Spec(
         111_059_956,
         3_231_371_744,

@@ -35,7 +35,7 @@ def _table(caption: str, results: Sequence[Result]) -> Table:
 
 
 def _row(result: Result) -> tuple[str, ...]:
-    entry = published.entries()[result.entry]
+    entry = published.entry(result.entry)
     size = f" --size {result.size}" if result.size else ""
     return (
         entry.paper,

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import stats
 
 from harness.check import InputError
+from harness.graph.config import LABELS_PER_CLASS
 from harness.partition import config as partitions
 from harness.trace import resolved, sense
 from harness.trace.identity import identity
@@ -27,6 +28,10 @@ from harness.trace.summary import summarise
 MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 # What has a column of its own, or is the name itself; all other keys go into the name where they differ.
 COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
+# Blocks of which most runs have none, so that having one tells runs apart.
+OPTIONAL = {"straggler"}
+# What a graph's name says where it is otherwise.
+USUAL = {"dataset.scale": 1.0, "dataset.split": "own", "dataset.labels_per_class": LABELS_PER_CLASS}
 
 
 @dataclass(frozen=True)
@@ -264,11 +269,7 @@ def _name(groups: list[Group], x: str | None) -> None:
             group.label = " ".join([group.first.name, *knobs, *_ran_on(group, members)])
             if group.first.steps > 1:
                 group.label += f" ({group.first.steps} steps per epoch)"
-            unusual = {
-                key
-                for key, usual in (("dataset.scale", 1.0), ("dataset.split", "own"))
-                if keys.get(key, usual) != usual
-            }
+            unusual = {key for key, usual in USUAL.items() if keys.get(key, usual) != usual}
             unsaid = {"dataset.name", "dataset.source", "dataset._target_", x} | (
                 set() if graph.startswith("twin/") else {"dataset.scale"}
             )
@@ -314,9 +315,16 @@ def _ran_on(group: Group, members: list[Group]) -> list[str]:
 
 
 def _differing(groups: list[Group], wanted: Callable[[str], bool]) -> list[str]:
-    """Keys on whose value the groups that have them do not agree, in the configs' order."""
+    """Keys on whose value the groups that have them do not agree, in the configs' order; of a block that may
+    be left out also those that some groups lack."""
     keys = dict.fromkeys(k for g in groups for k in g.first.keys if wanted(k) and k not in COLUMN_KEYS)
-    return [key for key in keys if len({repr(g.first.keys[key]) for g in groups if key in g.first.keys}) > 1]
+    found = []
+    for key in keys:
+        having = [g for g in groups if key in g.first.keys]
+        lacked = key.partition(".")[0] in OPTIONAL and len(having) < len(groups)
+        if lacked or len({repr(g.first.keys[key]) for g in having}) > 1:
+            found.append(key)
+    return found
 
 
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:

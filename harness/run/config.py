@@ -28,6 +28,7 @@ from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.counted import Score
 from harness.core.optimisers import Adam, Optimiser
 from harness.core.schedules import Constant, Schedule
+from harness.core.straggler import Straggler
 from harness.core.system import System
 from harness.graph.dataset import Dataset
 from harness.partition import config as partitions
@@ -55,9 +56,11 @@ BUILT_IN = {
     "optimiser": target_of(Adam),
     "schedule": target_of(Constant),
 }
-ALL = (*BLOCKS, *TARGETS, "model", "score", "combine")
 # Blocks that may be left out.
-EMPTY: dict[str, dict[str, Any]] = {"model": {}, "optimiser": {}, "schedule": {}, "score": {}, "combine": {}}
+EMPTY: dict[str, dict[str, Any]] = {
+    name: {} for name in ("model", "optimiser", "schedule", "score", "combine", "straggler")
+}
+ALL = tuple(dict.fromkeys((*BLOCKS, *TARGETS, *EMPTY)))
 
 
 @dataclass
@@ -75,6 +78,7 @@ class Run:
     system: System
     scores: dict[str, Score]
     combine: Combine | None
+    straggler: Straggler | None
     composed: dict[str, Any] = field(repr=False)
 
     @cached_property
@@ -218,6 +222,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     blocks["model"] = make_model(_block({**EMPTY, **config}, "model"))
     blocks["scores"] = make_scores(_block({**EMPTY, **config}, "score"))
     blocks["combine"] = make_combine(_block({**EMPTY, **config}, "combine"))
+    blocks["straggler"] = make_straggler(_block({**EMPTY, **config}, "straggler"))
     top = {k: v for k, v in config.items() if k not in ALL}
     known = [*RunConfig.__dataclass_fields__, *ALL]
     for key in top:
@@ -225,6 +230,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
             raise InputError(f"{key} is not a key of the config{did_you_mean(key, known)}")
     settings = typed(RunConfig, {**top, "progress": as_given(top.get("progress", "auto"))}, "")
     blocks["cluster"].check_workers(settings.workers)
+    _check_straggler(blocks["straggler"], blocks["system"], settings.workers)
     objective.direction(settings.objective, blocks["scores"])
     return Run(settings=settings, composed=config, **blocks)
 
@@ -255,6 +261,23 @@ def make_scores(block: dict[str, Any]) -> dict[str, Score]:
 def make_combine(block: dict[str, Any]) -> Combine | None:
     """How gradients become a step, as a block says; None where it is empty, and the system chooses."""
     return made(block, "combine", Combine) if block else None
+
+
+def make_straggler(block: dict[str, Any]) -> Straggler | None:
+    """The worker that a block slows down; None where it is empty."""
+    return typed(Straggler, block, "straggler") if block else None
+
+
+def _check_straggler(straggler: Straggler | None, system: System, workers: int) -> None:
+    if straggler is None:
+        return
+    if said := straggler.refusal(workers):
+        raise InputError(f"straggler.rank{said}")
+    if system.own_straggler() is not None:
+        raise InputError(
+            f"straggler.rank={straggler.rank} and a knob of the system both slow a worker down: give one of"
+            " them"
+        )
 
 
 def make_system(block: dict[str, Any]) -> System:

@@ -227,6 +227,7 @@ def train(
         rows=run.settings.rows,
         combine=run.combine,
         features_wire=run.settings.features_wire,
+        straggler=run.straggler,
     )
     # By what its checkpoints know it: its fingerprint when it began, whatever that has become since.
     name = (began or {}).get("run") or run.fingerprint

@@ -1,60 +1,27 @@
-"""A worker that is slower than the others, on purpose (DIGEST, section 5.2: a random delay in every epoch of
-one worker).
-"""
+"""The knobs `straggler`, `delay`, `delay_spread` and `slowdown`, by which a system names a slow worker."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
-
-import numpy as np
-
 from harness.check import InputError, at_least
-from harness.comm.comm import Comm
-from harness.comm.recorder import synchronise
+from harness.core.straggler import Straggler
 
 
-@dataclass
-class Straggler:
-    """rank      the slow worker; -1: none
-    seconds   added to each of its epochs, and up to `spread` seconds more, drawn by (seed, epoch)
-    factor    its epoch up to here takes this many times as long (1: no longer)
+def slowed(rank: int, delay: float, spread: float, slowdown: float) -> Straggler | None:
+    """The straggler of these knobs; None for rank -1, which names no worker. InputError where they are of no
+    use.
     """
+    at_least("straggler", rank, -1)
+    named = Straggler(max(rank, 0), delay, spread, slowdown)
+    if rank >= 0:
+        return named
+    if delay or spread or slowdown > 1:
+        raise InputError(
+            "straggler=-1 names no worker to delay; give straggler=RANK, or delay=0 delay_spread=0 slowdown=1"
+        )
+    return None
 
-    rank: int
-    seconds: float
-    spread: float
-    factor: float
 
-    def __post_init__(self):
-        at_least("straggler", self.rank, -1)
-        at_least("delay", self.seconds, 0)
-        at_least("delay_spread", self.spread, 0)
-        at_least("slowdown", self.factor, 1)
-        if self.rank < 0 and (self.seconds or self.spread or self.factor > 1):
-            raise InputError(
-                "straggler=-1 names no worker to delay; give straggler=RANK, or delay=0 delay_spread=0"
-                " slowdown=1"
-            )
-
-    def refusal(self, workers: int) -> str | None:
-        """Why there is no such straggler among this many workers; None where there is."""
-        if self.rank < workers:
-            return None
-        return f"straggler={self.rank} is not a worker of {workers}; give 0 to {workers - 1}, or -1 for none"
-
-    def begin(self) -> None:
-        self.started = time.monotonic()
-
-    def hold(self, comm: Comm, seed: int, epoch: int) -> float:
-        """Sleep what this worker owes in this epoch since `begin`, as a segment of the rest; returns the
-        seconds.
-        """
-        if comm.rank != self.rank:
-            return 0.0
-        synchronise(comm.device)  # else `factor` would count only the time in which work was handed to a GPU
-        owed = (self.factor - 1) * (time.monotonic() - self.started) + self.seconds
-        owed += self.spread * float(np.random.default_rng((seed, epoch)).random())
-        with comm.recorder.inside("rest", "straggle"):
-            time.sleep(owed)
-        return owed
+def refusal(straggler: Straggler | None, workers: int) -> str | None:
+    """Why there is no such worker; None where there is, or where none is named."""
+    said = straggler.refusal(workers) if straggler is not None else None
+    return said and f"straggler{said}, or -1 for none"

@@ -1,0 +1,60 @@
+"""A worker that is slower than the others, on purpose: a heterogeneous cluster, or a neighbour that takes its
+cores. DIGEST, section 5.2, has one with a random delay in every epoch.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.check import at_least
+from harness.comm.comm import Comm
+from harness.comm.recorder import synchronise
+
+
+@dataclass
+class Straggler:
+    """One slow worker. It sleeps in every epoch, in its `rest`, after its (last) backward pass and before the
+    workers combine what they have: whoever waits for it there loses that time too.
+
+    rank           of the slow worker
+    delay          seconds added to each of its epochs
+    delay_spread   up to so many seconds more, drawn for each epoch from the run's seed
+    slowdown       how many times as long its own work of an epoch takes, without what it waited for others;
+                   1: no longer
+    """
+
+    rank: int = 0
+    delay: float = 0.0
+    delay_spread: float = 0.0
+    slowdown: float = 1.0
+
+    def __post_init__(self) -> None:
+        at_least("rank", self.rank, 0)
+        at_least("delay", self.delay, 0)
+        at_least("delay_spread", self.delay_spread, 0)
+        at_least("slowdown", self.slowdown, 1)
+
+    def refusal(self, workers: int) -> str | None:
+        """Why there is no such straggler among this many workers, after its key; None where there is."""
+        if self.rank < workers:
+            return None
+        return f"={self.rank} is not a worker of {workers}; give 0 to {workers - 1}"
+
+    def begin(self) -> None:
+        self.started = time.monotonic()
+
+    def hold(self, comm: Comm, seed: int, epoch: int) -> float:
+        """Sleep what this worker owes in this epoch since `begin`; returns the seconds."""
+        if comm.rank != self.rank:
+            return 0.0
+        owed = self.delay + self.delay_spread * float(np.random.default_rng((seed, epoch)).random())
+        if self.slowdown > 1:
+            synchronise(comm.device)  # else only the time in which work was handed to a GPU would count
+            waited = sum(span.end - span.start for span in comm.recorder.epoch.spans if span.kind == "wait")
+            owed += (self.slowdown - 1) * max(0.0, time.monotonic() - self.started - waited)
+        with comm.recorder.inside("rest", "straggle"):
+            time.sleep(owed)
+        return owed
