@@ -196,8 +196,8 @@ def book(comm: Comm, reads: Iterable[Read]) -> None:
     """Count what another thread has read as if the training thread had, in the epoch that uses it."""
     for read in reads:
         purpose, recorder = read.purpose, comm.recorder
-        total = sum(4 * asked + size for _, asked, size in read.taken)
-        recorder.done("pull", purpose.layer, total, tuple(comm.peers), comm.next_id(), read.start, read.end)
+        sizes = {owner: 4 * asked + size for owner, asked, size in read.taken}
+        recorder.done("pull", purpose.layer, sizes, comm.next_id(), read.start, read.end, route="take")
         for owner, asked, size in read.taken:
             recorder.count(purpose.layer, "forward", purpose.asked, owner, asked, 4 * asked)
             recorder.count(purpose.layer, "forward", purpose.answered, owner, asked, size)

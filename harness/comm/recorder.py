@@ -263,13 +263,25 @@ class Recorder:
         return span
 
     def done(
-        self, name: str, layer: int, bytes: int, peers: tuple[int, ...], id: str, start: float, end: float
+        self, name: str, layer: int, to: Mapping[int, int], id: str, start: float, end: float, route: Route
     ) -> None:
-        """An operation that another thread has done for this epoch. What it did before the epoch's train
-        clock began took no time of it."""
+        """An operation that another thread has done for this epoch, with bytes by peer. What it did before
+        the epoch's train clock began took no time of it."""
         if self.training:
-            moments = max(start, self._began), max(end, self._began)
-            self.epoch.spans.append(Span("comm", name, layer, *moments, bytes=bytes, peers=peers, id=id))
+            moments, sizes = (max(start, self._began), max(end, self._began)), tuple(to.values())
+            self.epoch.spans.append(
+                Span(
+                    "comm",
+                    name,
+                    layer,
+                    *moments,
+                    bytes=sum(sizes),
+                    peers=tuple(to),
+                    id=id,
+                    route=route,
+                    peer_bytes=sizes,
+                )
+            )
 
     def count(self, layer: int, direction: str, purpose: str, peer: int, rows: int, bytes: int) -> None:
         """Count what was handed to the transport for `peer`. Nothing is counted outside training."""
