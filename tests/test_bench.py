@@ -342,6 +342,7 @@ def test_a_run_that_fails_says_why(folders):
         runs.train(folders, dataset__scale=-1)
 
 
+@pytest.mark.nightly(20)
 def test_system_lines_of_real_runs(folders, forked):
     found = systems.system_lines(folders, rounds=1, names=["cdfgnn"], **TINY)
     assert [line.name.split()[0] for line in found] == ["cdfgnn"]

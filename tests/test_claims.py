@@ -189,6 +189,7 @@ def test_one_is_told_in_the_singular():
     assert table.counts([result, result])[1] == f"2 parts: 2 {HOLDS}."
 
 
+@pytest.mark.nightly(20)
 def test_what_no_paper_says_is_decided_too_and_counted_apart(tmp_path, capsys):
     """A claim whose entry is its experiment's own name."""
     own = changed(entry="mine", says="a is above b, we say")

@@ -96,6 +96,7 @@ def test_ids_are_unique_and_links_lead_to_them(elements):
     assert inside <= set(ids)
 
 
+@pytest.mark.nightly(20)
 def test_the_page_says_the_same_whenever_it_is_made(results):
     one, other = (page([str(results / "pubmed")], "made") for _ in range(2))
     assert one == other
