@@ -76,7 +76,7 @@ def test_what_one_worker_lacks_is_told_by_all_before_they_train(place, prepared)
     assert said and set(said) == {
         f"error: worker 1: {shard} is damaged: its checksum is not that of its content; delete the folder"
         f" {shard.parent} and run again to rebuild it"
-    }
+    }, done.stderr
 
 
 def test_workers_that_torchrun_started_have_the_run_to_themselves(place, prepared):

@@ -14,8 +14,9 @@ from harness.run.worker import main
 
 def ended(error: Exception, code: int) -> None:
     """Say why in one sentence, and end at once: a group of NCCL that has lost a peer may never end."""
-    print(f"error: {error}", file=sys.stderr)
     sys.stderr.flush()
+    # At once: the other workers of the host write to the same place.
+    os.write(sys.stderr.fileno(), f"error: {error}\n".encode())
     os._exit(code)
 
 
