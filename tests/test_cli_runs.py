@@ -8,8 +8,10 @@ import pytest
 from filelock import FileLock
 
 from harness import cli
+from harness.check import InputError
 from harness.cli import runs
 from harness.run import prepare
+from harness.run.lock import locked
 from harness.trace.reader import Trace
 from harness.trace.schema import SCORES
 from tests import traces
@@ -46,6 +48,7 @@ def test_show_has_the_table_and_the_config(tmp_path, capsys):
     traces.finished(tmp_path / "run", traces.config(system__bound=3))
     shown = said(capsys, "show", tmp_path / "run")
     assert "run: finished plain on cora, 2 workers" in shown and "system.bound=3" in shown
+    assert " dataset=cora " in shown.replace("\n", " ") and "dataset.name" not in shown
     shown = said(capsys, "show", "--all", tmp_path / "run")
     assert "plain on cora, 2 workers" in shown and "bound: 3" in shown and "workers: 2" in shown
 
@@ -145,3 +148,32 @@ def test_what_cannot_go_on_is_refused_in_one_sentence(place, capsys, asked, refu
     for word, why in refusals.items():
         assert why in refused(capsys, "extend", run, word)
     assert place.runs() == [run]
+
+
+@pytest.mark.parametrize(
+    "block, said",
+    [
+        ({"name": "npz", "source": "npz", "path": "g.npz"}, "dataset=npz dataset.path=g.npz"),
+        (
+            {"name": "mine", "source": "npz", "path": "g.npz"},
+            "dataset=npz dataset.name=mine dataset.path=g.npz",
+        ),
+        ({"name": "twin/flickr", "source": "twin", "scale": 0.5}, "dataset=twin/flickr dataset.scale=0.5"),
+        ({"name": "mine", "source": "my_ideas.Source"}, "dataset.name=mine dataset.source=my_ideas.Source"),
+    ],
+)
+def test_the_keys_of_a_run_name_its_graph_as_one_would_type_it(tmp_path, capsys, block, said):
+    composed = traces.config()
+    composed["dataset"] = block
+    traces.finished(tmp_path / "run", composed)
+    assert cli.main(["runs", "show", str(tmp_path / "run")]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_refused_run_leaves_no_folder(tmp_path):
+    with pytest.raises(InputError, match="no"), locked(tmp_path / "graph" / "run"):
+        raise InputError("no")
+    assert not (tmp_path / "graph" / "run").exists()
+    with locked(tmp_path / "run"):
+        (tmp_path / "run" / "config.yaml").write_text("")
+    assert (tmp_path / "run" / "config.yaml").exists()

@@ -172,15 +172,28 @@ def _keys(run: Run) -> str:
     """The run's keys as one would type them, those that most tables are about first; null ones left out, or
     with what the system made of them.
     """
-    first = ("system.", "dataset.", "partition.", "workers", "epochs", "seed", "model.", "optimiser.")
-    order = sorted(
-        run.keys, key=lambda k: next((i for i, f in enumerate(first) if k.startswith(f)), len(first))
-    )
+    first = ("system.", "dataset", "partition.", "workers", "epochs", "seed", "model.", "optimiser.")
+    # The word that chooses the graph before the keys that it sets.
+    keys = {**_dataset(run), **{key: value for key, value in run.keys.items() if key not in _dataset(run)}}
+    order = sorted(keys, key=lambda k: next((i for i, f in enumerate(first) if k.startswith(f)), len(first)))
     made = {f"system.{name}": value for name, value in (run.trace.resolved or {}).get("knobs", {}).items()}
-    left = {key: f"{key}=null ({made[key]})" for key in order if key in made and run.keys[key] is None}
+    left = {key: f"{key}=null ({made[key]})" for key in order if key in made and keys[key] is None}
     return " ".join(
-        left.get(key) or knob(key, run.keys[key]) for key in order if key in left or run.keys[key] is not None
+        left.get(key) or knob(key, keys[key]) for key in order if key in left or keys[key] is not None
     )
+
+
+def _dataset(run: Run) -> dict[str, str | None]:
+    """The word `dataset=` that chooses the run's graph in the place of what it sets; nothing of a source of
+    somebody's own, whose word is not known.
+    """
+    name, source = str(run.keys.get("dataset.name")), run.keys.get("dataset.source")
+    if source == "npz":
+        return {"dataset": "npz", "dataset.source": None, "dataset.name": None if name == "npz" else name}
+    if source not in ("twin", "real"):
+        return {}
+    word = name.removeprefix("twin/") if source == "real" else f"twin/{name.removeprefix('twin/')}"
+    return {"dataset": word, "dataset.source": None, "dataset.name": None}
 
 
 def _compare(given: argparse.Namespace) -> None:

@@ -93,6 +93,8 @@ def _replay(words: Sequence[str], table: Path | None, out: Path | None) -> None:
                 )  # fmt: skip
                 console.print(f"written: {written}", highlight=False, soft_wrap=True)
             run.trace.forget("spans")
+    if len({row["run"] for row in rows}) > 1:
+        console.print(_beside(rows))
     if table is not None:
         write_csv(table, rows)
 
@@ -118,7 +120,7 @@ def _print(
         console.print(f"assumed, since the cluster does not say: {', '.join(assumed)}", soft_wrap=True)
     console.print(
         f"epoch {_ms(times.epoch)} ms, the slowest worker's, mean over epochs without the first"
-        f" (as measured on the machine of the run: {_ms(summary['epoch_s'])} ms)",
+        f" (measured on the machine of the run, waits and all: {_ms(summary['epoch_s'])} ms of wall time)",
         highlight=False,
         soft_wrap=True,
     )
@@ -139,6 +141,17 @@ def _print(
     if others := [*path_of.values()][LONGEST:]:
         longest.add_row(_ms(sum(others)), f"{100 * sum(others) / whole:.1f} %", f"{len(others)} more")
     console.print(longest)
+
+
+def _beside(rows: list[dict[str, Any]]) -> Table:
+    """All runs in the order of their modelled epochs."""
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    shown.add_column("modelled epoch, ms", justify="right")
+    shown.add_column("run", overflow="fold")
+    epochs = {row["run"]: row["epoch_s"] for row in rows}
+    for run, seconds in sorted(epochs.items(), key=lambda item: item[1]):
+        shown.add_row(_ms(seconds), run)
+    return shown
 
 
 def _said(replayer: Replayer, clock: str) -> str:

@@ -106,6 +106,11 @@ class Map:
     seconds: dict[str, np.ndarray]
     crossings: list[Crossing]
 
+    @property
+    def averaged(self) -> str:
+        """Over what the seconds are means, for a text."""
+        return f"means over {counted(self.grid.epochs, 'epoch')} after the first (epochs=N takes others)"
+
     def fastest(self, i: int, j: int) -> str:
         return min(self.seconds, key=lambda name: (self.seconds[name][i, j], name))
 
@@ -222,7 +227,7 @@ def text(found: Map) -> str:
     heads = [f"{found.link} GB/s", *(f"at {latency:g} us" for latency in grid.latencies)]
     parts = [
         f"{found.dataset}, {counted(found.groups[0].workers, 'worker')}, modelled on cluster={found.cluster}"
-        f" over the bandwidth and latency of its links {found.link}",
+        f" over the bandwidth and latency of its links {found.link}; {found.averaged}",
         "the fastest system:\n" + tabulate(fastest, heads, disable_numparse=True),
     ]
     if found.crossings:
@@ -260,7 +265,10 @@ def draw(found: Map, folder: Path) -> Path:
             ax.set_xlabel(f"{found.link}: GB/s")
         axes[0].set_ylabel("epoch, ms (modelled)")
         axes[-1].legend(fontsize=8.5, frameon=False)
-        told = f"modelled on cluster={found.cluster}; squares: the fastest there"
+        told = (
+            f"modelled on cluster={found.cluster}, means over {counted(found.grid.epochs, 'epoch')};"
+            " squares: the fastest there"
+        )
         title(figure, "The fastest system by network", found.dataset, found.groups, "", told)
         return save(figure, folder / "crossover.png")
 

@@ -179,5 +179,13 @@ def _said(choice: Choice, exact: list[Group], names: dict[int, str], ahead: Esti
 
 def _lost(lost: list[Group], names: dict[int, str], ahead: dict[int, Estimate]) -> str:
     worst = sorted(lost, key=lambda g: ahead[id(g)].mean)
-    told = ", ".join(f"{names[id(g)]} ({ahead[id(g)]:+.2f})" for g in worst)
-    return f"These do not keep it, in points: {told}."
+    kinds = {
+        "These do not keep it, in points": [g for g in worst if ahead[id(g)].n > 1],
+        "One seed cannot tell of these, in points": [g for g in worst if ahead[id(g)].n < 2],
+    }
+    told = (
+        f"{said}: {', '.join(f'{names[id(g)]} ({ahead[id(g)]:+.2f})' for g in groups)}."
+        for said, groups in kinds.items()
+        if groups
+    )
+    return " ".join(told)

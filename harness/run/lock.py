@@ -29,4 +29,10 @@ def locked(run_dir: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        # A run that was refused before it wrote anything leaves nothing. Whoever wants the folder now finds
+        # it in use, or makes it anew.
+        with contextlib.suppress(OSError):
+            if [path.name for path in run_dir.iterdir()] == [LOCK]:
+                (run_dir / LOCK).unlink()
+                run_dir.rmdir()
         lock.release()
