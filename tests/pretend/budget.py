@@ -34,7 +34,7 @@ BUDGET = {
     "distdgl": Cost(synchronisations=8, drains=0, launches=191, collectives=1),
     "distdgl/dgl": Cost(synchronisations=8, drains=0, launches=191, collectives=1),
     "distdgl/sage": Cost(synchronisations=8, drains=0, launches=191, collectives=1),
-    "lean": Cost(synchronisations=6, drains=0, launches=393, collectives=5),
+    "lean": Cost(synchronisations=6, drains=0, launches=395, collectives=5),
     "llcg": Cost(synchronisations=5, drains=0, launches=511, collectives=4),
     "local": Cost(synchronisations=2, drains=0, launches=93, collectives=1),
     "pipegcn": Cost(synchronisations=4, drains=0, launches=158, collectives=3),
