@@ -215,6 +215,11 @@ def test_what_is_printed_names_workers_the_critical_path_and_what_is_assumed(tmp
     said = capsys.readouterr().out
     assert "modelled on cluster=cdfgnn" in said and "assumed" in said and "between.latency_us=0" in said
     assert "worker 1: forward, layer 0" in said and "host 0 to host 1" in said
+    assert "modelled epoch, ms" not in said
+    faster = recorded(tmp_path / "faster", [[0.001, 0.002]] * 3)
+    assert main([str(run), str(faster), *words]) == 0
+    last = capsys.readouterr().out.partition("modelled epoch, ms")[2]
+    assert last.index(str(faster)) < last.index(str(run))
 
 
 def test_crossovers_are_where_two_systems_take_the_same_time(tmp_path, capsys):
@@ -235,6 +240,7 @@ def test_crossovers_are_where_two_systems_take_the_same_time(tmp_path, capsys):
     ]
     assert main(["crossover", *words, "--csv", str(table), "--out", str(out)]) == 0
     said = capsys.readouterr().out
+    assert "means over 2 epochs after the first" in said
     row = next(line for line in said.splitlines() if line.split()[1:3] == ["lean", "fat"])
     assert float(row.split()[3]) == pytest.approx(1.5, rel=0.02)
     found = pd.read_csv(table)

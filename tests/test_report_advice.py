@@ -59,6 +59,7 @@ def beside(tmp_path):
 def test_the_cheapest_that_keeps_the_score_is_taken(beside):
     runs(beside, "frugal", [0.80, 0.81, 0.82], size=250, seconds=[0.14, 0.15, 0.14])
     runs(beside, "lossy", [0.70, 0.72, 0.71], size=20, seconds=0.01)
+    runs(beside, "once", [0.79], size=20, seconds=0.01)
     found = advice_on(beside)
     assert found.decided
     assert found.sentence.startswith(
@@ -67,6 +68,7 @@ def test_the_cheapest_that_keeps_the_score_is_taken(beside):
     assert "75 % less than the next, exact" in found.sentence
     assert "take exact to need least" in found.sentence and "which is exact training itself" in found.sentence
     assert any("do not keep it, in points: lossy (-10.00" in reason for reason in found.reasons)
+    assert any("One seed cannot tell of these, in points: once (" in reason for reason in found.reasons)
 
 
 @pytest.mark.parametrize("below, kept", [(0.005, True), (0.03, False)])
