@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from harness.claims.experiment import FOLDER
 from harness.figures import __main__ as figures
-from harness.figures.figure import available
-from harness.run import runner
 from tests.conftest import ROOT
-from tests.launching import Started
+from tests.short import TINY, shorten_figures
 
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))
 DRAWN_BY = re.compile(r"Drawn by `python -m harness\.figures ([^`]*)`")
@@ -27,9 +23,6 @@ COMMANDS = [
 # A picture that stands on two pages is drawn once.
 DRAWN = [(page, command) for page, command in COMMANDS if page.stem != "index"]
 NAMES = [f"{page.stem}-{command.split()[0]}" for page, command in DRAWN]
-TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
-# Of sweeps over many numbers, which only make a line longer, one is drawn here.
-ONE = ("system.capacity", "system.cache", "system.bound", "optimiser.lr")
 
 
 def shown(page: Path, name: str) -> list[Path]:
@@ -76,16 +69,7 @@ def test_every_picture_on_a_page_has_its_command_and_its_data():
 def test_a_pages_command_draws_what_the_page_shows(page, command, place, monkeypatch, tmp_path):
     """With few epochs, on a small graph: the same panels, axes, lines and names."""
     name = command.split()[0]
-    known = available(FOLDER, "small")
-    rows = {row: shortened(sweep) for row, sweep in known[name].rows(TINY).items()}
-
-    def start(sweep, there):
-        ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
-        assert ended.code == 0, ended.err
-
-    changed = known | {name: replace(known[name], rows=lambda graph: rows)}
-    monkeypatch.setattr(figures, "available", lambda *_, **__: changed)
-    monkeypatch.setattr(runner, "start", start)
+    shorten_figures(monkeypatch, place)
     # A graph's own name stands in titles and files only.
     given = [
         *shlex.split(command),
@@ -100,12 +84,6 @@ def test_a_pages_command_draws_what_the_page_shows(page, command, place, monkeyp
     (mine,) = tmp_path.glob(f"{name}*.csv")
     for theirs in shown(page, name):
         assert outline(data_of(mine)) == outline(data_of(theirs))
-
-
-def shortened(sweep: str) -> str:
-    words = [word for word in sweep.split() if not word.startswith(("epochs=", "evaluate.every="))]
-    words = [word.split(",")[0] if word.split("=")[0] in ONE else word for word in words]
-    return " ".join([*words, "epochs=12", "evaluate.every=4"])
 
 
 @pytest.mark.nightly(200)

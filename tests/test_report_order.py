@@ -74,6 +74,17 @@ def test_a_stable_place_is_told_from_one_that_depends_on_the_seeds(ordered, caps
     assert "Without a rank: nothing." in out
 
 
+def test_rows_with_more_seeds_than_others_are_ranked_by_those_that_they_share(tmp_path, capsys):
+    runs(tmp_path, "a", [0.5, 0.6, 0.7])
+    runs(tmp_path, "b", [0.4, 0.7])
+    code, out, _ = told(capsys, "ranks", tmp_path)
+    assert code == 0 and "over draws of the seeds 1, 2;" in out
+    # Where two have the same seeds, who lacks one of them has no rank.
+    runs(tmp_path, "c", [0.5, 0.5, 0.5])
+    code, out, _ = told(capsys, "ranks", tmp_path)
+    assert code == 0 and "over draws of the seeds 1, 2, 3;" in out and "Without a rank: b." in out
+
+
 def test_ranks_are_drawn_where_a_folder_is_given(ordered, capsys, tmp_path):
     code, out, _ = told(capsys, "ranks", ordered, "--out", tmp_path / "figures")
     drawn = sorted(path.name for path in (tmp_path / "figures").iterdir())

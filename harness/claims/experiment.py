@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -174,9 +175,17 @@ def one(name: str, folder: Path = FOLDER) -> Experiment:
     """The experiment of this name. InputError that names the file where it cannot be used."""
     path = folder / f"{name}.yaml"
     try:
-        return _experiment(name, yaml.safe_load(path.read_text()))
+        return _read(name, path.read_text())
     except (InputError, yaml.YAMLError) as error:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
+
+
+@functools.lru_cache(maxsize=256)
+def _read(name: str, text: str) -> Experiment:
+    """The experiment that a file's text describes; kept, for checking its types takes most of a tenth of a
+    second.
+    """
+    return _experiment(name, yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
 def _experiment(name: str, given: Any) -> Experiment:

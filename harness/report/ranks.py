@@ -61,10 +61,17 @@ def ranks(section: Section) -> tuple[list[Ranks], list[Group]]:
 
 
 def _shared(groups: list[Group]) -> list[object]:
-    """The seeds of as many groups as possible: those of the most frequent list of seeds."""
+    """The seeds by which groups are ranked: the most frequent list of them where two groups have it, else
+    those that as many groups as possible have in common; none where no two groups share two.
+    """
     lists = Counter(tuple(group.seeds) for group in groups)
-    ordered = sorted((count, len(seeds), seeds) for seeds, count in lists.items())
-    return list(ordered[-1][2]) if ordered else []
+    candidates = [seeds for _, _, seeds in sorted(((n, len(s), s) for s, n in lists.items()), reverse=True)]
+    common = [tuple(seed for seed in one if seed in two) for one, two in itertools.combinations(lists, 2)]
+    having = {each: sum(set(each) <= set(group.seeds) for group in groups) for each in candidates + common}
+    if having and having[candidates[0]] < 2:
+        candidates = sorted(having, key=lambda each: (having[each], len(each)), reverse=True)
+    usable = (each for each in candidates if len(each) >= 2 and having[each] >= 2)
+    return list(next(usable, ()))
 
 
 def draws(n: int, most: int = DRAWS) -> np.ndarray:
