@@ -132,7 +132,7 @@ def test_figures_stand_in_the_page_itself(path, elements, tmp_path, results, cap
 
 def test_the_answer_stands_first(elements):
     said = "".join(elements.text)
-    answer = said.index("Take bns to send least")
+    answer = said.index("Take bns to send the fewest bytes")
     assert said.index("The answer") < answer < said.index("What the papers say")
     assert "one seed has no interval" in said
     assert "92 experiments" in said

@@ -63,10 +63,13 @@ def test_the_cheapest_that_keeps_the_score_is_taken(beside):
     found = advice_on(beside)
     assert found.decided
     assert found.sentence.startswith(
-        "Take frugal to send least: 0.000 MB per epoch, 25 % of exact training's"
+        "Take frugal to send the fewest bytes: 0.000 MB per epoch, 25 % of exact training's"
     )
     assert "75 % less than the next, exact" in found.sentence
-    assert "take exact to need least" in found.sentence and "which is exact training itself" in found.sentence
+    assert (
+        "take exact to need the least time" in found.sentence
+        and "which is exact training itself" in found.sentence
+    )
     assert any("do not keep it, in points: lossy (-10.00" in reason for reason in found.reasons)
     assert any("One seed cannot tell of these, in points: once (" in reason for reason in found.reasons)
 
@@ -90,7 +93,10 @@ def test_costs_that_are_not_told_apart_are_named(beside):
         )
     found = advice_on(beside)
     assert not found.decided and found.sentence.startswith("Cannot tell one system from the others")
-    assert "cannot tell what sends least, one (" in found.sentence and ") or other (" in found.sentence
+    assert (
+        "cannot tell what sends the fewest bytes, one (" in found.sentence
+        and ") or other (" in found.sentence
+    )
     assert [g.label for g in found.choices[0].rivals] == ["other"]
 
 
@@ -101,7 +107,7 @@ def test_where_the_control_does_as_well_nothing_is_told(tmp_path):
     found = advice_on(tmp_path)
     assert not found.decided
     assert found.sentence.startswith("Cannot tell by test accuracy what remote rows are worth on metis")
-    assert "take frugal to send least" in found.sentence
+    assert "take frugal to send the fewest bytes" in found.sentence
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,14 @@ def test_its_names_are_told_apart_and_the_key_has_none(sweep):
     assert len(set(styles)) == 28
 
 
+def test_a_knob_of_whole_numbers_has_no_ticks_between_them(sweep, tmp_path):
+    for bound in (1, 2):
+        traces.finished(tmp_path / str(bound), traces.config(system__bound=bound))
+    for folder in (sweep, tmp_path):
+        for ax in against.over_knob("system.bound", section_of(folder, "system.bound")).axes:
+            assert all(float(tick).is_integer() for tick in ax.get_xticks())
+
+
 @pytest.mark.parametrize("value, shown, place", [(2, "2", 2), (None, "null", 2)], ids=["number", "null"])
 def test_a_system_with_one_value_of_the_key_is_a_point_that_says_so(tmp_path, value, shown, place):
     """A level line without a word would be read as measured at every value."""

@@ -152,8 +152,10 @@ def _blind(section: Section, score: Column) -> dict[str, str]:
 def _said(choice: Choice, exact: list[Group], names: dict[int, str], ahead: Estimate, score: Column) -> str:
     """One half of the sentence: by bytes, or by time."""
     cost, best = choice.cost, choice.best
-    verb, unit, digits = (
-        ("send", "MB", ".3f") if cost.key == "mb_epoch" else ("need", cost.heading[6:], ".4f")
+    aim, aims, unit, digits = (
+        ("send the fewest bytes", "sends the fewest bytes", "MB", ".3f")
+        if cost.key == "mb_epoch"
+        else ("need the least time", "needs the least time", cost.heading[6:], ".4f")
     )
     name = names[id(best)]
     value = f"{estimate_of(best, cost):{digits}} {unit} per epoch"
@@ -163,8 +165,8 @@ def _said(choice: Choice, exact: list[Group], names: dict[int, str], ahead: Esti
         ]
         if len(choice.rivals) > SEVERAL:
             several.append(f"{len(choice.rivals) - SEVERAL} more")
-        return f"cannot tell what {verb}s least, {name} ({value}) or {', '.join(several)}"
-    told = f"take {name} to {verb} least: {value}"
+        return f"cannot tell what {aims}, {name} ({value}) or {', '.join(several)}"
+    told = f"take {name} to {aim}: {value}"
     if best in exact:
         told += ", which is exact training itself"
     else:

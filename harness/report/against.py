@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from harness.base.terminal import counted
 from harness.check import InputError, did_you_mean
@@ -77,6 +78,8 @@ def over_knob(x: str, section: Section) -> Figure:
         ax.set_ylabel(axis_name(column, section))
         if log:
             ax.set_xscale("log")
+        elif all(isinstance(value, int) for value in values):
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         if ticks:
             ax.set_xticks(range(len(ticks)), ticks)
     _legend(figure, panels[0])
