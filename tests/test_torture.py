@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import secrets
+import socket
 
+import psutil
 import pytest
 
 from tests.torture import stored
 from tests.torture.__main__ import campaign
+from tests.torture.impostor import Impostor
 from tests.torture.stored import Stored
 from tests.torture.tally import REFUSED, SAME, Tally, is_sentence
 
@@ -50,6 +53,14 @@ def test_another_outcome_is_a_failure_that_can_be_had_again():
     tally.note("process killed", None, "other bits")
     assert tally.failures == ["seed 7, round 3, process killed: other bits"]
     assert tally.table().splitlines()[-1] == "| process killed | 2 |  | 1 |  | 1 |"
+
+
+def test_an_impostor_reaches_whatever_listens():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        with Impostor(psutil.Process(), random.Random(1)) as impostor:
+            for _ in range(3):
+                listening.accept()[0].close()
+        assert impostor.reached >= 3
 
 
 def test_one_error_beside_notes_is_a_sentence():

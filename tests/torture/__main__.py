@@ -25,8 +25,8 @@ def campaign(place: Place, folder: Path, seed: int, seconds: float) -> Tally:
     tally = Tally(seed)
     print(f"torture: seed {seed}, {seconds:.0f} s", file=sys.stderr, flush=True)
     draw = random.Random()
-    commands, stored = Commands(place, tally, draw), Stored(folder, tally, draw)
-    kinds = (commands.killed, commands.signalled, commands.frozen, commands.full, commands.damaged)
+    c, stored = Commands(place, tally, draw), Stored(folder, tally, draw)
+    kinds = (c.killed, c.signalled, c.frozen, c.impostor, c.full, c.damaged)
     began = time.monotonic()
     while time.monotonic() - began < seconds:
         draw.seed(f"{seed} {tally.rounds}")
@@ -34,7 +34,7 @@ def campaign(place: Place, folder: Path, seed: int, seconds: float) -> Tally:
             stored.report()
             stored.raw()
         # Damage is of six kinds, the others of one each.
-        draw.choices(kinds, weights=(1, 1, 1, 1, 3))[0]()
+        draw.choices(kinds, weights=(1, 1, 1, 1, 1, 3))[0]()
         tally.rounds += 1
     place.settle()
     return tally

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from tests.launching import Ended, Place, losses
+from tests.torture.impostor import Impostor
 from tests.torture.tally import REFUSED, SAME, Tally, damage, is_sentence
 
 # Each with memory of its own: caches, stores, servers, or none.
@@ -46,9 +47,9 @@ class Commands:
         self.place, self.tally, self.draw = place, tally, draw
         self.whole: dict[tuple[str, ...], tuple[object, float]] = {}
 
-    def _command(self) -> tuple[str, ...]:
+    def _command(self, *more: str) -> tuple[str, ...]:
         """A system drawn, whose whole run is known, and no run of it left."""
-        command = (*self.draw.choice(SYSTEMS), *LENGTH)
+        command = (*self.draw.choice(SYSTEMS), *LENGTH, *more)
         self.place.settle()
         if command not in self.whole:
             began = time.monotonic()
@@ -129,6 +130,17 @@ class Commands:
         if left:
             return self.tally.note("process frozen", None, f"after {moment:.2f} s: left {left}")
         self._again("process frozen", command, f"frozen after {moment:.2f} s", ended)
+
+    def impostor(self) -> None:
+        """Somebody else who connects to the run's ports and sends junk, over either transport."""
+        command = self._command(f"transport={self.draw.choice(('memory', 'sockets'))}", "rendezvous=10")
+        run = self.place.start(*command)
+        with Impostor(run.process, self.draw) as other:
+            ended = run.end()
+        how = f"{other.reached} connections, {command[-2]}"
+        if ended.code and (ended.code != 2 or not is_sentence(ended.err)):
+            return self.tally.note("impostor", None, f"{how}: {ended.code} {ended.err}")
+        self._again("impostor", command, how, ended)
 
     def full(self) -> None:
         """A disk of a size that is drawn; then it grows."""
