@@ -74,12 +74,8 @@ def our_sampler(graph: Graph, seeds: np.ndarray) -> tuple[Callable[[], object], 
 def dgl_sampler(
     dgl: ModuleType | Any, graph: Graph, seeds: np.ndarray, threads: int
 ) -> tuple[Callable[[], object], int]:
-    """The same of DGL, on so many threads, over in-edges without self-loops as everywhere here."""
-    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    kept = rows != graph.indices
-    ends = (torch.from_numpy(ids[kept].astype(np.int64)) for ids in (graph.indices, rows))
-    there = dgl.graph(tuple(ends), num_nodes=graph.num_vertices)
-    there.create_formats_()
+    """The same of DGL, on so many threads."""
+    there = dgl_graph(dgl, graph)
     sampler = dgl.dataloading.NeighborSampler(list(reversed(FANOUTS)))
     given = torch.from_numpy(seeds.astype(np.int64))
 
@@ -88,3 +84,13 @@ def dgl_sampler(
         return sampler.sample_blocks(there, given)[2]
 
     return sample, sum(block.num_edges() for block in sample())
+
+
+def dgl_graph(dgl: ModuleType | Any, graph: Graph) -> Any:
+    """The graph as one of DGL's, its formats made, over in-edges without self-loops as everywhere here."""
+    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    kept = rows != graph.indices
+    ends = (torch.from_numpy(ids[kept].astype(np.int64)) for ids in (graph.indices, rows))
+    there = dgl.graph(tuple(ends), num_nodes=graph.num_vertices)
+    there.create_formats_()
+    return there

@@ -12,6 +12,7 @@ import statistics
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -52,6 +53,9 @@ def whole(graph: Graph) -> Shard:
 class Ours:
     """The trainer as a run uses it, on all rows or on those that the loss needs. A call is an epoch; it keeps
     the loss.
+
+    system   its target, with `knobs` of its own; exact training by default
+    epochs   how many there may be, for a system that reads their number
     """
 
     def __init__(
@@ -62,11 +66,13 @@ class Ours:
         features: str,
         device: torch.device = CPU,
         rows: str = "all",
+        system: str = EXACT,
+        epochs: int = 1,
+        knobs: Mapping[str, Any] | None = None,
     ):
         comm = Comm(0, 1, device, Recorder())
-        system = make_system({"_target_": EXACT, "features": features})
-        # The exact system does not read the number of epochs.
-        self.trainer = Trainer(shard, comm, system, model, optimiser, seed=1, epochs=1, rows=rows)
+        made = make_system({"_target_": system, "features": features, **(knobs or {})})
+        self.trainer = Trainer(shard, comm, made, model, optimiser, seed=1, epochs=epochs, rows=rows)
         self.losses: list[float] = []
 
     def __call__(self) -> None:

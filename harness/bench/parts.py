@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.bench import order
+from harness.bench.batches import ABOUT_AS_FAST, batch_lines
 from harness.bench.blocks import NO_SLOWER, block_lines
 from harness.bench.cpu import cpu_lines
 from harness.bench.epoch import curve_lines, epoch_lines
@@ -102,6 +103,10 @@ class Part:
     measure: Callable[[Setting], list[Line]]
 
 
+def _held(s: Setting, target: float) -> float | None:
+    return target if s.extent.targets else None
+
+
 def _order(s: Setting) -> list[Line]:
     extent = s.extent
     return order.order_lines(s.folders, s.rounds, extent.workers, extent.hidden, **extent.runs)
@@ -150,7 +155,11 @@ PARTS = {
     ),
     "blocks": Part(
         "sampled blocks of a mini-batch, beside DGL's sampler",
-        lambda s: block_lines(s.graph(), s.extent.rounds * 2, NO_SLOWER if s.extent.targets else None),
+        lambda s: block_lines(s.graph(), s.extent.rounds * 2, _held(s, NO_SLOWER)),
+    ),
+    "batches": Part(
+        "one worker's epoch of mini-batches, beside DGL's loader and layers",
+        lambda s: batch_lines(s.graph(), s.extent.model.hidden, s.extent.rounds, _held(s, ABOUT_AS_FAST)),
     ),
     "epoch": Part(
         "one worker's epoch, beside DGL's and PyG's",
