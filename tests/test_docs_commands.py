@@ -36,7 +36,7 @@ from harness.study import __main__ as study
 from tests.commands import ROOT, Command, commands, mentioned
 from tests.graphs import edge_list, random_graph
 from tests.launching import Started
-from tests.short import TINY, shorten_figures
+from tests.short import ONE, TINY, shorten_figures
 
 ALL = commands()
 # What begins with these words is tried elsewhere: by the test named, because the page has more to show than
@@ -54,6 +54,7 @@ TRIED = {
     "python -m harness --config-dir my_ideas/conf model=mixed": (
         "test_plugins.py::test_a_model_and_a_score_are_trained_traced_and_shown"
     ),
+    "halobench figures staleness --size small": "test_docs_commands.py::test_figures_of_a_page_are_drawn",
     "halobench figures --from my_figures": "test_figures.py::test_the_figure_of_the_page",
     "torchrun --nproc-per-node 2 -m harness.worker": (
         "test_torchrun.py::test_what_prepare_prints_trains_as_the_local_launcher_does"
@@ -360,8 +361,8 @@ def test_a_pages_list_of_figures_is_printed(capsys):
 @pytest.mark.nightly(300)
 @pytest.mark.parametrize("command", [each for each in of("figures") if "--list" not in each.values[0].rest])
 def test_figures_of_a_page_are_drawn(command, place, monkeypatch, tmp_path, capsys):
-    """On a small graph, with runs of twelve epochs."""
-    shorten_figures(monkeypatch, place)
+    """On a small graph, with one run of twelve epochs per row."""
+    shorten_figures(monkeypatch, place, one=(*ONE, "seed"))
     own = ["--graph", TINY, "--out", str(tmp_path), "--results", str(tmp_path / "results")]
     cache = ["--cache", str(place.folder / "cache")]
     assert figures.main([*command.rest, *own, *cache]) == 0, capsys.readouterr().err
@@ -390,20 +391,26 @@ def test_the_study_of_a_page_is_written(command, place, monkeypatch, tmp_path, c
     monkeypatch.setattr(
         study, "GRAPHS", {name: replace(each, graph=TINY) for name, each in study.GRAPHS.items()}
     )
-    own = ["--seeds", "1", "--epochs", "2", "--out", "page.md", "--results", "results", "--cache", "cache"]
-    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    own = ["--seeds", "1", "--epochs", "2", "--out", str(page), "--results", str(tmp_path / "results")]
+    own += ["--cache", str(place.folder / "cache")]
     assert study.main([*command.rest, *own]) == 0, capsys.readouterr().err
-    assert "Not made when" not in Path("page.md").read_text()
+    assert "Not made when" not in page.read_text()
 
 
 @pytest.mark.nightly(300)
 @pytest.mark.parametrize("command", of("fidelity", "harness.fidelity.cuts"))
 def test_a_table_of_twins_is_printed(command, monkeypatch, tmp_path, capsys):
-    """At a scale at which the largest graph takes seconds."""
-    words = [word for word in command.rest if word not in ("--scale", "1", "0.01")]
+    """At a hundredth of the scale."""
+    words = command.rest
+    scale = "0.01"
+    if "--scale" in words:
+        at = words.index("--scale") + 1
+        scale = str(float(words[at]) / 100)
+        words = [*words[: at - 1], *words[at + 1 :]]
     monkeypatch.chdir(tmp_path)
     main = fidelity.main if command.name == "fidelity" else cuts.main
-    assert main([*words, "--scale", "0.002"]) == 0, capsys.readouterr().err
+    assert main([*words, "--scale", scale]) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     assert json.loads(said) if "--json" in words else "twin" in said
 
