@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from harness.cli import COMMANDS
 
@@ -63,6 +67,7 @@ def blocks(text: str) -> list[str]:
     return lines
 
 
+@functools.cache
 def commands() -> list[Command]:
     found = []
     for page in PAGES:
@@ -85,3 +90,53 @@ def mentioned() -> list[tuple[str, str]]:
         for page in PAGES
         for text in pattern.findall(" ".join(page.read_text().split()))
     ]
+
+
+# What begins with these words is tried elsewhere: by the test named, because the page has more to show than
+# that the command ends, or needs what is made there.
+TRIED = {
+    "python -m harness --config-dir my_ideas/conf -m system=vanilla,refresh": "test_tutorial.py::ran",
+    "python -m harness.report table mine": "test_tutorial.py::ran",
+    "halobench check system=refresh": "test_tutorial.py::test_the_pages_system_holds_every_check",
+    "PYTHONPATH=my_ideas python -m harness --config-dir my_ideas/conf dataset=ring": (
+        "test_outside.py::test_a_dataset_is_one_file_and_one_yaml"
+    ),
+    "PYTHONPATH=my_ideas python -m harness --config-dir my_ideas/conf partition=stripes": (
+        "test_outside.py::test_a_partitioner_is_one_file_and_one_yaml"
+    ),
+    "python -m harness --config-dir my_ideas/conf model=mixed": (
+        "test_plugins.py::test_a_model_and_a_score_are_trained_traced_and_shown"
+    ),
+    "halobench figures staleness --size small": "test_docs_commands.py::test_figures_of_a_page_are_drawn",
+    "halobench figures --from my_figures": "test_figures.py::test_the_figure_of_the_page",
+    "torchrun --nproc-per-node 2 -m harness.worker": (
+        "test_torchrun.py::test_what_prepare_prints_trains_as_the_local_launcher_does"
+    ),
+    "torchrun --nnodes 2": "test_hosts.py::",
+    "srun bash -c": "test_gpu_page.py::test_the_script_for_slurm_trains_with_a_task_per_worker",
+    "python -m harness -m hydra/launcher=joblib": (
+        "test_launchers.py::test_jobs_in_other_processes_are_the_same_runs"
+    ),
+    "python -m harness -m hydra/launcher=submitit_slurm": (
+        "test_gpu_page.py::test_what_submitit_submits_is_a_job_with_the_pages_gpus"
+    ),
+    "docker": "test_gpu_page.py::test_every_line_of_the_dockerfile_is_one_of_the_readmes_commands",
+    ".venv/bin/pre-commit install": "test_habits.py::",
+}
+
+
+def tried(command: Command) -> str | None:
+    return next((test for begins, test in TRIED.items() if command.line.startswith(begins)), None)
+
+
+def of(*names: str, nightly: tuple[str, ...] = ()) -> list:
+    """The commands of these names that are tried here, each line once, named by page and number; on the
+    pages that begin with `nightly` by the nightly target alone: others in the suite take the same way.
+    """
+    found, numbers = {}, itertools.count(1)
+    for command in commands():
+        if command.name in names and not tried(command):
+            marks = pytest.mark.nightly(20) if nightly and command.page.startswith(nightly) else ()
+            case = pytest.param(command, id=f"{command.page}-{next(numbers)}", marks=marks)
+            found.setdefault(command.line, case)
+    return list(found.values())

@@ -314,48 +314,6 @@ def test_a_twin_says_so_everywhere(tmp_path, capsys):
     assert "(twin)" in rendered(single.run_table(run))
 
 
-def test_where_workers_outnumber_cores_cpu_seconds_are_shown_apart(tmp_path, capsys):
-    crowded = traces.finished(tmp_path / "crowded", traces.config(), cores=1)
-    traces.finished(tmp_path / "roomy", traces.config(), cores=2)
-    s = Trace(crowded).summary
-    assert s["clock"] == "cpu" and any("2 workers outnumber 1 cores" in note for note in s["notes"])
-    text = run_markdown(capsys, tmp_path)
-    first, second = text.split("**Test CPU") if "**Test CPU" in text else text.split("\n\n**")
-    cpu, wall = (first, second) if "1 cores" in first else (second, first)
-    assert "epoch CPU s" in cpu and "epoch s" not in cpu and "workers outnumber cores" in cpu
-    assert "epoch s" in wall and not any(
-        f"{part} CPU s" in wall for part in ("epoch", "compute", "comm", "rest")
-    )
-    assert rows(cpu)[0]["epoch CPU s"] == "0.4300"
-    compared, _ = groups.load([crowded])
-    figure = plot.breakdown(table.sections(compared)[0], ["x"])
-    assert "CPU s (workers outnumber cores)" in figure.axes[0].get_xlabel()
-
-
-def test_a_machine_busy_with_something_else_is_told(tmp_path, capsys):
-    run = traces.prepare(tmp_path, traces.config(gpus=1))
-    out = writer.TraceWriter(run, 0, 0)
-    for number in range(3):
-        made = traces.epoch(number)
-        made.spans[0].cpu = 0.3  # of 0.5 s
-        out.write(made, loss=0, scores=None, peak_rss_bytes=0)
-    out.close()
-    s = summary.summarise(run)
-    assert s["core_share"] == pytest.approx(0.6) and any("had a core for 60 %" in note for note in s["notes"])
-    assert "In 1 run other programs took a share of the cores: its wall time is too long" in run_markdown(
-        capsys, run
-    )
-    assert "core" not in "".join(summary.summarise(traces.finished(tmp_path / "alone"))["notes"])
-
-
-def test_on_a_gpu_the_wall_clock_stands(tmp_path):
-    run = traces.prepare(tmp_path, traces.config(device="auto"), cores=1)
-    files.write_json_atomic(run / "environment.json", {**traces.ENVIRONMENT, "cores": 1, "gpus": ["X"]})
-    traces.stream(run, range(2))
-    s = summary.summarise(run)
-    assert s["clock"] == "wall" and any("2 workers shared 1 GPU" in note for note in s["notes"])
-
-
 def test_unfinished_runs_are_marked_and_never_averaged(tmp_path, capsys):
     traces.finished(tmp_path / "a", traces.config(seed=1))
     run = traces.prepare(tmp_path / "b", traces.config(seed=2))

@@ -53,10 +53,8 @@ def batch_lines(graph: Graph, hidden: int, rounds: int, target: float | None = A
         samples = interleaved({"ours": ours, **peers}, rounds)
     fastest = min(peers, key=lambda each: statistics.median(samples[each]))
     lines = [
-        Line.of("batches", name, "s", samples["ours"], samples[fastest], target, f"{fastest}, the faster")
-    ]
-    lines += [
-        Line.of("batches", f"{each} alone", "s", samples[each]) for each in sorted(peers) if each != fastest
+        Line.of("batches", name, "s", samples["ours"], samples[fastest], target, f"{fastest}, the faster"),
+        *(Line.of("batches", f"{each} alone", "s", samples[each]) for each in peers),
     ]
     check_learning({"ours": ours.losses, **{name: peer.losses for name, peer in peers.items()}})
     return lines

@@ -1,0 +1,83 @@
+"""The bench's epochs beside PyG's and DGL's on tiny graphs: its peers compute what we compute; no time is
+judged.
+"""
+
+import math
+
+import pytest
+import torch
+
+from harness.bench import epoch
+from harness.core.architectures import Gcn
+from harness.core.dgl_kernel import load_dgl
+from harness.core.optimisers import Adam
+from tests.graphs import random_graph
+
+MODEL = Gcn(layers=2, hidden=16, dropout=0.0)
+
+
+@pytest.fixture(scope="module")
+def shard():
+    return epoch.whole(random_graph(300, 12, num_features=20, num_classes=4, seed=1))
+
+
+@pytest.fixture(scope="module")
+def everybody(shard):
+    return epoch.contenders(shard, MODEL, Adam())
+
+
+def test_all_peers_take_part(everybody):
+    pytest.importorskip("torch_geometric")
+    expected = {"features=refetch", "features=once", "PyG, torch.sparse CSR", "PyG, edge_index"}
+    assert set(everybody) == expected | ({"DGL"} if load_dgl() is not None else set())
+
+
+def test_everybody_computes_the_same_logits_and_losses(everybody):
+    first = everybody["features=refetch"]
+    for _ in range(3):
+        want = first.logits()
+        for name, other in everybody.items():
+            torch.testing.assert_close(other.logits().detach(), want, rtol=1e-4, atol=1e-5, msg=name)
+        for other in everybody.values():
+            other()
+    epoch.check_losses(first, everybody, epochs=3)
+
+
+def test_a_peer_that_computes_something_else_is_refused(shard):
+    ours = epoch.Ours(shard, MODEL, Adam(), "once")
+    other = epoch.Ours(shard, MODEL, Adam(lr=0.5), "once")
+    for _ in range(2):
+        other()
+    with pytest.raises(AssertionError, match="impostor"):
+        epoch.check_losses(ours, {"impostor": other}, epochs=2)
+
+
+def test_epoch_lines_are_finite_and_positive():
+    graph = random_graph(300, 12, num_features=20, num_classes=4, seed=1)
+    found = epoch.epoch_lines(graph, MODEL, rounds=2)
+    figures = [line for line in found if not math.isnan(line.ours)]
+    assert all(line.ours > 0 and (line.peer is None or line.peer > 0) for line in figures)
+    held = {line.name: line.target for line in figures if line.target is not None}
+    if load_dgl() is not None:
+        assert {held[f"one worker features={how} / DGL"] for how in ("refetch", "once")} == {0.95, 0.50}
+    assert any("PyG" in name and target == 1.0 for name, target in held.items())
+
+
+def test_lines_have_the_same_names_whichever_form_of_pyg_is_the_faster(monkeypatch):
+    pytest.importorskip("torch_geometric")
+    graph, names = random_graph(60, 6, num_features=5, num_classes=3, seed=1), []
+    monkeypatch.setattr(epoch, "check_losses", lambda *_, **__: None)
+    for faster in ("CSR", "edge_index"):
+        took = lambda runs, *_, **__: {each: [1.0 if faster in each else 2.0] for each in runs}  # noqa: B023
+        monkeypatch.setattr(epoch, "interleaved", took)
+        found = epoch.epoch_lines(graph, MODEL, rounds=1)
+        assert all(faster in line.note and line.peer == 1.0 for line in found if line.name.endswith("/ PyG"))
+        names.append([line.name for line in found])
+    assert sorted(names[0]) == sorted(names[1])
+
+
+def test_a_peer_that_is_not_installed_is_no_target_missed(monkeypatch):
+    monkeypatch.setattr(epoch, "load_dgl", lambda: None)
+    graph = random_graph(60, 6, num_features=5, num_classes=3, seed=1)
+    (absent,) = (line for line in epoch.epoch_lines(graph, MODEL, rounds=1) if line.name == "DGL")
+    assert absent.met is None and math.isnan(absent.ours) and "not measured" in absent.note
