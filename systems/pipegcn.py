@@ -33,6 +33,7 @@ import torch
 from harness.check import within
 from harness.comm.crossing import Crossing
 from harness.core.system import System, check_features
+from harness.core.traffic import halo_exchanges
 from systems.parts.pipeline import Pipe
 
 
@@ -99,6 +100,9 @@ class Pipegcn(System):
     def after_epoch(self, epoch):
         for pipe in self.gradient_pipes.values():
             pipe.post()
+
+    def traffic(self, parts, epoch):
+        return halo_exchanges(parts, epoch, self.features)
 
     def state_dict(self):
         return {

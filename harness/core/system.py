@@ -34,6 +34,7 @@ from harness.core.order import FEATURES, HIDDEN, Passes
 from harness.core.propagate import HaloDropout, Pending, WrongRows, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
 from harness.core.straggler import Straggler
+from harness.core.traffic import Parts, Traffic
 from harness.partition.shard import ReplicaShard, Shard
 
 
@@ -267,6 +268,10 @@ class System(Generic[S, A]):
     def default_combine(self) -> Combine:
         """How gradients become a step where the run does not say."""
         return Exact()
+
+    def traffic(self, parts: Parts, epoch: int) -> Traffic | None:
+        """What all workers count in an epoch, before anything runs; None where only a run can tell."""
+        return None
 
     def epochs_done(self, epoch: int) -> int:
         """How many of the run's epochs are over when this worker's epoch `epoch` is.
