@@ -76,7 +76,7 @@ from harness.comm.flight import InFlight
 from harness.core.system import System, check_features
 from systems.parts.halo_request import Request
 from systems.parts.jaca import POLICIES, TIERS, Fetch, Halos, Part, Tiers, capacities, direct_fetch, shares
-from systems.parts.jaca_traffic import cached_traffic
+from systems.parts.jaca_traffic import cached_traffic, held_in_tiers
 from systems.parts.rapa import Step, restrict
 from systems.parts.tier_rows import TierRows
 
@@ -214,6 +214,9 @@ class Capgnn(System):
     def traffic(self, parts, epoch):
         return cached_traffic(self, self.sizes, parts, epoch)
 
+    def held(self, parts):
+        return held_in_tiers(self, self.sizes, parts)
+
     def sizes(self, halos: Halos, widths: list[int]) -> tuple[list[int], int]:
         """Vertices that each worker's tier and the global tier hold: as given, or by Algorithm 1."""
         if self.capacity_share is not None:
@@ -345,8 +348,6 @@ class Capgnn(System):
     def gradient_part(self, request: Request) -> Part:
         """The halo rows whose gradients return to their owners."""
         return self.all_rows.gradient if self.gradients == "exact" else request.fetch.gradient
-
-    # -- state --
 
     def state_dict(self):
         for request in self.ahead.values():

@@ -247,8 +247,14 @@ class Cdfgnn(ReplicaSystem):
                     made.add(layer, direction, "counts", to_all([8] * parts.workers))
                     made.add(layer, direction, purpose, np.zeros_like(rows), rows * (row + 4))
         if self.cache:
-            made.add(-1, "backward", "accuracy", all_reduced(parts.workers, 2 * 8))
+            made.add(-1, "backward", "accuracy", all_reduced(parts.workers, 2 * 8), route="ring")
         return made
+
+    def held(self, parts):
+        """The five caches of each layer and direction; no more masters have mirrors than copies are."""
+        copies, mirrors = parts.rows[0].sum(1), parts.rows[0].sum(0)
+        widths = parts.widths[2 if self.features == "once" else 1 :]
+        return 2 * FLOAT * sum(widths) * (3 * np.minimum(copies, parts.vertices) + 2 * mirrors)
 
     # -- messages: eqs. (22) and (23) --
 

@@ -192,10 +192,15 @@ class Digest(System):
             if self.pushes(r):
                 store = np.zeros((parts.workers, parts.workers + 1))
                 store[:, -1] = parts.vertices * row
-                made.add(layer, "forward", "push", store)
+                made.add(layer, "forward", "push", store, route="own" if self.store == "shared" else "server")
             if self.pulls(r) and (self.last_push(r) > 0 or self.start == "exact"):
-                made.add(layer, "forward", "pull", parts.rows[layer].T * row)  # the reader counts
+                # The reader counts.
+                made.add(layer, "forward", "pull", parts.rows[layer].T * row, route="take")
         return made
+
+    def held(self, parts):
+        """Pulled rows, and two slots of the store."""
+        return FLOAT * sum(parts.widths[1:-1]) * (parts.rows[0].sum(0) + 2 * parts.vertices)
 
     def loss_divisor(self, local, total):
         return total if self.loss == "global" else max(local, 1)

@@ -168,13 +168,17 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         every = self.rate == 1
         for layer in range(1 if self.features == "once" else 0, parts.layers):
             sent = rows * parts.widths[layer] * parts.value
-            made.add(layer, "forward", "halo", sent if every and layer else none, sent)
+            made.add(layer, "forward", "halo", sent if every and layer else none, sent, ahead=self.tau > 0)
             if layer:
-                made.add(layer, "backward", "halo", sent.T if every else none.T, sent.T)
+                made.add(layer, "backward", "halo", sent.T if every else none.T, sent.T, ahead=self.tau > 0)
         if self.features == "refetch" and renews:
             made.add(0, "backward", "cache", rows.T)
             made.add(0, "forward", "cache", none, rows * parts.widths[0] * parts.value)
         return made
+
+    def held(self, parts):
+        """Rows and gradients that are under way for tau epochs, at most."""
+        return FLOAT * self.tau * parts.rows[0].sum(0) * 2 * sum(parts.widths[1:-1])
 
     def period_of(self, epochs: int) -> int:
         """R of a run of so many epochs."""

@@ -50,7 +50,7 @@ from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
 from harness.core.traffic import to_all
-from systems.parts.blocks import Blocks, block_traffic
+from systems.parts.blocks import Blocks, block_traffic, held_blocks
 
 
 @dataclass
@@ -200,6 +200,10 @@ class Sancus(System):
 
     def input_halo(self, x):
         return self.blocks.features(x, self.features_wire)
+
+    def held(self, parts):
+        first = 1 if self.features == "once" else 0
+        return held_blocks(parts, parts.widths[first:-1], parts.widths[first + 1 :])
 
     def state_dict(self):
         return {"cache": self.cache, "own": self.own, "version": self.version}

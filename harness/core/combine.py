@@ -156,7 +156,7 @@ class PowerSgd(Combine):
 def sums(workers: int, values: int) -> Traffic:
     """What workers count in an all-reduce of so many float32 values of weights."""
     made = Traffic(workers)
-    made.add(LAYER, "backward", "weights", all_reduced(workers, FLOAT * values))
+    made.add(LAYER, "backward", "weights", all_reduced(workers, FLOAT * values), route="ring")
     return made
 
 

@@ -21,6 +21,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeAlias
 
+import numpy as np
 import torch
 
 from harness.check import InputError, choice
@@ -272,6 +273,10 @@ class System(Generic[S, A]):
     def traffic(self, parts: Parts, epoch: int) -> Traffic | None:
         """What all workers count in an epoch, before anything runs; None where only a run can tell."""
         return None
+
+    def held(self, parts: Parts) -> np.ndarray:
+        """[P] bytes of rows that workers keep between epochs, beside what an exchange of halo rows takes."""
+        return np.zeros(parts.workers)
 
     def epochs_done(self, epoch: int) -> int:
         """How many of the run's epochs are over when this worker's epoch `epoch` is.

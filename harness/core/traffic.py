@@ -23,18 +23,35 @@ T = TypeVar("T")
 
 
 class Traffic:
-    """Bytes by key, between a least and a most; both are the same where they are known."""
+    """Bytes by key, between a least and a most; both are the same where they are known.
+
+    route   by key: how they travel (`harness.comm.recorder.Route`)
+    ahead   keys of what is waited for in the next epoch
+    """
 
     def __init__(self, workers: int):
         self.workers = workers
+        self.route: dict[Key, str] = {}
+        self.ahead: set[Key] = set()
         self.least: dict[Key, np.ndarray] = {}
         self.most: dict[Key, np.ndarray] = {}
 
     def add(
-        self, layer: int, direction: str, purpose: str, least: np.ndarray, most: np.ndarray | None = None
+        self,
+        layer: int,
+        direction: str,
+        purpose: str,
+        least: np.ndarray,
+        most: np.ndarray | None = None,
+        *,
+        route: str = "pairs",
+        ahead: bool = False,
     ) -> None:
         """Add bytes [P, P], or [P, P + 1] with those towards a store. One worker alone sends nothing."""
         key = layer, direction, purpose
+        self.route[key] = route
+        if ahead:
+            self.ahead.add(key)
         for kept, given in ((self.least, least), (self.most, least if most is None else most)):
             whole = np.zeros((self.workers, self.workers + 1))
             if self.workers > 1:
@@ -44,7 +61,8 @@ class Traffic:
     def join(self, other: Traffic, times: int = 1) -> None:
         """Add another's, so many times."""
         for key in other.least:
-            self.add(*key, times * other.least[key], times * other.most[key])
+            least, most = times * other.least[key], times * other.most[key]
+            self.add(*key, least, most, route=other.route[key], ahead=key in other.ahead)
 
     @property
     def exact(self) -> bool:
@@ -194,11 +212,13 @@ def halo_exchanges(
     *,
     row_bytes: Callable[[int], float] | None = None,
     rows: Sequence[np.ndarray] | None = None,
+    ahead: bool = False,
 ) -> Traffic:
     """The traffic of a system that exchanges halo rows forward and their gradients backward, in each layer.
 
     row_bytes   of a row of a width; None: its values
     rows        by layer [P, P]; None: all of the halo
+    ahead       whether what is sent is waited for in the next epoch
     """
     made = with_weights(parts)
     if features == "once" and epoch == 0:
@@ -207,7 +227,7 @@ def halo_exchanges(
         width = parts.widths[layer]
         size = row_bytes(width) if row_bytes is not None else width * parts.value
         each = (parts.rows if rows is None else rows)[layer]
-        made.add(layer, "forward", "halo", each * size)
+        made.add(layer, "forward", "halo", each * size, ahead=ahead)
         if layer:  # features need no gradient
-            made.add(layer, "backward", "halo", each.T * size)
+            made.add(layer, "backward", "halo", each.T * size, ahead=ahead)
     return made

@@ -109,5 +109,7 @@ def epoch_traffic(system: AnySystem, model: ModelConfig, parts: Parts, epoch: in
             width = parts.widths[layer + 1]
             for direction, sizes in (("forward", (width + 1, width)), ("backward", (2 * width,))):
                 for size in sizes:
-                    made.add(layer, direction, "batch_norm", all_reduced(parts.workers, 4 * size))
+                    made.add(
+                        layer, direction, "batch_norm", all_reduced(parts.workers, 4 * size), route="ring"
+                    )
     return made

@@ -12,7 +12,7 @@ import torch
 from harness.comm.comm import Comm
 from harness.comm.flight import InFlight
 from harness.comm.sparse import fetch_rows
-from harness.core.traffic import Parts, Traffic, fetch_once, to_all, with_weights
+from harness.core.traffic import FLOAT, Parts, Traffic, fetch_once, to_all, with_weights
 from harness.partition.shard import Shard
 
 
@@ -125,7 +125,14 @@ def block_traffic(
         f_in, f_out = parts.widths[layer : layer + 2]
         most = to_all(parts.vertices * f_in * parts.value)
         least = most * np.asarray(active[layer], float)[:, None]
-        made.add(layer, "forward", "blocks", least, most if perhaps else least)
+        made.add(layer, "forward", "blocks", least, most if perhaps else least, route="broadcast")
         if deltas:
-            made.add(layer, "backward", "deltas", to_all(parts.vertices * f_out * parts.value))
+            each = to_all(parts.vertices * f_out * parts.value)
+            made.add(layer, "backward", "deltas", each, route="broadcast")
     return made
+
+
+def held_blocks(parts: Parts, cached: Sequence[int], passing: Sequence[int]) -> np.ndarray:
+    """[P] bytes of the other workers' blocks: a cache of each width in `cached`, and a place for what passes
+    of each different width in `passing`."""
+    return FLOAT * (parts.vertices.sum() - parts.vertices) * (sum(cached) + sum(set(passing)))

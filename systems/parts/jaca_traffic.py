@@ -37,7 +37,7 @@ def cached_traffic(
 ) -> Traffic:
     """sizes(halos, widths): the vertices that each worker's tier and the global one hold."""
     if not knobs.jaca and not knobs.rapa:
-        return halo_exchanges(parts, epoch, knobs.features)
+        return halo_exchanges(parts, epoch, knobs.features, ahead=knobs.pipeline)
     if knobs.rapa or knobs.policy not in FIXED:
         return _at_most(knobs, parts, epoch)
     first = 1 if knobs.features == "once" else 0
@@ -50,8 +50,10 @@ def cached_traffic(
     for layer in range(first, parts.layers):
         row = FLOAT * parts.widths[layer]
         expired = int(epoch % knobs.refresh == 0 if layer else epoch == 0)
-        made.add(layer, "forward", "halo", direct[expired] * row)
-        made.add(layer, "forward", "global_get", shared[expired].T * row)  # the reader counts
+        ahead = knobs.pipeline
+        made.add(layer, "forward", "halo", direct[expired] * row, ahead=ahead)
+        # The reader counts.
+        made.add(layer, "forward", "global_get", shared[expired].T * row, route="take", ahead=ahead)
         if expired and announced:
             made.add(layer, "forward", "flags", to_all([1] * parts.workers))
         if layer:
@@ -99,6 +101,17 @@ def _at_most(knobs: Knobs, parts: Parts, epoch: int) -> Traffic:
         made.add(-1, "forward", "ids", np.zeros_like(ids), told + (ids + 8) * (replaced and epoch == 0))
         for layer in range(first, parts.layers):
             taken = parts.rows[layer].T * parts.widths[layer] * FLOAT
-            made.add(layer, "forward", "global_get", np.zeros_like(taken), taken)
+            made.add(layer, "forward", "global_get", np.zeros_like(taken), taken, route="take")
             made.add(layer, "forward", "flags", np.zeros_like(ids), to_all([1] * parts.workers))
     return made
+
+
+def held_in_tiers(
+    knobs: Knobs, sizes: Callable[[Halos, list[int]], tuple[list[int], int]], parts: Parts
+) -> np.ndarray:
+    """[P] bytes of each worker's own tier and of the global one, which every worker maps."""
+    if not knobs.jaca:
+        return np.zeros(parts.workers)
+    widths = parts.widths[1 if knobs.features == "once" else 0 : parts.layers]
+    local, common = sizes(Halos.of(parts.shards), widths)
+    return FLOAT * sum(widths) * (np.asarray(local, float) + common)
