@@ -18,7 +18,7 @@ PROGRAMS = re.compile(
 )
 # `python -m MODULE` of a subcommand.
 MODULES = {"harness": "run", "harness.importing": "import"} | {
-    f"harness.{name}": name for name in ("report", "figures", "study", "bench", "fidelity", "replay")
+    f"harness.{name}": name for name in ("report", "figures", "study", "bench", "fidelity", "replay", "plan")
 }
 
 

@@ -66,6 +66,7 @@ TRIED = {
     "python -m harness -m hydra/launcher=submitit_slurm": (
         "test_gpu_page.py::test_what_submitit_submits_is_a_job_with_the_pages_gpus"
     ),
+    "halobench plan": "test_plan.py::test_every_command_of_the_page_is_planned",
     "docker": "test_gpu_page.py::test_every_line_of_the_dockerfile_is_one_of_the_readmes_commands",
     ".venv/bin/pre-commit install": "test_habits.py::",
 }

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
             rows = []
             for words, run in given.runs:
                 made = plan(run, given.cluster, given.sample, given.per_host)
-                found = probe(words, given) if given.probe else None
+                found = probe(words, run, given) if given.probe else None
                 show(console, made, found)
                 rows += table_rows(made, found)
             if len(given.runs) > 1:
@@ -68,9 +68,9 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
 
 def first_line(made: Plan, found: Probe | None = None) -> str:
     """Whether it fits."""
-    needs = found.memory if found is not None and not made.memory else made.needs
     if not made.memory and found is None:
-        return "memory is not planned: it depends on the batches that are drawn; give probe=10"
+        return "whether it fits is not planned: memory depends on the batches that are drawn; give probe=10"
+    needs = made.needs if made.memory or found is None else found.memory
     if not made.has:
         return (
             f"needs {_gb(needs)} per worker; cluster={made.cluster.name} does not say what its devices have"

@@ -108,7 +108,7 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
     devices = cluster.devices[:workers]
     run.system.cluster = cluster.with_devices(devices)
     notes: list[str] = []
-    device = "cuda" if _on_gpus(cluster) else "cpu"
+    device = "cpu" if run.settings.device == "cpu" else "cuda"
     if sample is None:
         loads, memory, epochs = _sized(run, device)
     else:
@@ -121,7 +121,7 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
         )
     else:
         profile = Profile(devices[0])
-        notes.append(profile.said)
+        notes.append(f"work is {profile.said}; launching products and making messages take no time")
         platform = platform_of(cluster, workers, per_host)
         notes += [f"assumed, since the cluster does not say: {each}" for each in platform.assumed]
         exact = all(traffic.exact for traffic in epochs)
@@ -130,11 +130,6 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
             for most in ((False,) if exact else (False, True))
         ]
     return Plan(run, cluster, loads, memory, epochs, seconds, lacking, notes)
-
-
-def _on_gpus(cluster: Cluster) -> bool:
-    """A device with a memory rate or a peak of its own is a GPU; one without is this host's processor."""
-    return any(device.fp32_tflops or device.memory_gb for device in cluster.devices)
 
 
 def _sized(run: Run, device: str) -> tuple[Loads, dict[str, np.ndarray], list[Traffic]]:
@@ -182,16 +177,16 @@ def _extrapolated(
         raise InputError(
             f"sample={sample} is no smaller than dataset.scale={scale}: give more than 0 and less"
         )
-    whole, half = (
-        _sized(dataclasses.replace(run, dataset=_at(run.dataset, each)), device)
-        for each in (sample, sample / 2)
-    )
-    steps = math.log2(scale / sample)
+    try:
+        whole, half = (
+            _sized(dataclasses.replace(run, dataset=_at(run.dataset, each)), device)
+            for each in (sample, sample / 2)
+        )
+    except InputError as error:
+        raise InputError(f"sample={sample} plans twins at {sample:g} and {sample / 2:g}: {error}") from None
 
-    def grown(large: np.ndarray, small: np.ndarray) -> np.ndarray:
-        """What a value at `sample` is at the run's scale: by worker as at `sample`, in all by the rule."""
-        big, less = float(large.sum()), float(small.sum())
-        return large * (big / less) ** steps if big > 0 and less > 0 else large * scale / sample
+    def to_scale(large: np.ndarray, small: np.ndarray) -> np.ndarray:
+        return grown(large, small, scale / sample)
 
     notes.append(
         f"extrapolated to scale {scale:g} from twins at {sample:g} and {sample / 2:g}: every total grows as"
@@ -199,12 +194,20 @@ def _extrapolated(
     )
     loads = Loads(
         **{
-            name: _both(getattr(whole[0], name), getattr(half[0], name), grown)
+            name: _both(getattr(whole[0], name), getattr(half[0], name), to_scale)
             for name in (field.name for field in dataclasses.fields(Loads))
         }
     )
-    memory = {name: grown(whole[1][name], half[1][name]) for name in whole[1]}
-    return loads, memory, [_traffic(a, b, grown) for a, b in zip(whole[2], half[2])]
+    memory = {name: to_scale(whole[1][name], half[1][name]) for name in whole[1]}
+    return loads, memory, [_traffic(a, b, to_scale) for a, b in zip(whole[2], half[2])]
+
+
+def grown(large: np.ndarray, small: np.ndarray, times: float) -> np.ndarray:
+    """What values [..] at a scale are at `times` that scale, from those at half of it: in all by the power of
+    the scale by which they grew, shared out as they are. What had been nothing grows as the scale does.
+    """
+    big, less = float(large.sum()), float(small.sum())
+    return large * (times if less <= 0 else (big / less) ** math.log2(times) if big > 0 else 0.0)
 
 
 def _at(dataset: Any, scale: float) -> Dataset:
@@ -213,23 +216,23 @@ def _at(dataset: Any, scale: float) -> Dataset:
     return made
 
 
-def _both(large: Any, small: Any, grown: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Any:
+def _both(large: Any, small: Any, to_scale: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Any:
     if isinstance(large, np.ndarray):
-        return grown(large, small)
+        return to_scale(large, small)
     if isinstance(large, list) and large and isinstance(large[0], Layer):
         names = [field.name for field in dataclasses.fields(Layer)]
-        return [Layer(*(grown(getattr(a, n), getattr(b, n)) for n in names)) for a, b in zip(large, small)]
+        return [Layer(*(to_scale(getattr(a, n), getattr(b, n)) for n in names)) for a, b in zip(large, small)]
     return large
 
 
 def _traffic(
-    large: Traffic, small: Traffic, grown: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    large: Traffic, small: Traffic, to_scale: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> Traffic:
     made = Traffic(large.workers)
     key: Key
     for key in large.least:
         least, most = (
-            grown(getattr(large, end)[key], getattr(small, end).get(key, getattr(large, end)[key]))
+            to_scale(getattr(large, end)[key], getattr(small, end).get(key, getattr(large, end)[key]))
             for end in ("least", "most")
         )
         made.add(*key, least, most, route=large.route[key], ahead=key in large.ahead)

@@ -41,8 +41,11 @@ class Profile:
     @property
     def said(self) -> str:
         if self.flops and self.bytes:
-            return f"products at {100 * EFFICIENCY:.0f} % of the devices' peaks, assumed"
-        return "products as one core of a processor takes them (harness/core/order.py), assumed"
+            return f"products at {100 * EFFICIENCY:.0f} % of the devices' peaks, which is assumed"
+        return (
+            "products as one core of a processor takes them (harness/core/order.py), since the cluster does"
+            " not say fp32_tflops and memory_gbytes_per_s"
+        )
 
     def dense(self, rows: float, f_in: int, f_out: int) -> float:
         """Seconds of X W for X [rows, f_in]."""
