@@ -140,7 +140,7 @@ class _Line:
         number: int,
         traffic: Traffic,
         places: dict[Key, list[int]],
-        costs: Sequence[tuple[float, float, float, float]],
+        costs: Sequence[Sequence[float]],
     ) -> None:
         """costs   of each layer, as `work` gives them"""
         self.steps.append(Begin(number))
@@ -159,11 +159,16 @@ class _Line:
 def program_of(
     loads: Loads, system: AnySystem, epochs: Sequence[Traffic], profiles: Sequence[Profile], most: bool
 ) -> Program:
-    """Epochs of this traffic, at its least or its most, as a replay runs them."""
+    """Epochs of this traffic, at its least or its most, as a replay runs them. An epoch of several steps has
+    the products of one step so many times."""
     operations: list[Operation] = []
     lines = [_Line(worker, operations) for worker in range(loads.workers)]
     layers = range(len(loads.layers))
-    costs = [[work(loads, l, k, system, profiles[k]) for l in layers] for k in range(loads.workers)]
+    steps = system.steps()
+    costs = [
+        [tuple(steps * each for each in work(loads, l, k, system, profiles[k])) for l in layers]
+        for k in range(loads.workers)
+    ]
     for number, traffic in enumerate(epochs):
         places: dict[Key, list[int]] = {}
         for key, made in operations_of(traffic, traffic.most if most else traffic.least).items():
