@@ -48,7 +48,7 @@ def made(words: list[str]):
     return plan(given.runs[0][1], given.cluster, given.sample, given.per_host)
 
 
-@pytest.mark.parametrize("system", ["vanilla", "digest system.interval=2"])
+@pytest.mark.parametrize("system", ["vanilla wire=bfloat16", "digest system.interval=2"])
 def test_a_plan_is_what_the_run_then_sends_and_holds(system, place, here, tmp_path, capsys):
     words = [*system.split(), *SMALL, "device=cpu", *here]
     rows = planned([f"system={words[0]}", *words[1:], *APART], tmp_path)
@@ -123,7 +123,7 @@ def test_what_does_not_fit_is_said_first(here, capsys, tmp_path):
     )
     assert main([*words, f"cluster={small}"]) == 0
     said = capsys.readouterr().out
-    assert re.match(r"does not fit: [\d.]+ GB per worker, the largest, of 0.107 GB that a device has\n", said)
+    assert re.match(r"does not fit: worker \d needs [\d.]+ GB of the 0.107 GB that its device has", said)
     assert "assumed, since the cluster does not say: inside.latency_us=0" in said
     small.write_text("name: small\ndevices: [{kind: a}, {kind: a}]\ninside: {gbytes_per_s: 1}\n")
     assert main([*words, f"cluster={small}"]) == 0

@@ -70,14 +70,18 @@ def first_line(made: Plan, found: Probe | None = None) -> str:
     """Whether it fits."""
     if not made.memory and found is None:
         return "whether it fits is not planned: memory depends on the batches that are drawn; give probe=10"
-    needs = made.needs if made.memory or found is None else found.memory
+    workers = made.loads.workers
+    probed = np.full(workers, 0.0 if found is None else found.memory)
+    needs = sum(made.memory.values(), np.zeros(workers)) if made.memory else probed
     if not made.has:
-        return (
-            f"needs {_gb(needs)} per worker; cluster={made.cluster.name} does not say what its devices have"
-        )
-    least = min(made.has)
-    verdict = "fits" if needs <= least else "does not fit"
-    return f"{verdict}: {_gb(needs)} per worker, the largest, of {_gb(least)} that a device has"
+        says = f"cluster={made.cluster.name} does not say what its devices have"
+        return f"the largest worker needs {_gb(needs.max())}; {says}"
+    tightest = int((needs / np.array(made.has)).argmax())
+    verdict = "fits" if needs[tightest] <= made.has[tightest] else "does not fit"
+    return (
+        f"{verdict}: worker {tightest} needs {_gb(needs[tightest])} of the {_gb(made.has[tightest])} that its"
+        " device has, the largest share of all"
+    )
 
 
 def show(console: Terminal, made: Plan, found: Probe | None) -> None:
