@@ -48,7 +48,14 @@ def made(words: list[str]):
     return plan(given.runs[0][1], given.cluster, given.sample, given.per_host)
 
 
-@pytest.mark.parametrize("system", ["vanilla wire=bfloat16", "digest system.interval=2"])
+@pytest.mark.parametrize(
+    "system",
+    [
+        "vanilla wire=bfloat16",
+        pytest.param("digest system.interval=2", marks=pytest.mark.nightly(5)),
+        pytest.param("capgnn system.rapa=false", marks=pytest.mark.nightly(5)),
+    ],
+)
 def test_a_plan_is_what_the_run_then_sends_and_holds(system, place, here, tmp_path, capsys):
     words = [*system.split(), *SMALL, "device=cpu", *here]
     rows = planned([f"system={words[0]}", *words[1:], *APART], tmp_path)
@@ -66,7 +73,10 @@ def test_a_plan_is_what_the_run_then_sends_and_holds(system, place, here, tmp_pa
     assert float(rows[0]["modelled_epoch_s"]) > 0
 
 
-@pytest.mark.parametrize("name, range_said", [("cdfgnn", True), ("distdgl", False)])
+@pytest.mark.parametrize(
+    "name, range_said",
+    [("cdfgnn", True), pytest.param("distdgl", False, marks=pytest.mark.nightly(5))],
+)
 def test_a_probe_tells_what_only_training_does(name, range_said, here, tmp_path, capsys):
     words = [f"system={name}", *SMALL, *here, *APART]
     (row, *_) = planned(words, tmp_path)

@@ -115,6 +115,22 @@ def test_what_a_run_asks_for_is_in_its_bytes(pool, name, choices):
     assert all(exact[1:])
 
 
+def test_what_a_system_keeps_is_what_it_says(pool):
+    """Of sancus, whose traces tell: its caches, and a place for the deltas that pass."""
+    graph, block = random_graph(9, vertices=40), systems.block("sancus")
+    asked = Settings(model={**SMALL, "hidden": 6}, dtype="float32", epochs=1)
+    outcome = systems.run(pool, graph, block, 3, settings=asked)
+    system = make_system(block)
+    parts = parts_of(
+        systems.shards_of(graph, outcome.assignment, 3), system, make_model(asked.model), Asked()
+    )
+    for rank, held_here in enumerate(system.held(parts)):
+        told = outcome.workers[rank]["metrics"][0]
+        caches = sum(value for (_, name), value in told.items() if name == "cache_bytes")
+        others = np.count_nonzero(outcome.assignment != rank)
+        assert caches > 0 and held_here == caches + 4 * others * sum({6, graph.num_classes})
+
+
 @given(seed=st.integers(0, 10_000), parts=st.integers(1, 4), directed=st.booleans(), layers=st.integers(1, 3))
 @settings(max_examples=5)
 def test_bytes_on_random_graphs_and_partitions(pool, seed, parts, directed, layers):

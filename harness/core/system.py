@@ -271,7 +271,9 @@ class System(Generic[S, A]):
         return Exact()
 
     def traffic(self, parts: Parts, epoch: int) -> Traffic | None:
-        """What all workers count in an epoch, before anything runs; None where only a run can tell."""
+        """Bytes that all workers count in an epoch (from 0), from the sizes of the run's partition and before
+        anything runs; None where only a run can tell.
+        """
         return None
 
     def held(self, parts: Parts) -> np.ndarray:
