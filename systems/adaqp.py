@@ -35,8 +35,9 @@ import torch
 from harness.check import InputError, at_least, choice
 from harness.comm.crossing import Crossing
 from harness.core.draws import draws
-from harness.core.quantise import dequantise, quantise
+from harness.core.quantise import dequantise, quantise, row_bytes
 from harness.core.system import System, check_features
+from harness.core.traffic import FLOAT, Traffic, halo_exchanges
 
 LEVELS = (2, 4, 8)
 
@@ -97,6 +98,30 @@ class Adaqp(System):
 
     def halo(self, layer, h):
         return QuantisedHalo(self, layer, h)
+
+    def traffic(self, parts, epoch):
+        float32 = torch.float32
+        if self.assignment == "uniform":
+            size = lambda width: row_bytes(width, self.bits, float32)  # noqa: E731
+            return halo_exchanges(parts, epoch, self.features, row_bytes=size)
+        # Every row has 2 bits per value at least; all have `bits` on average at most, and the last byte of a
+        # row's codes may not be full.
+        least = lambda width: row_bytes(width, LEVELS[0], float32)  # noqa: E731
+        most = lambda width: width * self.bits / 8 + 1 + row_bytes(0, self.bits, float32)  # noqa: E731
+        low, high = (halo_exchanges(parts, epoch, self.features, row_bytes=size) for size in (least, most))
+        made = Traffic(parts.workers)
+        for key, most_of in high.most.items():
+            made.add(*key, low.least[key], most_of)
+        if epoch % self.period == 0:
+            first = 1 if self.features == "once" else 0
+            for layer in range(first, parts.layers):
+                rows = parts.rows[layer]
+                made.add(layer, "forward", "bits", rows)
+                if layer:
+                    made.add(layer, "backward", "bits", rows.T)
+            if epoch == 0 and parts.layers > first:
+                made.add(first, "backward", "bits", FLOAT * parts.rows[first].T)
+        return made
 
     # -- bits of a row --
 

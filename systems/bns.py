@@ -28,6 +28,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 
 from harness.base.splitmix import mix_int
@@ -36,6 +37,7 @@ from harness.comm.flight import HaloPlan
 from harness.core.adjacency import Propagation
 from harness.core.propagate import Pending
 from harness.core.system import System, check_features
+from harness.core.traffic import halo_exchanges
 from harness.partition.shard import Shard
 from systems.parts.sampling import HaloSampler
 
@@ -95,9 +97,17 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
         # Mixed, since torch's generator takes in the low 32 bits only, in which these keys are not all
         # different.
         key = mix_int((((self.seed * 1_000_003 + epoch) * 65_537 + receiver) * 65_537 + owner) % 2**64)
-        k = max(1, round(self.rate * count)) if count else 0
+        k = self.drawn_of(count)
         drawn = torch.randperm(count, generator=torch.Generator().manual_seed(key))[:k]
         return drawn.sort().values
+
+    def drawn_of(self, count: int) -> int:
+        """k of `count` rows."""
+        return max(1, round(self.rate * count)) if count else 0
+
+    def traffic(self, parts, epoch):
+        drawn = [np.vectorize(self.drawn_of)(rows) for rows in parts.rows]
+        return halo_exchanges(parts, epoch, self.features, rows=drawn)
 
     def halo(self, layer, h):
         return Scaled(self.comm.exchange(self.drawn, h, layer), self.scale)

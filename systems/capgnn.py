@@ -76,6 +76,7 @@ from harness.comm.flight import InFlight
 from harness.core.system import System, check_features
 from systems.parts.halo_request import Request
 from systems.parts.jaca import POLICIES, TIERS, Fetch, Halos, Part, Tiers, capacities, direct_fetch, shares
+from systems.parts.jaca_traffic import cached_traffic, held_in_tiers
 from systems.parts.rapa import Step, restrict
 from systems.parts.tier_rows import TierRows
 
@@ -204,32 +205,36 @@ class Capgnn(System):
         first = 1 if self.features == "once" else 0
         widths = {l: self.widths[l] for l in range(first, self.num_layers)}
         self.halos = Halos(self.shard, self.comm, lowest=self.policy == "low_overlap")
-        sizes, exclusive = self.sizes(list(widths.values())), self.tiers == "exclusive"
+        sizes = self.sizes(self.halos, list(widths.values()))
+        exclusive = self.tiers == "exclusive"
         whose = (self.halos, self.shard, self.comm, self.plan)
         self.cache = Tiers(*whose, self.policy, *sizes, self.top_k, exclusive=exclusive)
         self.rows = TierRows(self.cache, self.comm, widths)
 
-    def sizes(self, widths: list[int]) -> tuple[list[int], int]:
+    def traffic(self, parts, epoch):
+        return cached_traffic(self, self.sizes, parts, epoch)
+
+    def held(self, parts):
+        return held_in_tiers(self, self.sizes, parts)
+
+    def sizes(self, halos: Halos, widths: list[int]) -> tuple[list[int], int]:
         """Vertices that each worker's tier and the global tier hold: as given, or by Algorithm 1."""
         if self.capacity_share is not None:
-            local, shared = shares(self.halos, self.capacity_share)
+            local, shared = shares(halos, self.capacity_share)
         else:
             reserved = self.reserved_device_mb, self.reserved_host_mb
-            local, shared = capacities(self.halos, self.cluster, widths, self.top_k, *reserved)
+            local, shared = capacities(halos, self.cluster, widths, self.top_k, *reserved)
         given = self.local_capacity, self.global_capacity
         own, common = (self.capacity if size is None else size for size in given)
-        return local if own is None else [own] * self.comm.size, shared if common is None else common
+        return local if own is None else [own] * len(halos.ids), shared if common is None else common
 
     # -- an epoch --
 
     def before_epoch(self, epoch):
         self.epoch = epoch
         for iteration, step in enumerate(self.balancing if epoch == 0 else ()):
-            for name, value in (
-                ("rapa_vertices", step.vertices),
-                ("rapa_edges", step.edges),
-                ("rapa_lambda", step.cost),
-            ):
+            told = {"rapa_vertices": step.vertices, "rapa_edges": step.edges, "rapa_lambda": step.cost}
+            for name, value in told.items():
                 self.recorder.metric(name, value, iteration)
         if self.cache is None:
             return
@@ -331,10 +336,7 @@ class Capgnn(System):
             request.rows, request.oldest = self.rows.assemble(
                 layer, request.fetch, request.epoch, self.plan.num_halo, request.arrived, request.shared
             )
-        request.arrived = None
-        request.flight = None
-        request.sent = None
-        request.shared = None
+        request.arrived = request.flight = request.sent = request.shared = None
         return request.rows
 
     def after_epoch(self, epoch):
@@ -346,8 +348,6 @@ class Capgnn(System):
     def gradient_part(self, request: Request) -> Part:
         """The halo rows whose gradients return to their owners."""
         return self.all_rows.gradient if self.gradients == "exact" else request.fetch.gradient
-
-    # -- state --
 
     def state_dict(self):
         for request in self.ahead.values():

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.core.system import Ready, System
+from harness.core.traffic import with_weights
 
 
 @dataclass
@@ -27,3 +28,6 @@ class Local(System):
 
     def input_halo(self, x):
         return None
+
+    def traffic(self, parts, epoch):
+        return with_weights(parts)

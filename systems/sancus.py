@@ -49,7 +49,8 @@ from harness.check import InputError, at_least, choice, more_than
 from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
-from systems.parts.blocks import Blocks
+from harness.core.traffic import to_all
+from systems.parts.blocks import Blocks, block_traffic, held_blocks
 
 
 @dataclass
@@ -181,8 +182,28 @@ class Sancus(System):
 
     # -- the rest --
 
+    def traffic(self, parts, epoch):
+        everyone = range(parts.workers)
+        if self.staleness == "variation_gap":
+            active = [epoch < self.warmup for _ in everyone]
+        else:
+            # A block is due in the epochs at which its first version stands, and every bound + 1 from there.
+            active = [
+                epoch < self.warmup or (epoch - self.initial_version(j)) % (int(self.bound) + 1) == 0
+                for j in everyone
+            ]
+        by_gap = self.staleness == "variation_gap"
+        made = block_traffic(parts, epoch, self.features, [active] * parts.layers, perhaps=by_gap)
+        for layer in range(1 if self.features == "once" else 0, parts.layers if by_gap else 0):
+            made.add(layer, "forward", "flags", to_all([1] * parts.workers))
+        return made
+
     def input_halo(self, x):
         return self.blocks.features(x, self.features_wire)
+
+    def held(self, parts):
+        first = 1 if self.features == "once" else 0
+        return held_blocks(parts, parts.widths[first:-1], parts.widths[first + 1 :])
 
     def state_dict(self):
         return {"cache": self.cache, "own": self.own, "version": self.version}

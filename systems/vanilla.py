@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.core.system import System, check_features
+from harness.core.traffic import halo_exchanges
 
 
 @dataclass
@@ -34,3 +35,6 @@ class Vanilla(System):
 
     def halo(self, layer, h):
         return self.comm.exchange(self.plans[layer], h, layer)
+
+    def traffic(self, parts, epoch):
+        return halo_exchanges(parts, epoch, self.features)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.core.system import Ready, System
+from harness.core.traffic import with_weights
 
 
 @dataclass
@@ -25,3 +26,6 @@ class ZeroHalo(System):
 
     def input_halo(self, x):
         return x.new_zeros(self.plans[0].num_halo, x.shape[1])
+
+    def traffic(self, parts, epoch):
+        return with_weights(parts)

@@ -22,7 +22,7 @@ PROGRAMS = re.compile(
 )
 # `python -m MODULE` of a subcommand.
 MODULES = {"harness": "run", "harness.importing": "import"} | {
-    f"harness.{name}": name for name in ("report", "figures", "study", "bench", "fidelity", "replay")
+    f"harness.{name}": name for name in ("report", "figures", "study", "bench", "fidelity", "replay", "plan")
 }
 
 
@@ -120,6 +120,8 @@ TRIED = {
     "python -m harness -m hydra/launcher=submitit_slurm": (
         "test_gpu_page.py::test_what_submitit_submits_is_a_job_with_the_pages_gpus"
     ),
+    "halobench plan": "test_plan.py::test_every_command_of_the_page_is_planned",
+    "halobench advise": "test_plan_advise.py::test_the_pages_command_names_a_winner_with_its_margins",
     "docker": "test_gpu_page.py::test_every_line_of_the_dockerfile_is_one_of_the_readmes_commands",
     ".venv/bin/pre-commit install": "test_habits.py::",
 }

@@ -55,6 +55,12 @@ COMMANDS = {
     "replay": Command(
         "harness.replay.__main__", "what finished runs would take on another cluster: modelled, from traces"
     ),
+    "plan": Command(
+        "harness.plan.__main__", "what runs would take, before they run: does it fit, bytes, modelled seconds"
+    ),
+    "advise": Command(
+        "harness.plan.advise", "which system for a graph on a cluster: plans all, trains the fastest three"
+    ),
     "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
     "figures": Command("harness.figures.__main__", "the figures of the papers; starts the runs they lack"),
     "study": Command("harness.study.__main__", "every system on real graphs, as one page of tables"),

@@ -22,16 +22,19 @@ Bytes per epoch over P workers, matrices [r, c] and all else n values of s bytes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from harness.check import at_least, choice
 from harness.comm.comm import Comm
 from harness.core.draws import draws
 from harness.core.quantise import dequantise_scaled, quantise_scaled, scaled_bytes
+from harness.core.traffic import FLOAT, Traffic, all_reduced, to_all
 
 LAYER = -1  # under which what belongs to no layer is counted
 
@@ -76,6 +79,10 @@ class Combine:
     def make(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int) -> Combiner:
         return Combiner(parameters, comm, seed)
 
+    def traffic(self, shapes: Sequence[Sequence[int]], workers: int) -> Traffic | None:
+        """What workers count in one step, of parameters of these shapes; None where it does not say."""
+        return None
+
     @property
     def exact(self) -> bool:
         """Whether it gives the sum as it is."""
@@ -85,6 +92,9 @@ class Combine:
 @dataclass
 class Exact(Combine):
     """Sums as they are."""
+
+    def traffic(self, shapes: Sequence[Sequence[int]], workers: int) -> Traffic:
+        return sums(workers, sum(map(math.prod, shapes)))
 
     @property
     def exact(self) -> bool:
@@ -106,6 +116,19 @@ class Quantised(Combine):
             Owners(parameters, comm, seed, self.bits) if comm.size > 1 else Combiner(parameters, comm, seed)
         )
 
+    def traffic(self, shapes: Sequence[Sequence[int]], workers: int) -> Traffic:
+        matrices = [shape for shape in shapes if len(shape) == 2]
+        others = sum(math.prod(shape) for shape in shapes if len(shape) != 2)
+        made = sums(workers, others) if others else Traffic(workers)
+        owned = np.zeros(workers)  # bytes of each owner's rows
+        for rows, columns in matrices:
+            for owner in range(workers):
+                owned[owner] += len(owned_rows(rows, owner, workers)) * scaled_bytes(columns, self.bits)
+        down = to_all(owned)
+        made.add(LAYER, "backward", "weights", down.T)
+        made.add(LAYER, "forward", "weights", down)
+        return made
+
 
 @dataclass
 class PowerSgd(Combine):
@@ -120,6 +143,31 @@ class PowerSgd(Combine):
         return (
             LowRank(parameters, comm, seed, self.rank) if comm.size > 1 else Combiner(parameters, comm, seed)
         )
+
+    def traffic(self, shapes: Sequence[Sequence[int]], workers: int) -> Traffic:
+        low = [shape for shape in shapes if smaller_as(shape, self.rank)]
+        first = sum(math.prod(shape) for shape in shapes if shape not in low)
+        made = sums(workers, first + sum(shape[0] * min(self.rank, *shape) for shape in low))
+        if low:
+            made.join(sums(workers, sum(shape[1] * min(self.rank, *shape) for shape in low)))
+        return made
+
+
+def sums(workers: int, values: int) -> Traffic:
+    """What workers count in an all-reduce of so many float32 values of weights."""
+    made = Traffic(workers)
+    made.add(LAYER, "backward", "weights", all_reduced(workers, FLOAT * values), route="ring")
+    return made
+
+
+def smaller_as(shape: Sequence[int], rank: int) -> bool:
+    """Whether a parameter has fewer values as a product of this rank."""
+    return len(shape) == 2 and min(rank, *shape) * sum(shape) < math.prod(shape)
+
+
+def owned_rows(rows: int, owner: int, workers: int) -> range:
+    """Worker p's of so many rows: from r p / P up to r (p + 1) / P."""
+    return range(rows * owner // workers, rows * (owner + 1) // workers)
 
 
 class Owners(Combiner):
@@ -141,8 +189,8 @@ class Owners(Combiner):
         self.trained = [*self.masters, *others]
 
     def _rows(self, at: int, owner: int) -> slice:
-        rows, size = len(self.parameters[at]), self.comm.size
-        return slice(rows * owner // size, rows * (owner + 1) // size)
+        rows = owned_rows(len(self.parameters[at]), owner, self.comm.size)
+        return slice(rows.start, rows.stop)
 
     def _bytes(self, owner: int) -> list[int]:
         """By matrix: of the rows of one owner, on the wire."""
@@ -242,11 +290,7 @@ class LowRank(Combiner):
 
     def __init__(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int, rank: int):
         super().__init__(parameters, comm, seed)
-        self.matrices = [
-            at
-            for at, p in enumerate(self.parameters)
-            if p.ndim == 2 and min(rank, *p.shape) * sum(p.shape) < p.numel()
-        ]
+        self.matrices = [at for at, p in enumerate(self.parameters) if smaller_as(p.shape, rank)]
         generator = torch.Generator().manual_seed(seed)
         found = [self.parameters[at] for at in self.matrices]
         self.q = [

@@ -17,6 +17,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from omegaconf import OmegaConf
 
@@ -51,6 +52,24 @@ def prepare(run: Run) -> Path:
     here = environment()
     folder, graph, measured = _in_child(_shards, run, resolved.machine(here))
     stats = files.read_json(folder / "stats.json")
+    check_supported(run, stats)
+    run_dir = run.directory
+    if _begun_on(run_dir) not in (None, graph):
+        raise _changed(run_dir)
+    files.write_json_atomic(
+        run_dir / "shards.json",
+        {"folder": str(folder.resolve()), "stats": stats, "graph": graph, **measured},
+    )
+    files.write_json_atomic(run_dir / "environment.json", {**here, "code": run.code})
+    # Last, since a folder with a config is a run folder.
+    files.write_yaml_atomic(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
+    return run_dir
+
+
+def check_supported(run: Run, stats: dict[str, Any]) -> None:
+    """InputError where the system cannot do the run, on a graph of these statistics of a partition; a warning
+    where a key has no effect on it.
+    """
     facts = RunFacts(
         model=run.model.name,
         matrix=run.model.matrix,
@@ -82,17 +101,6 @@ def prepare(run: Run) -> Path:
             f"evaluate.threshold={run.evaluate.threshold} has no effect: every vertex has one label",
             stacklevel=2,
         )
-    run_dir = run.directory
-    if _begun_on(run_dir) not in (None, graph):
-        raise _changed(run_dir)
-    files.write_json_atomic(
-        run_dir / "shards.json",
-        {"folder": str(folder.resolve()), "stats": stats, "graph": graph, **measured},
-    )
-    files.write_json_atomic(run_dir / "environment.json", {**here, "code": run.code})
-    # Last, since a folder with a config is a run folder.
-    files.write_yaml_atomic(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
-    return run_dir
 
 
 def other_code(run: Run) -> str | None:

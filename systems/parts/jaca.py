@@ -39,17 +39,26 @@ class Halos:
     """
 
     def __init__(self, shard: Shard, comm: Comm, lowest: bool = False):
-        self.rank = comm.rank
 
         def tell(array: np.ndarray) -> list[np.ndarray]:
             told = comm.all_gather(torch.from_numpy(array).to(comm.device), -1, "ids")
             return [each.cpu().numpy().copy() for each in told]
 
-        self.ids, self.counts = tell(shard.halo), np.stack(tell(shard.halo_counts))
+        self._of(comm.rank, tell(shard.halo), np.stack(tell(shard.halo_counts)), lowest)
+
+    @classmethod
+    def of(cls, shards: Sequence[Shard], lowest: bool = False) -> Halos:
+        """Of shards that are all here; no worker's own."""
+        made = cls.__new__(cls)
+        made._of(-1, [shard.halo for shard in shards], np.stack([s.halo_counts for s in shards]), lowest)
+        return made
+
+    def _of(self, rank: int, ids: list[np.ndarray], counts: np.ndarray, lowest: bool) -> None:
+        self.rank, self.ids, self.counts = rank, ids, counts
         everything = np.concatenate(self.ids)
         self.union, first, self.ratio = np.unique(everything, return_index=True, return_counts=True)
         self.worth = -self.ratio if lowest else self.ratio
-        workers = np.arange(comm.size)
+        workers = np.arange(len(ids))
         self.owners = [np.repeat(workers, counts) for counts in self.counts]
         self.owner = np.concatenate(self.owners)[first]
         self.keys = [np.searchsorted(self.union, ids) for ids in self.ids]

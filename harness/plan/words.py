@@ -1,0 +1,74 @@
+"""The words of `halobench plan`: those of runs, the cluster, and how it is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.check import InputError, at_least, more_than
+from harness.cluster.config import Cluster
+from harness.replay.settings import TRACED, cluster_of
+from harness.run import overrides
+from harness.run.config import Run
+from harness.run.runner import CONF, composed, expand
+
+OWN = {"sample": float, "probe": int, "per_host": int}  # keys that are no run's, and what their values are
+
+
+@dataclass
+class Given:
+    """runs       each with its words
+    cluster    described
+    sample, probe, per_host   None where they are not given
+    """
+
+    runs: list[tuple[list[str], Run]]
+    cluster: Cluster
+    sample: float | None
+    probe: int | None
+    per_host: int | None
+
+
+def parse(words: Sequence[str]) -> Given:
+    """InputError for a word that cannot be used, and where no cluster is named."""
+    own: dict[str, float] = {}
+    name, changes, rest = None, [], []
+    for word in words:
+        key, _, value = word.partition("=")
+        if key in OWN:
+            own[key] = _number(key, value)
+        elif key == "cluster":
+            name = value
+        elif key.startswith("cluster."):
+            changes.append(word.removeprefix("cluster."))
+        else:
+            rest.append(word)
+    if name is None or name in (TRACED, "measured"):
+        raise InputError(
+            f"cluster={name or 'NAME'} describes no devices and links: name a cluster of conf/cluster, or a"
+            " file that ends in .yaml"
+        )
+    if not any(word.startswith("system=") for word in rest):
+        raise InputError("system is not given: add system=NAME")
+    if "sample" in own:
+        more_than("sample", own["sample"], 0)
+    for key in ("probe", "per_host"):
+        if key in own:
+            at_least(key, own[key], 1 if key == "per_host" else 2)
+    overrides.check(["-m", *rest], CONF)
+    lists = expand(rest)
+    sample, probe, per_host = (own.get(key) for key in OWN)
+    return Given(
+        list(zip(lists, composed(lists))),
+        cluster_of(name, changes),
+        sample,
+        None if probe is None else int(probe),
+        None if per_host is None else int(per_host),
+    )
+
+
+def _number(key: str, value: str) -> float:
+    try:
+        return OWN[key](value)
+    except ValueError:
+        raise InputError(f'{key}="{value}" is not a number: give {key}=NUMBER') from None

@@ -1,0 +1,183 @@
+"""`halobench plan`: what it says before a run, against the run; its rule for other scales; its refusals."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.plan.__main__ import main
+from harness.plan.plan import grown, plan
+from harness.plan.words import parse
+from harness.run import runner
+from harness.trace import files
+from tests.commands import commands
+from tests.launching import Started
+
+PAGE = [command for command in commands() if command.name == "plan"]
+APART = ["cluster=hosts/10g", "per_host=1"]
+SMALL = ["dataset=twin/flickr", "dataset.scale=0.005", "dataset.split=random", "workers=2", "epochs=4"]
+
+
+@pytest.fixture
+def here(place, tmp_path, monkeypatch):
+    """Words of where runs go, which `place` starts."""
+
+    def start(sweep, places):
+        ended = Started(place, ["-m", *sweep.split(), *places.overrides]).end()
+        assert ended.code == 0, ended.err
+
+    monkeypatch.setattr(runner, "start", start)
+    return [f"results={tmp_path}", f"cache={place.folder / 'cache'}"]
+
+
+def planned(words: list[str], folder: Path) -> list[dict[str, str]]:
+    """The rows of its table."""
+    assert main([*words, "--csv", str(folder / "plan.csv")]) == 0
+    with open(folder / "plan.csv") as file:
+        return list(csv.DictReader(file))
+
+
+def made(words: list[str]):
+    given = parse(words)
+    return plan(given.runs[0][1], given.cluster, given.sample, given.per_host)
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        "vanilla wire=bfloat16",
+        pytest.param("digest system.interval=2", marks=pytest.mark.nightly(5)),
+        pytest.param("capgnn system.rapa=false", marks=pytest.mark.nightly(5)),
+    ],
+)
+def test_a_plan_is_what_the_run_then_sends_and_holds(system, place, here, tmp_path, capsys):
+    words = [*system.split(), *SMALL, "device=cpu", *here]
+    rows = planned([f"system={words[0]}", *words[1:], *APART], tmp_path)
+    assert capsys.readouterr().out.startswith("fits: ")
+    assert Started(place, [f"system={words[0]}", *words[1:], "progress=false"]).end().code == 0
+    (path,) = tmp_path.glob("*/*/summary.json")
+    summary = files.read_json(path)
+    sent = {name: sum(parts.values()) for name, parts in summary["bytes_epoch_by_purpose"].items()}
+    for row in rows:
+        assert (
+            float(row["bytes_least"]) == float(row["bytes_most"]) == pytest.approx(sent.pop(row["purpose"]))
+        )
+    assert not any(sent.values())
+    assert float(rows[0]["memory_bytes"]) == pytest.approx(summary["peak_rss_max"], rel=0.2)
+    assert float(rows[0]["modelled_epoch_s"]) > 0
+
+
+@pytest.mark.parametrize(
+    "name, range_said",
+    [("cdfgnn", True), pytest.param("distdgl", False, marks=pytest.mark.nightly(5))],
+)
+def test_a_probe_tells_what_only_training_does(name, range_said, here, tmp_path, capsys):
+    words = [f"system={name}", *SMALL, *here, *APART]
+    (row, *_) = planned(words, tmp_path)
+    said = capsys.readouterr().out
+    assert not row["probed_bytes"] and ("depends on training" in said) == range_said
+    assert said.startswith("fits" if range_said else "whether it fits is not planned")
+    rows = planned([*words, "probe=3"], tmp_path)
+    assert "probed: 3 epochs here sent" in capsys.readouterr().out
+    (path,) = tmp_path.glob("*/*/summary.json")
+    sent = float(rows[0]["probed_bytes"])
+    assert sent == sum(files.read_json(path)["bytes_epoch"].values()) > 0
+    if range_said:
+        least, most = (sum(float(each[end]) for each in rows) for end in ("bytes_least", "bytes_most"))
+        assert least < sent < most
+
+
+@given(power=st.floats(0, 1.5), start=st.floats(1, 1e6), times=st.floats(1, 1000), workers=st.integers(1, 5))
+def test_what_grows_as_a_power_of_the_scale_is_extrapolated_exactly(power, start, times, workers):
+    share = np.arange(1, workers + 1) / workers
+    found = grown(share * start * 2**power, share * start, times)
+    np.testing.assert_allclose(found, share * start * (2 * times) ** power, rtol=1e-6)
+
+
+def test_a_smaller_twin_tells_of_a_larger_one(here):
+    words = ["system=vanilla", "dataset=twin/flickr", "dataset.scale=0.1", "workers=3", "epochs=3", *APART]
+    whole, smaller = made([*words, *here]), made([*words, "sample=0.05", *here])
+    assert smaller.bytes_epoch()[0] == pytest.approx(whole.bytes_epoch()[0], rel=0.2)
+    assert smaller.needs == pytest.approx(whole.needs, rel=0.1)
+    assert smaller.bytes_by_purpose()["weights"] == whole.bytes_by_purpose()["weights"]
+    assert any("extrapolated" in note for note in smaller.notes) and not any(
+        "extrapolated" in note for note in whole.notes
+    )
+
+
+def test_on_slow_links_an_epoch_is_its_messages_one_after_the_other(here):
+    """Each exchange lasts as long as its larger direction, and a sum of two workers as its half each way."""
+    rate = 1e-6  # GB/s, beside which no work counts
+    slow = [f"cluster.between.gbytes_per_s={rate}", "cluster.between.latency_us=0"]
+    found = made(["system=vanilla", *SMALL, *APART, *slow, *here])
+    sizes = found.epochs[1].most.values()
+    want = sum(max(matrix.sum(0).max(), matrix.sum(1).max()) for matrix in sizes) / (rate * 1e9)
+    assert found.seconds[0].epoch == pytest.approx(want, rel=0.01)
+    piped = made(["system=pipegcn", *SMALL, *APART, *here])
+    plain = made(["system=vanilla", *SMALL, *APART, *here])
+    assert piped.bytes_epoch() == plain.bytes_epoch() and piped.seconds[0].epoch < plain.seconds[0].epoch
+
+
+def test_what_does_not_fit_is_said_first(here, capsys, tmp_path):
+    words = ["system=vanilla", *SMALL, *here, "--csv", str(tmp_path / "plan.csv")]
+    small = tmp_path / "small.yaml"
+    small.write_text(
+        "name: small\ndevices: [{kind: a, memory_gb: 0.1}, {kind: a, memory_gb: 0.1}]\n"
+        "inside: {gbytes_per_s: 1}\n"
+    )
+    assert main([*words, f"cluster={small}"]) == 0
+    said = capsys.readouterr().out
+    assert re.match(r"does not fit: worker \d needs [\d.]+ GB of the 0.107 GB that its device has", said)
+    assert "assumed, since the cluster does not say: inside.latency_us=0" in said
+    small.write_text("name: small\ndevices: [{kind: a}, {kind: a}]\ninside: {gbytes_per_s: 1}\n")
+    assert main([*words, f"cluster={small}"]) == 0
+    assert "does not say what its devices have" in capsys.readouterr().out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["system=vanilla", *SMALL], "cluster=NAME describes no devices and links"),
+        (["system=vanilla", *SMALL, "cluster=measured"], "cluster=measured describes no devices"),
+        (["system=vanilla", *SMALL, "cluster=hosts/1g"], 'did you mean "hosts/10g"'),
+        ([*SMALL, *APART], "system is not given: add system=NAME"),
+        (["system=vanila", *SMALL, *APART], 'did you mean "vanilla"'),
+        (["system=vanilla", *SMALL, *APART, "probe=ten"], 'probe="ten" is not a number: give probe=NUMBER'),
+        (["system=vanilla", *SMALL, *APART, "probe=1"], "probe=1"),
+        (
+            ["system=vanilla", *SMALL, *APART, "sample=0.5"],
+            "sample=0.5 is no smaller than dataset.scale=0.005",
+        ),
+        (["system=vanilla", *SMALL, *APART, "workers=17"], "workers=17 is more than cluster=hosts/10g has"),
+        (["system=vanilla", *SMALL, *APART, "partition=ebv"], "give partition=metis"),
+        (["system=sancus", *SMALL, *APART, "rows=needed"], "give rows=all"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_in_a_sentence(words, said, here, capsys):
+    assert main([*words, *here]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: ") and told.count("\n") == 1 and said in told, told
+
+
+def test_a_sample_is_of_a_twin(place, here, capsys):
+    own = ["dataset=npz", f"dataset.path={place.graph}", "workers=2"]
+    assert main(["system=vanilla", *own, *APART, "sample=0.1", *here]) == 2
+    assert "asks for a smaller twin" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", PAGE, ids=lambda command: str(PAGE.index(command)))
+def test_every_command_of_the_page_is_planned(command, here, tmp_path, monkeypatch, capsys):
+    """On a small twin, on two workers."""
+    monkeypatch.chdir(tmp_path)
+    short = [word for word in command.rest if not word.startswith(("dataset", "workers", "probe", "sample"))]
+    short += ["probe=2"] * any(word.startswith("probe") for word in command.rest)
+    short += ["sample=0.0025"] * any(word.startswith("sample") for word in command.rest)
+    assert main([*short, *SMALL, *here]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out.startswith("fits: ")
+    assert not any(word == "--csv" for word in command.rest) or (tmp_path / "plan.csv").is_file()

@@ -1,0 +1,96 @@
+"""`halobench advise`: who is trained, who wins, and by how much."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from harness.plan import advise
+from harness.plan.advise import Candidate, chosen, main, verdict
+from harness.run import runner
+from tests.commands import commands
+from tests.launching import Started
+from tests.test_plan import APART, SMALL
+
+PAGE = [command for command in commands() if command.name == "advise"]
+
+
+def candidate(
+    name: str, epoch_s: float, epochs: int | None = None, *, role: str = "", why: str = ""
+) -> Candidate:
+    """A system with a modelled epoch, that reached the score after so many epochs."""
+    run = SimpleNamespace(system=SimpleNamespace(role=role), settings=SimpleNamespace(epochs=60))
+    planned = SimpleNamespace(
+        run=run, seconds=[SimpleNamespace(epoch=epoch_s / 2), SimpleNamespace(epoch=epoch_s)]
+    )
+    return Candidate(name, [f"system={name}"], planned, why, epochs)
+
+
+def test_the_fastest_that_fit_are_trained_and_neither_control_nor_reference_among_them():
+    found = [
+        candidate("a", 1.0, role="control"),
+        candidate("b", 2.0, why="does not fit"),
+        candidate("c", 3.0),
+        candidate("d", 4.0, role="reference"),
+        Candidate("e", [], None, "refused"),
+        candidate("f", 5.0),
+        candidate("g", 6.0),
+        candidate("h", 7.0),
+    ]
+    assert [each.name for each in chosen(found)] == ["c", "f", "g"]
+
+
+def test_the_winner_needs_least_time_and_not_fewest_epochs():
+    exact = candidate("exact", 4.0, 10, role="reference")
+    found = [candidate("slow", 1.0, 30), candidate("quick", 2.0, 12), exact, candidate("never", 0.1)]
+    lines = verdict(found, exact, 0.9)
+    assert lines[0].startswith("take quick: 24 s modelled to a validation score of 0.9000")
+    assert lines[1:3] == ["slow needs 1.25 times as long", "exact needs 1.67 times as long"]
+    assert lines[-1] == "halobench run system=quick" and not any("never" in line for line in lines)
+    assert not any("improving" in line for line in lines)
+    exact.epochs = 59
+    assert any("still improving after 60 epochs" in line for line in verdict(found, exact, 0.9))
+
+
+@pytest.fixture
+def here(place, tmp_path, monkeypatch):
+    def start(sweep, places):
+        ended = Started(place, ["-m", *sweep.split(), *places.overrides]).end()
+        assert ended.code == 0, ended.err
+
+    monkeypatch.setattr(runner, "start", start)
+    names = runner.configured()
+    few = ("vanilla", "local", "zero_halo", "distdgl")
+    monkeypatch.setattr(advise.runner, "configured", lambda: {name: names[name] for name in few})
+    return [f"results={tmp_path}", f"cache={place.folder / 'cache'}"]
+
+
+@pytest.mark.parametrize("command", PAGE, ids=lambda command: str(PAGE.index(command)))
+def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_path, capsys):
+    """On a small twin, with few epochs, of four systems."""
+    short = [word for word in command.rest if not word.startswith(("dataset", "workers"))]
+    assert main([*short, *SMALL, *here]) == 0, capsys.readouterr().err
+    said = capsys.readouterr().out
+    trained = {path.parent.name.split("-")[0] for path in tmp_path.glob("*/*/summary.json")}
+    assert trained == {"vanilla", "local"}
+    assert "only a run tells what it sends" in said and "control" in said and "exact training" in said
+    winner = re.search(r"^take (\w+): [\d.e-]+ s modelled to a validation score of 0\.\d{4}", said, re.M)[1]
+    assert winner in trained
+    assert re.search(rf"^halobench run system={winner} ", said, re.M)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["system=vanilla", *SMALL, *APART], "system= is what is asked for: leave it out"),
+        (SMALL, "cluster=NAME describes no devices and links"),
+        ([*SMALL, *APART, "workers=20"], "workers=20 is more than cluster=hosts/10g has devices"),
+        ([*SMALL, *APART, "seed=1,2"], "several values of a key are for halobench plan"),
+    ],
+)
+def test_what_cannot_be_advised_is_refused_in_a_sentence(words, said, here, capsys):
+    assert main([*words, *here]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: ") and told.count("\n") == 1 and said in told, told
