@@ -19,6 +19,7 @@ self-loop is no neighbour and is never drawn.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -117,6 +118,12 @@ class Block(Propagation):
         far = far - 1  # it has no self-loop, for which `scales` adds 1
         return row, scales(out, like.normalisation)[1], scales(far, like.normalisation)[1]
 
+    def of_layer(self, layer: int) -> Block:
+        """The same operators, for another layer's products."""
+        made = copy.copy(self)
+        made.first = layer == 0
+        return made
+
     @cached_property
     def attention(self) -> AttentionEdges:
         halo = self.found.halo if self.found.halo.num_columns else None
@@ -161,7 +168,8 @@ class Batch:
 
     x       [inputs, f0] features of the first block's sources
     blocks  [L], layer 0 first
-    labels  [b] int64, or [b, C] in the model's precision, of this worker's seeds: the last destinations
+    labels  [b] int64, or [b, C] in the model's precision, of this worker's seeds: the first destinations of
+            the last block, which may have more
     total   seeds of this step on all workers
     divisor what this worker's summed loss is divided by for its gradients, which are then summed over
             workers; None: `total`, for the mean over all seeds of the step
@@ -244,3 +252,8 @@ class BatchSystem(System):
         """This worker's part of a step; None where it has no seeds in it. Called inside the train clock, by
         all workers alike."""
         raise NotImplementedError
+
+    def strategy(self, batch: Batch) -> BlockPass:
+        """Where the layers of a step find their rows, right after `make_batch` made it: all in their
+        input."""
+        return BlockPass(batch, self.comm, self.name)

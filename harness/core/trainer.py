@@ -14,7 +14,7 @@ from harness.check import InputError
 from harness.cluster.config import Cluster, Device
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder
-from harness.core.batches import Batch, BatchSystem, BlockPass
+from harness.core.batches import Batch, BatchSystem
 from harness.core.combine import Combine
 from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.context import Context
@@ -239,14 +239,15 @@ class Trainer:
         )
 
     def _batch_gradient(self, batch: Batch, divisor: float, epoch: int, step: int) -> torch.Tensor:
-        strategy = BlockPass(batch, self.comm, self.system.name)
+        assert isinstance(self.system, BatchSystem)
+        strategy = self.system.strategy(batch)
         drops = [
             block.dropout(rate, dropout_key(self.seed, epoch, l, step))
             for l, (rate, block) in enumerate(zip(self._rates(), batch.blocks))
         ]
         logits = self.model(batch.x, None, strategy, drops, self.recorder)
-        everyone = torch.arange(len(logits), device=logits.device)
-        return self._backward(local_loss(logits, batch.labels, everyone, divisor), strategy)
+        seeds = torch.arange(len(batch.labels), device=logits.device)
+        return self._backward(local_loss(logits, batch.labels, seeds, divisor), strategy)
 
     def gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
         """One forward and backward pass by the system: the summed loss of `rows` [t] over `divisor`,

@@ -34,6 +34,7 @@ BUDGET = {
     "distdgl": Cost(synchronisations=8, drains=0, launches=191, collectives=1),
     "distdgl/dgl": Cost(synchronisations=8, drains=0, launches=191, collectives=1),
     "distdgl/sage": Cost(synchronisations=8, drains=0, launches=191, collectives=1),
+    "gas": Cost(synchronisations=26, drains=0, launches=179, collectives=7),
     "lean": Cost(synchronisations=6, drains=0, launches=395, collectives=5),
     "llcg": Cost(synchronisations=5, drains=0, launches=511, collectives=4),
     "local": Cost(synchronisations=2, drains=0, launches=93, collectives=1),

@@ -1,0 +1,245 @@
+"""GAS against an oracle of its equations, at the knobs at which it is another system, and its clusters."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.run.config import make_system
+from systems.parts.clusters import ClusterBatches, metis_clusters
+from tests import systems
+from tests.graphs import graphs
+from tests.oracles import bytes as count
+from tests.oracles import digest, gas, halo
+from tests.oracles.samples import random_graph, with_edge_weights
+from tests.systems import Settings
+
+SEEDS = st.integers(0, 10_000)
+
+
+def batches_of(graph, assignment, parts: int, seed: int, clusters: int, batch) -> list[ClusterBatches]:
+    """Of every worker."""
+    shards = systems.shards_of(graph, assignment, parts)
+    of = [metis_clusters(shard, clusters, seed) for shard in shards]
+    seeds = [np.bincount(each[shard.train], minlength=each.max() + 1) for each, shard in zip(of, shards)]
+    return [
+        ClusterBatches(each, shard.train, seeds, shard.rank, seed, batch) for each, shard in zip(of, shards)
+    ]
+
+
+def steps_of(graph, assignment, parts: int, epochs: int, seed: int, clusters: int, batch) -> list:
+    """[epoch][step][worker] global ids of the batches."""
+    workers, found = batches_of(graph, assignment, parts, seed, clusters, batch), []
+    own = [np.flatnonzero(assignment == part) for part in range(parts)]
+    for epoch in range(epochs):
+        for worker in workers:
+            worker.begin(epoch)
+        found.append([
+            [ids[worker.rows(step)[0]] for ids, worker in zip(own, workers)]
+            for step in range(workers[0].steps)
+        ])  # fmt: skip
+    return found
+
+
+def sent_of(outcome, epoch: int) -> Counter:
+    """(layer, purpose) -> bytes of rows and ids."""
+    found = Counter()
+    for (layer, _, purpose), (_, size) in outcome.sent(epoch).items():
+        if purpose not in ("weights", "counts"):
+            found[layer, purpose] += size
+    return found
+
+
+@settings(max_examples=15)
+@given(
+    seed=SEEDS,
+    parts=st.integers(1, 4),
+    directed=st.booleans(),
+    model=st.sampled_from(["gcn", "sage"]),
+    layers=st.integers(1, 3),
+    kind=st.sampled_from(["plain", "multilabel", "weighted"]),
+    knobs=st.fixed_dictionaries({
+        "clusters": st.integers(1, 6),
+        "batch": st.sampled_from([1, 2, 3, None]),
+        "outside": st.sampled_from(["history", "history", "zero", "drop"]),
+        "start": st.sampled_from(["exact", "zeros"]),
+        "refresh": st.sampled_from(["never", "epoch"]),
+        "features": st.sampled_from(["once", "refetch"]),
+    }),
+)  # fmt: skip
+def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, model, layers, kind, knobs):
+    graph = random_graph(seed, vertices=18, directed=directed, multilabel=kind == "multilabel")
+    graph = with_edge_weights(graph, seed, zeros=0.0) if kind == "weighted" else graph
+    shape = {"name": model, "layers": layers, "hidden": 4, "dropout": 0.0}
+    how = Settings(model=shape, seed=seed % 100, epochs=3)
+    outcome = systems.run(pool, graph, systems.block("gas", **knobs), parts, settings=how)
+    assignment = np.asarray(outcome.assignment) if parts > 1 else np.zeros(18, int)
+    steps = steps_of(graph, assignment, parts, how.epochs, how.seed, knobs["clusters"], knobs["batch"])
+    given_too = {name: knobs[name] for name in ("outside", "start", "refresh", "features")}
+    want = gas.train(
+        graph, assignment, outcome.weights[0], steps, model=model, epochs=3, **given_too, **how.optimiser
+    )
+    systems.assert_trained_alike(outcome, want, rtol=1e-6)
+    parameters = sum(w.size for w in outcome.weights[0].values())
+    for epoch in range(how.epochs):
+        assert sent_of(outcome, epoch) == +want.sent[epoch]
+        reported = [worker["metrics"][epoch] for worker in outcome.workers]
+        assert {each[-1, "steps"] for each in reported} == {len(steps[epoch])}
+        assert sum(each[-1, "pulled"] for each in reported) == want.pulled[epoch]
+        if parts > 1:
+            sent = outcome.sent(epoch)
+            assert sent[-1, "backward", "weights"][1] == len(steps[epoch]) * 2 * count.all_reduce(
+                parameters, parts
+            )  # float64
+            asked = sum(size for (_, _, purpose), (_, size) in sent.items() if purpose == "counts")
+            told = 8 * parts * (parts - 1) * layers * len(steps[epoch])
+            assert asked == (told if knobs["outside"] == "history" else 0)
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("outside", ["zero", "drop"])
+def test_in_one_batch_the_controls_are_zero_halo_and_local(pool, outside, model):
+    graph = random_graph(6, vertices=24)
+    how = Settings(model={"name": model, "layers": 3, "hidden": 4, "dropout": 0.0})
+    block = systems.block("gas", batch=None, outside=outside)
+    outcome = systems.run(pool, graph, block, 3, settings=how)
+    oracle = halo.zero_halo if outside == "zero" else halo.local
+    want = oracle(
+        graph, outcome.assignment, outcome.weights[0], model=model, epochs=how.epochs, **how.optimiser
+    )
+    systems.assert_trained_alike(outcome, want)
+    assert {purpose for epoch in range(5) for _, _, purpose in outcome.sent(epoch)} == {"weights"}
+
+
+@pytest.mark.parametrize("start", ["exact", "zeros"])
+def test_in_one_batch_it_is_digest_that_synchronises_in_every_round(pool, start):
+    graph = random_graph(6, vertices=24)
+    how = Settings(model={"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.0})
+    outcome = systems.run(pool, graph, systems.block("gas", batch=None, start=start), 3, settings=how)
+    want = digest.train(
+        graph, outcome.assignment, outcome.weights[0], interval=1, loss="global", init=start,
+        epochs=how.epochs, **how.optimiser,
+    )  # fmt: skip
+    systems.assert_trained_alike(outcome, want)
+
+
+def test_attention_takes_histories_as_digest_takes_its_store(pool):
+    """With dropout too, whose masks depend on neither."""
+    graph = random_graph(6, vertices=24)
+    model = {"name": "gat", "layers": 3, "hidden": 4, "heads": 2, "out_heads": 2, "dropout": 0.4}
+    how = Settings(model=model)
+    block = systems.block("digest", interval=1, loss="global")
+    want = systems.run(pool, graph, block, 3, settings=how)
+    outcome = systems.run(pool, graph, systems.block("gas", batch=None), 3, settings=how)
+    systems.assert_trained_alike(outcome, gas.History(losses=want.losses, weights_after=want.weights[1:]))
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_one_worker_in_one_batch_drops_what_full_batch_training_drops(pool, model):
+    graph = random_graph(6, vertices=24)
+    heads = {"heads": 2, "out_heads": 2} if model == "gat" else {}
+    shape = {"name": model, "layers": 3, "hidden": 4, "dropout": 0.4, "input_dropout": 0.3, "residual": True}
+    how = Settings(model={**shape, **heads})
+    want = systems.run(pool, graph, systems.block("vanilla"), 1, "block", how)
+    outcome = systems.run(pool, graph, systems.block("gas", batch=None), 1, "block", how)
+    systems.assert_trained_alike(outcome, gas.History(losses=want.losses, weights_after=want.weights[1:]))
+
+
+def test_both_transports_give_the_same_bits_and_bytes(pool):
+    graph, outcomes = random_graph(5, vertices=30), {}
+    how = Settings(dtype="float32", epochs=3)
+    block = systems.block("gas", clusters=4, batch=2)
+    for transport in ("memory", "sockets"):
+        outcomes[transport] = systems.run(pool, graph, block, 3, settings=how, transport=transport)
+    memory, sockets = outcomes.values()
+    assert memory.losses == sockets.losses
+    assert [memory.sent(epoch) for epoch in range(3)] == [sockets.sent(epoch) for epoch in range(3)]
+
+
+def test_what_exact_passes_send_outside_the_clock_is_recorded(pool):
+    graph, how = random_graph(5, vertices=30), Settings(dtype="float32", epochs=3)
+    block = systems.block("gas", clusters=4, batch=2, refresh="epoch")
+    outcome = systems.run(pool, graph, block, 3, settings=how)
+    a = np.zeros((30, 30), bool)
+    a[np.repeat(np.arange(30), np.diff(graph.indptr)), graph.indices] = True
+    halo_rows = sum(
+        int((a[outcome.assignment == part].any(0) & (outcome.assignment != part)).sum()) for part in range(3)
+    )
+    for epoch in range(3):
+        reported = [worker["metrics"][epoch] for worker in outcome.workers]
+        assert sum(each[-1, "refresh_bytes"] for each in reported) == halo_rows * 4 * 4
+        assert sum(each.get((-1, "start_bytes"), 0) for each in reported) == halo_rows * 4 * 4 * (epoch == 0)
+
+
+@settings(max_examples=40)
+@given(
+    graph=graphs(min_vertices=4),
+    parts=st.integers(1, 3),
+    seed=SEEDS,
+    clusters=st.integers(1, 8),
+    batch=st.sampled_from([1, 2, 3, None]),
+    epoch=st.integers(0, 5),
+)
+def test_every_training_vertex_is_in_one_batch_of_an_epoch(graph, parts, seed, clusters, batch, epoch):
+    assignment = np.arange(graph.num_vertices) % parts
+    workers = batches_of(graph, assignment, parts, seed, clusters, batch)
+    most = workers[0].steps
+    for worker in workers:
+        worker.begin(epoch)
+    taken = Counter()
+    for step in range(workers[0].steps):
+        seeds = 0
+        for part, worker in enumerate(workers):
+            own = np.flatnonzero(assignment == part)
+            rows, count_here = worker.rows(step)
+            train = graph.train[own[rows]]
+            assert train[:count_here].all() and not train[count_here:].any()
+            assert len(rows) == 0 or count_here > 0, "a batch without training vertices is skipped"
+            taken.update(own[rows].tolist())
+            seeds += count_here
+        assert {worker.totals[step] for worker in workers} == {seeds}
+        assert seeds or not graph.train.any()
+    assert set(taken.values()) <= {1} and set(np.flatnonzero(graph.train)) <= set(taken)
+    assert {worker.steps for worker in workers} == {workers[0].steps} and workers[0].steps <= most
+
+
+def test_clusters_are_shuffled_anew_in_every_epoch_and_follow_the_seed():
+    graph = random_graph(2, vertices=40)
+
+    def batches(seed: int, epoch: int) -> list[list[int]]:
+        (worker,) = batches_of(graph, np.zeros(40, int), 1, seed, 8, 2)
+        worker.begin(epoch)
+        return [worker.rows(step)[0].tolist() for step in range(worker.steps)]
+
+    assert batches(1, 0) == batches(1, 0)
+    assert batches(1, 0) != batches(1, 1) and batches(1, 0) != batches(2, 0)
+
+
+@pytest.mark.parametrize(
+    "knobs, says",
+    [
+        ({"clusters": 0}, "system.clusters=0 is too small: give 1 or more"),
+        ({"batch": 0}, "system.batch=0 is too small: give 1 or more"),
+        ({"outside": "fresh"}, 'system.outside="fresh" is not known'),
+        ({"start": "random"}, 'system.start="random" is not known'),
+        ({"refresh": "step"}, 'system.refresh="step" is not known'),
+        ({"features": "never"}, 'system.features="never" is not known'),
+    ],
+)
+def test_bad_knobs_are_one_sentence(knobs, says):
+    with pytest.raises(InputError, match=says):
+        make_system(systems.block("gas", **knobs))
+
+
+def test_knobs_that_change_nothing_are_named():
+    assert make_system(systems.block("gas", start="zeros", refresh="epoch")).ineffective() == []
+    said = make_system(systems.block("gas", outside="drop", start="zeros", refresh="epoch")).ineffective()
+    assert [each.split(" has no effect")[0] for each in said] == [
+        "system.start=zeros",
+        "system.refresh=epoch",
+    ]
