@@ -132,7 +132,7 @@ def test_the_measured_machine_predicts_the_work_of_runs(place, tmp_path, capsys)
             "model.hidden=128", "evaluate.every=4",
         )  # fmt: skip
         assert ended.code == 0, ended.err
-        (run,) = [path for path in place.runs() if path.name.startswith(system)]
+        (run,) = place.runs(f"twin-reddit/{system}-*")
         trace = Trace(run)
         assert trace.epochs["cpu_s"].mean() >= 0.05, "epochs of 50 ms and more are predicted"
         _, replayer, _ = parse([str(run), f"cluster={out}", "compute=roofline"])
