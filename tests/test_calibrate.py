@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from harness.bench.load import Load
+from harness.bench.load import Load, Watch
 from harness.calibrate import __main__ as calibrate
 from harness.calibrate import links, speeds
 from harness.calibrate.links import Measured
@@ -17,7 +17,7 @@ from harness.replay.roofline import Roofline
 from harness.replay.settings import cluster_of, parse
 from harness.trace.reader import Trace
 
-SMALL = Shapes((4, 8), (64, 128), (2, 4), 1 << 10, (1 << 12, 1 << 14), 1 << 20)
+SMALL = Shapes((4, 8), (64, 128), (2, 4), 1 << 10, (8,), (1 << 12, 1 << 14), 1 << 20)
 LINKS = [
     Measured("memory", (1e-4, 9e-5, 2e-4), (2e9, 1e9, 3e9)),
     Measured("sockets", (2e-4, 1e-4, 3e-4), (1e9, 5e8, 2e9)),
@@ -115,15 +115,15 @@ def test_a_run_is_replayed_on_the_machine_as_measured(place, monkeypatch, tmp_pa
     assert lasts.modelled > 0
 
 
-# Systems, and how near their counted work is predicted: a quarter beside the trace's CPU seconds.
 NIGHTLY = ["vanilla", "cagnet", "cdfgnn", "pipegcn", "adaqp"]
 
 
 @pytest.mark.nightly(300)
 def test_the_measured_machine_predicts_the_work_of_runs(place, tmp_path, capsys):
-    """The profile alone, nothing fitted on the run. Workers outnumber cores wherever others compute too, so
-    CPU seconds are predicted, of what is counted, and the ratios are printed."""
-    out = tmp_path / "local.yaml"
+    """By the profile alone, nothing fitted on the run: CPU seconds of what is counted, over all workers, since
+    wall seconds hold the work of others; the ratios are printed. Within a quarter, and within a factor of two
+    where others disturb caches and clocks."""
+    out, watch = tmp_path / "local.yaml", Watch()
     assert calibrate.main(["--out", str(out), "--devices", "2"]) == 0
     ratios = {}
     for system in NIGHTLY:
@@ -141,4 +141,6 @@ def test_the_measured_machine_predicts_the_work_of_runs(place, tmp_path, capsys)
         ratios[system] = lasts.modelled / lasts.traced
         with capsys.disabled():
             print(f"\n{system}: {lasts.said()}")
-    assert all(0.75 <= ratio <= 1.25 for ratio in ratios.values()), ratios
+    load = watch.load()
+    most = 2.0 if load.busy else 1.25
+    assert all(max(ratio, 1 / ratio) <= most for ratio in ratios.values()), (ratios, str(load))

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 import torch
 
+from harness.base.machine import cache_bytes
 from harness.cluster.config import Rate
 from harness.comm import work
 from harness.comm.rows import scatter_add_rows
@@ -36,6 +37,7 @@ class Shapes:
 
     widths    of dense and sparse products
     sources   rows that sparse products gather from, degrees their entries per row; entries of one at most
+    rows      widths of rows that are dropped from, packed and coded
     bytes     of dense products and of passes
     memory    bytes of the copy that no cache is to hold
     """
@@ -44,6 +46,7 @@ class Shapes:
     sources: tuple[int, ...] = (1 << 10, 1 << 13, 1 << 17)
     degrees: tuple[int, ...] = (2, 16, 128)
     entries: int = 1 << 20
+    rows: tuple[int, ...] = (16, 64, 128, 256)
     bytes: tuple[int, ...] = (MEGA // 4, 4 * MEGA, 64 * MEGA)
     memory: int = 256 * MEGA
 
@@ -100,7 +103,8 @@ def measure(shapes: Shapes | None = None, told: Callable[[str], object] = lambda
         told("launches")
         launch = _launch()
         told("dense products")
-        dense = [(case, timed(case.run)) for case in _dense(shapes)]
+        between = 4 * cache_bytes(2)
+        dense = [(case, timed(case.run, between)) for case in _dense(shapes)]
         speeds = [t.times(sum(w.flops for w in case.does)) for case, t in dense]
         found = Speeds(copied, max(speeds), launch)
         found.rates += [_rate(case, taken, found) for case, taken in dense]
@@ -111,7 +115,7 @@ def measure(shapes: Shapes | None = None, told: Callable[[str], object] = lambda
         ):
             told(name)
             # One after another: each holds the rows of its own shape.
-            found.rates += [_rate(case, timed(case.run), found) for case in cases]
+            found.rates += [_rate(case, timed(case.run, between), found) for case in cases]
         return found
     finally:
         torch.set_num_threads(threads)
@@ -135,11 +139,17 @@ def _rate(case: Case, taken: Timed, found: Speeds) -> Rate:
     )
 
 
-def timed(run: Callable[[], object]) -> Timed:
-    """Processor seconds of one call, after one that is not counted."""
+def timed(run: Callable[[], object], between: int = 0) -> Timed:
+    """Processor seconds of one call, after one that is not counted.
+
+    between   bytes that are written before each call, outside the clock: in an epoch other work comes
+              between two calls of one product, and leaves little of its operands in a core's own cache
+    """
     run()
+    other = torch.zeros(between // 4)
     seconds: list[float] = []
     while len(seconds) < REPEATS or sum(seconds) < LEAST:
+        other.add_(1)
         start = time.thread_time()
         run()
         seconds.append(time.thread_time() - start)
@@ -234,26 +244,27 @@ def _attended(edges: AttentionEdges, y: torch.Tensor, half: torch.Tensor) -> Non
 
 
 def _passes(shapes: Shapes) -> Iterator[Case]:
-    """Over rows of 64 values."""
-    width, draws = 64, np.random.default_rng(0)
+    """Compiled loops over rows are measured at each width: short rows may not be worth a vector."""
+    draws = np.random.default_rng(0)
     for size in shapes.bytes:
-        n = max(8, size // (4 * width))
-        x, out, total = torch.ones(n, width), torch.empty(n, width), torch.zeros(n, width)
-        where, ids = torch.randperm(n), torch.arange(n, dtype=torch.int32)
-        wire = quantise(x, 8)
-        packed = [work.pack(n, width, 4), work.pack(n, width, 4, added=True)]
-        coded = [work.code(n, width, x.nbytes, wire.nbytes), work.code(n, width, wire.nbytes, x.nbytes)]
-        chances = np.full(n * width // 2, 0.5)
-        drawn = len(chances) // 2
-        yield _pass([work.stream(n, width, 4, 1, 1)], partial(torch.relu, x))
-        yield _pass([work.drop(n, width, 4)], partial(dropout, x, ids, 0.5, 1))
-        yield _pass(packed, partial(_packed, x, out, total, where))
-        yield _pass(coded, partial(_coded, x))
-        yield _pass([work.sample(drawn, len(chances))], partial(_sampled, draws, chances))
-
-
-def _pass(does: Sequence[Work], run: Callable[[], object]) -> Case:
-    return Case(does[0].kind, 0, does[0].read + does[0].written, 0, does, run)
+        for width in shapes.rows:
+            n = max(8, size // (4 * width))
+            x, out, total = torch.ones(n, width), torch.empty(n, width), torch.zeros(n, width)
+            where, ids = torch.randperm(n), torch.arange(n, dtype=torch.int32)
+            wire = quantise(x, 8)
+            packed = [work.pack(n, width, 4), work.pack(n, width, 4, added=True)]
+            coded = [work.code(n, width, x.nbytes, wire.nbytes), work.code(n, width, wire.nbytes, x.nbytes)]
+            for does, run in (
+                ([work.drop(n, width, 4)], partial(dropout, x, ids, 0.5, 1)),
+                (packed, partial(_packed, x, out, total, where)),
+                (coded, partial(_coded, x)),
+            ):
+                yield Case(does[0].kind, width, 2 * size, 0, does, run)
+        # Of all values alike, whatever the width.
+        chances = np.full(size // 8, 0.5)
+        sampled = work.sample(len(chances) // 2, len(chances))
+        yield Case("stream", 0, 2 * size, 0, [work.stream(n, width, 4, 1, 1)], partial(torch.relu, x))
+        yield Case("sample", 0, 2 * size, 0, [sampled], partial(_sampled, draws, chances))
 
 
 def _packed(x: torch.Tensor, out: torch.Tensor, total: torch.Tensor, where: torch.Tensor) -> None:

@@ -85,6 +85,8 @@ def program_of(
         for number in epochs:
             late = starts[number][worker] - min(starts[number]) if waits else 0.0
             steps[worker].append(Begin(number, late))
+            if lasts is not None:
+                lasts.noted = number != epochs[0] or len(epochs) == 1
             steps[worker] += _steps(lines[worker][number], worker, numbers, tails, clock, lasts)
     return Program(steps, operations, epochs)
 

@@ -75,6 +75,7 @@ class Roofline:
 
     modelled, kept   seconds of segments so far: of what was counted, and of those that last as traced
     traced           CPU seconds that the counted ones took in the trace
+    noted            whether these three grow: not in a run's first epoch, which makes what is made once
     """
 
     def __init__(self, cluster: Cluster, workers: int, per_host: int | None = None):
@@ -97,6 +98,7 @@ class Roofline:
             by_kind.setdefault(rate.kind, []).append(rate)
         self.efficiencies = {kind: Efficiency(cluster.name, rates) for kind, rates in by_kind.items()}
         self.modelled = self.kept = self.traced = 0.0
+        self.noted = True
         self.met: set[str] = set()  # kinds of work
 
     @property
@@ -127,19 +129,18 @@ class Roofline:
             work = Work(*(each[name] for name in Work._fields))
             self.met.add(work.kind)
             total += each["launches"] * self.seconds(work, self.devices[worker])
-        if not some:
-            self.kept += traced
-            return traced
-        self.modelled += total
-        self.traced += cpu
-        return total
+        if self.noted:
+            self.kept += 0.0 if some else traced
+            self.modelled += total
+            self.traced += cpu if some else 0.0
+        return total if some else traced
 
     def said(self) -> str:
-        """How the modelled seconds of all segments so far compare with the traced ones, in a sentence."""
+        """How the modelled seconds of the segments noted compare with the traced ones, in a sentence."""
         share = self.kept / max(self.modelled + self.kept, 1e-300)
         ratio = f"{self.modelled / self.traced:.2f}" if self.traced else "no"
         return (
-            f"work that is counted takes {1e3 * self.modelled:.3f} ms over all workers and epochs, {ratio} of"
-            f" the {1e3 * self.traced:.3f} CPU ms of the trace; {share:.1%} of the replay's work is not"
-            " counted, and lasts as traced"
+            f"work that is counted takes {1e3 * self.modelled:.3f} ms over all workers and epochs without the"
+            f" first, {ratio} of the {1e3 * self.traced:.3f} CPU ms of the trace; {share:.1%} of the replay's"
+            " work is not counted, and lasts as traced"
         )
