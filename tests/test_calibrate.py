@@ -120,9 +120,9 @@ NIGHTLY = ["vanilla", "cagnet", "cdfgnn", "pipegcn", "adaqp"]
 
 @pytest.mark.nightly(300)
 def test_the_measured_machine_predicts_the_work_of_runs(place, tmp_path, capsys):
-    """By the profile alone, nothing fitted on the run: CPU seconds of what is counted, over all workers, since
-    wall seconds hold the work of others; the ratios are printed. Within a quarter, and within a factor of two
-    where others disturb caches and clocks."""
+    """By the profile alone, nothing fitted on the run: CPU seconds of what is counted, over all workers,
+    since wall seconds hold the work of others; the ratios are printed. Within a quarter, and within a factor
+    of two where others disturb caches and clocks."""
     out, watch = tmp_path / "local.yaml", Watch()
     assert calibrate.main(["--out", str(out), "--devices", "2"]) == 0
     ratios = {}
