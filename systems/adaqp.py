@@ -34,6 +34,7 @@ import torch
 
 from harness.check import InputError, at_least, choice
 from harness.comm.crossing import Crossing
+from harness.comm.work import code
 from harness.core.draws import draws
 from harness.core.quantise import dequantise, quantise, row_bytes
 from harness.core.system import System, check_features
@@ -185,6 +186,8 @@ class Adaqp(System):
         under_way = []
         for slot, level in enumerate(self.levels(layer, direction, rows)):
             wire = quantise(rows[level.out], level.bits, noise[level.out])
+            read = 2 * len(wire) * rows.shape[1] * rows.element_size()  # values and noise
+            self.recorder.work(code(len(wire), rows.shape[1], read, wire.nbytes))
             flight, received = self.comm.start_exchange(
                 wire, level.send, level.receive, layer, direction, "halo", slot
             )
@@ -199,6 +202,8 @@ class Adaqp(System):
             parts = [
                 (level, dequantise(received, width, level.bits, dtype)) for level, _, received, _ in under_way
             ]
+            for (_, part), (_, _, received, _) in zip(parts, under_way):
+                self.recorder.work(code(len(part), width, received.nbytes, part.nbytes))
             if len(parts) == 1:
                 return parts[0][1]
             rows = torch.empty(count, width, dtype=dtype, device=self.device)

@@ -34,6 +34,7 @@ import torch
 from harness.base.splitmix import mix_int
 from harness.check import within_above
 from harness.comm.flight import HaloPlan
+from harness.comm.work import sample
 from harness.core.adjacency import Propagation
 from harness.core.propagate import Pending
 from harness.core.system import System, check_features
@@ -89,6 +90,7 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
         if self.sampler is not None:
             with self.recorder.inside("rest", "sample"):
                 self.adjacency = self.sampler.propagation(where)
+                self.recorder.work(sample(self.adjacency.num_entries, self.shard.halo_edges.num_entries))
 
     def sample(self, epoch: int, receiver: int, owner: int, count: int) -> torch.Tensor:
         """Which of the `count` rows `receiver` needs of `owner` are drawn in this epoch, ascending [k], on

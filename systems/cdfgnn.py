@@ -52,6 +52,7 @@ import torch
 
 from harness.check import InputError, at_least, choice, within
 from harness.comm.rows import scatter_add_rows
+from harness.comm.work import code
 from harness.core import quantise as linear
 from harness.core.scores import score_counts
 from harness.core.system import ReplicaSystem, check_features
@@ -260,11 +261,17 @@ class Cdfgnn(ReplicaSystem):
 
     def pack(self, rows: torch.Tensor, coded: bool) -> torch.Tensor:
         """The bytes [rows, ...] that travel for rows [rows, F]."""
-        return linear.quantise(rows, self.bits) if coded else rows.contiguous().view(torch.uint8)
+        if not coded:
+            return rows.contiguous().view(torch.uint8)
+        wire = linear.quantise(rows, self.bits)
+        self.recorder.work(code(len(rows), rows.shape[1], rows.nbytes, wire.nbytes))
+        return wire
 
     def unpack(self, wire: torch.Tensor, like: torch.Tensor, coded: bool) -> torch.Tensor:
         if coded:
-            return linear.dequantise(wire, like.shape[1], self.bits, like.dtype)
+            rows = linear.dequantise(wire, like.shape[1], self.bits, like.dtype)
+            self.recorder.work(code(len(rows), rows.shape[1], wire.nbytes, rows.nbytes))
+            return rows
         return wire.clone(memory_format=torch.contiguous_format).view(like.dtype)
 
     # -- the threshold: eqs. (6) and (7) --

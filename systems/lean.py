@@ -47,6 +47,7 @@ import torch
 from harness.check import choice
 from harness.core.adjacency import Propagation
 from harness.core.combine import Exact, Quantised
+from harness.core.counting import times
 from harness.core.features import rows_times
 from harness.core.kernels import spmm
 from harness.core.needed import PerLayer
@@ -139,7 +140,7 @@ class Lean(System[Shard, PerLayer]):
         a = self.adjacency.at(layer)
         assert isinstance(a, MessageAdjacency)
         x = dropout.inner(a.own_rows(h))
-        y = rows_times(x, weight) if a.transformed else x
+        y = rows_times(x, weight, self.recorder) if a.transformed else x
         sent = spmm(a.send, y)
         if a.spared:  # the last column is taken from the others: a shift of each row
             sent = sent[:, :-1] - sent[:, -1:]
@@ -148,7 +149,7 @@ class Lean(System[Shard, PerLayer]):
         z = spmm(a.inner, y)
         received = torch.nn.functional.pad(pending.wait(), (0, a.spared))
         z = spmm(a.receive, received, z)
-        return z if a.transformed else z @ weight
+        return z if a.transformed else times(z, weight, self.recorder)
 
     def halo(self, layer, h):
         return self.crossing(layer, h, self.plans[layer])

@@ -50,6 +50,7 @@ import torch
 
 from harness.check import at_least, choice, more_than, within, within_above
 from harness.comm.crossing import Crossing
+from harness.comm.work import sample
 from harness.core.adjacency import Propagation
 from harness.core.features import rows_times
 from harness.core.propagate import propagate
@@ -207,6 +208,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     def sample_graph(self, number: int) -> Drawn:
         """Line 8; the boundary rows are asked for, and known to their owners when it has been settled."""
         mask = self.edges.draw(self.p, (self.seed << 32) + number)
+        self.recorder.work(sample(int(np.count_nonzero(mask)), len(mask)))
         drawn = Drawn(self, mask, self.factor(mask))
         drawn.ask(self)
         return drawn
@@ -259,7 +261,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     @torch.no_grad()
     def record(self, layer: int, h: torch.Tensor, weight: torch.Tensor) -> None:
         if self.norms == "layers":
-            self.norm_sums += rows_times(self.full.own_rows(h), weight).square().sum(1)
+            self.norm_sums += rows_times(self.full.own_rows(h), weight, self.recorder).square().sum(1)
         elif layer > 0:
             self.norm_sums += torch.linalg.vector_norm(h.detach(), dim=1)
 

@@ -108,6 +108,10 @@ TRIED = {
         "test_plugins.py::test_a_model_and_a_score_are_trained_traced_and_shown"
     ),
     "halobench figures staleness --size small": "test_docs_commands.py::test_figures_of_a_page_are_drawn",
+    "halobench cluster measure": "test_calibrate.py::test_the_command_writes_a_cluster",
+    "halobench replay results/cora cluster=local.yaml": (
+        "test_calibrate.py::test_a_run_is_replayed_on_the_machine_as_measured"
+    ),
     "halobench figures --from my_figures": "test_figures.py::test_the_figure_of_the_page",
     "torchrun --nproc-per-node 2 -m harness.worker": (
         "test_torchrun.py::test_what_prepare_prints_trains_as_the_local_launcher_does"

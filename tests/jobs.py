@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from dataclasses import dataclass
 
 import psutil
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.bench.overlap import SlowLink
 from harness.check.target import ALLOW
@@ -16,8 +18,11 @@ from harness.comm.flight import HaloPlan
 from harness.comm.members import Seat
 from harness.comm.recorder import Recorder
 from harness.comm.store import Store
+from harness.comm.work import PRODUCTS
 from harness.conformance.train import train
+from harness.core.attention import _Attend
 from harness.core.cuts import halo_plan
+from harness.core.numba_kernel import NumbaProduct
 from harness.core.scores import Scorer
 from systems.digest_a import DigestA
 from tests.memory import shared_memory
@@ -32,6 +37,79 @@ def train_halved(comm, *given) -> dict:
     """`train` with rows that travel as bfloat16."""
     comm.halves = True
     return train(comm, *given)
+
+
+def counted_apart(comm, *given) -> dict:
+    """`train`, with what its products do noted beside the recorder: from the operands that torch and the
+    compiled loops are given, walked entry by entry. `told` and `seen` hold, by epoch, how often there was
+    (kind, segment, layer, operations, bytes read, bytes written)."""
+    recorder, seen = comm.recorder, {}
+
+    def note(kind: str, flops: int, read: int, written: int) -> None:
+        if recorder.training:
+            place = recorder._segment.name, recorder._segment.layer
+            seen.setdefault(recorder.epoch.epoch, Counter())[kind, *place, flops, read, written] += 1
+
+    class Dense(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            made = function(*args, **(kwargs or {}))
+            if function is torch.ops.aten.mm.default:
+                note("dense", 2 * made.numel() * args[0].shape[1], sum(a.nbytes for a in args), made.nbytes)
+            return made
+
+    def sparse(product, x, row, column, loops, out, accumulate):
+        block, valued = product._block, len(product._values) > 0
+        flops, read = 0, block.indptr.nbytes
+        for v in range(block.num_rows):
+            for u in block.indices[block.indptr[v] : block.indptr[v + 1]]:
+                flops += x.shape[1] * (2 if valued else 1)
+                read += x[u].nbytes + block.indices.itemsize + (x.itemsize if valued else 0)
+        flops += out.numel() * ((row is not None) + loops)
+        read += (len(out) * x.itemsize if row is not None else 0) + out.nbytes * (loops + accumulate)
+        if column is not None:
+            flops, read = flops + x.numel(), read + x.nbytes + len(x) * x.itemsize
+        note("sparse", flops, read, out.nbytes + (x.nbytes if column is not None else 0))
+        return plain[0](product, x, row, column, loops, out, accumulate)
+
+    def ahead(ctx, y, source, target, edges):
+        z = plain[1](ctx, y, source, target, edges)
+        (heads, width), size, did = y.shape[1:], y.itemsize, Counter(read=edges.indptr.nbytes)
+        for v in range(edges.num_rows):
+            for _ in range(edges.indptr[v], edges.indptr[v + 1]):
+                did["read"] += edges.indices.itemsize
+                for _ in range(
+                    heads
+                ):  # the two halves of the score; its exponential less the largest's, over
+                    did.update(flops=4 + 2 * width, read=(2 + width) * size, written=size)  # their sum; a y
+        note("attention", did["flops"], did["read"], z.nbytes + did["written"])
+        return z
+
+    def back(ctx, g):
+        made, edges = plain[2](ctx, g), ctx.edges
+        (heads, width), size = g.shape[1:], g.itemsize
+        did = Counter(read=edges.indptr.nbytes + edges.starts.nbytes)
+        for _ in range(edges.num_edges):
+            did["read"] += edges.indices.itemsize + edges.edge.itemsize + edges.target.itemsize
+            for _ in range(heads):
+                did.update(flops=5 + 4 * width, read=(5 + 2 * width) * size, written=size)
+        note("attention", did["flops"], did["read"], did["written"] + sum(m.nbytes for m in made[:3]))
+        return made
+
+    plain = NumbaProduct.apply, _Attend.forward, _Attend.backward
+    NumbaProduct.apply, _Attend.forward, _Attend.backward = sparse, staticmethod(ahead), staticmethod(back)
+    try:
+        with Dense():
+            answer = train(comm, *given)
+    finally:
+        NumbaProduct.apply, _Attend.forward = plain[0], staticmethod(plain[1])
+        _Attend.backward = staticmethod(plain[2])
+    told = [Counter() for _ in answer["spans"]]
+    for count, (_, spans) in zip(told, answer["spans"]):
+        for span in spans:
+            for did in span.work:
+                if did.kind in PRODUCTS:
+                    count[did.kind, span.name, span.layer, did.flops, did.read, did.written] += 1
+    return {**answer, "told": told, "seen": [seen[epoch] for epoch in range(len(told))]}
 
 
 def devices(comm, run, run_dir) -> Cluster | None:

@@ -270,7 +270,7 @@ def old(folder: Path) -> None:
         (["cluster.between.latency_us=1"], "changes nothing of cluster=traced"),
         (["per_host=1"], "per_host is for described clusters"),
         (["cluster=cdfgnn", "per_host=0"], "per_host=0 is too small"),
-        (["compute=roofline"], "compute=roofline needs the bytes that each product read and wrote"),
+        (["compute=roofline"], "compute=roofline is for described devices: name a cluster"),
         (["compute=guessed"], 'compute="guessed" is not known'),
         (["cluster=cdfgnn", "all_reduce=star"], 'all_reduce="star" is not known'),
         (["clok=wall"], '"clok=wall" cannot be given here; did you mean "clock"?'),

@@ -142,6 +142,9 @@ def values_of(kind: pa.DataType) -> st.SearchStrategy:
     """What a column of this type holds, null among it."""
     if pa.types.is_list(kind):
         return st.none() | st.lists(values_of(kind.value_type), max_size=4)
+    if pa.types.is_struct(kind):
+        fields = {field.name: values_of(field.type) for field in kind}
+        return st.none() | st.fixed_dictionaries({}, optional=fields)
     if pa.types.is_integer(kind):
         bits = kind.bit_width - 1
         return st.none() | st.integers(-(2**bits), 2**bits - 1)

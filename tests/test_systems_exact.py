@@ -161,27 +161,32 @@ def test_evaluation_is_exact_whatever_the_system_trains_on(pool, variant):
     np.testing.assert_allclose(outcome.scores[-1], want)
 
 
-def layer_flops(model: str, layer: int, features: str, n: int, m: int, e: int) -> int:
-    """Of a forward pass of 5 -> 8 -> 3 with n inner and m halo vertices and e edges: 2 for a multiply-add,
-    and in a propagation matrix 1 for an edge, for a self-loop and for each scale of a row or a column of its
-    two blocks."""
+def layer_flops(model: str, layer: int, propagated: bool, n: int, m: int, e: int) -> tuple[int, int]:
+    """Of a forward and a backward pass of 5 -> 8 -> 3 with n inner and m halo vertices and e edges: 2 for a
+    multiply-add, and in a propagation matrix 1 for an edge, for a self-loop and for each scale of a row or a
+    column of its two blocks. propagated: whether layer 0 does that in this epoch, or has kept A X."""
     f_in, f_out = [(5, 8), (8, 3)][layer]
-    # each head's product of all rows, its two scores, its weighted sum; the last layer's heads are averaged
+    gradients = [1, 2][layer]  # of the weight; of the input, which layer 0 does not ask for
+    # each head's product of all rows, its scores, its weighted sum; the last layer's heads are averaged
     if model == "gat":
         width = 2 * [4, 3][layer]
-        return 2 * (n + m) * f_in * width + 4 * (n + m) * width + 2 * (e + n) * width
+        product = 2 * (n + m) * f_in * width
+        forward, backward = ((e + n) * (rows * width + ends * 2) for rows, ends in ((2, 4), (4, 5)))
+        return product + forward, gradients * product + backward
     a_column = {"gcn": e + n + 2 * n + n + m, "sage": e + 2 * n}[model]
     own = 2 * n * f_in * f_out * (model == "sage")  # with the root weight
-    if layer == 0:  # the features are propagated before they grow wider; once for all, where they are kept
-        return own + 2 * n * f_in * f_out + (f_in * a_column if features == "refetch" else 0)
-    return own + 2 * (n + m) * f_in * f_out + f_out * a_column
+    if layer == 0:  # the features are propagated before they grow wider
+        product = own + 2 * n * f_in * f_out
+        return product + f_in * a_column * propagated, product
+    product = own + 2 * (n + m) * f_in * f_out
+    return product + f_out * a_column, 2 * product + f_out * a_column
 
 
 @pytest.mark.parametrize("features", ["refetch", "once"])
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
 def test_compute_segments_count_the_operations_of_their_products(pool, model, features):
-    """A backward pass has the forward's products twice, for the weight and for the input, which layer 0 does
-    not ask for.
+    """A backward pass has the forward's dense products twice, for the weight and for the input, which layer 0
+    does not ask for, and its sparse ones once.
     """
     graph = random_graph(12, vertices=60)
     settings = Settings(model={**small(model, layers=2), "hidden": 8}, epochs=2)
@@ -193,17 +198,17 @@ def test_compute_segments_count_the_operations_of_their_products(pool, model, fe
         assert 2 * e * (8 - 3) > 3 * m * 8 * 3, (
             "layer 1 shrinks rows before it adds them up, though halo rows are multiplied too"
         )
-        for _, spans in worker["spans"]:
+        for epoch, (_, spans) in enumerate(worker["spans"]):
             counted = Counter()
             for span in spans:
                 counted[span.name, span.layer] += span.flops
-            first, second = (layer_flops(model, layer, features, n, m, e) for layer in range(2))
-            want = {
-                ("forward", 0): first,
-                ("forward", 1): second,
-                ("backward", 0): first,
-                ("backward", 1): 2 * second,
-            }
+                assert span.flops == sum(done.flops for done in span.work)
+            propagated = features == "refetch" or epoch == 0
+            want = {}
+            for layer in range(2):
+                want["forward", layer], want["backward", layer] = layer_flops(
+                    model, layer, propagated, n, m, e
+                )
             assert counted == Counter(want)
 
 

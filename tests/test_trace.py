@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.check import InputError
-from harness.comm.recorder import Recorder
+from harness.comm import work
+from harness.comm.recorder import Epoch, Recorder, Span
 from harness.trace import environment, files, reader, schema, writer
 from tests import traces
 
@@ -220,7 +221,7 @@ def test_parquet_files_say_what_they_are(tmp_path):
     run = traces.finished(tmp_path)
     for name in schema.TABLES:
         file = pq.read_schema(run / f"{name}.parquet")
-        assert file.metadata[schema.VERSION_KEY] == b"4"
+        assert file.metadata[schema.VERSION_KEY] == b"5"
         assert json.loads(file.metadata[b"halobench_config"]) == reader.Trace(run).config
         assert json.loads(file.metadata[b"halobench_environment"])["processor"] == "Test CPU"
         assert all(file.field(column).metadata[b"meaning"] for column in file.names)
@@ -267,9 +268,9 @@ def test_a_missing_column_is_named(tmp_path):
 def test_a_newer_schema_is_refused(tmp_path):
     run = traces.finished(tmp_path)
     table = pq.read_table(run / "comm.parquet")
-    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "5"}), run / "comm.parquet")
+    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "6"}), run / "comm.parquet")
     with pytest.raises(
-        InputError, match="comm.parquet has trace schema 5, newer than this program's 4; update halobench"
+        InputError, match="comm.parquet has trace schema 6, newer than this program's 5; update halobench"
     ):
         reader.Trace(run).comm
     files.write_json_atomic(run / "summary.json", {**reader.Trace(run).summary, "schema": 7})
@@ -376,3 +377,25 @@ def test_operations_of_before_version_4_do_not_say_how_their_bytes_travel(tmp_pa
     pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "3"}), path)
     spans = reader.Trace(run).spans
     assert len(spans) and spans[["route", "peer_bytes"]].isna().all(axis=None)
+
+
+def test_what_was_computed_is_kept_shape_by_shape(tmp_path):
+    run = traces.prepare(tmp_path / "run", traces.config(gpus=1, epochs=1), 4)
+    out, made = writer.TraceWriter(run, 0, 0), Epoch(0, train=1.0)
+    product, passed = work.dense(5, 4, 3, 4), work.stream(5, 3, 4, 1, 1)
+    did = [product, passed, product]
+    flops = 2 * product.flops
+    made.spans = [
+        Span("compute", "forward", 0, 0.0, 0.5, work=did, flops=flops), Span("rest", "pack", 0, 0.5, 1.0)
+    ]  # fmt: skip
+    out.write(made, loss=1.0, scores=None, peak_rss_bytes=1)
+    out.close()
+    writer.finalise(run)
+    found = reader.Trace(run).spans
+    assert found["work"].map(list).tolist() == [
+        [{**product._asdict(), "launches": 2}, {**passed._asdict(), "launches": 1}],
+        [],
+    ]
+    older = pq.read_table(run / "spans.parquet").drop_columns(["work"])
+    pq.write_table(older.replace_schema_metadata({schema.VERSION_KEY: "4"}), run / "spans.parquet")
+    assert reader.Trace(run).spans["work"].isna().all()

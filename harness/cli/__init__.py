@@ -61,6 +61,9 @@ COMMANDS = {
     "advise": Command(
         "harness.plan.advise", "which system for a graph on a cluster: plans all, trains the fastest three"
     ),
+    "cluster measure": Command(
+        "harness.calibrate.__main__", "this machine as a cluster that runs can be replayed on"
+    ),
     "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
     "figures": Command("harness.figures.__main__", "the figures of the papers; starts the runs they lack"),
     "study": Command("harness.study.__main__", "every system on real graphs, as one page of tables"),

@@ -2,8 +2,8 @@
 stand in `conf/cluster/`.
 
 What a source does not give stays null, and whoever needs it says so in one sentence. Training reads the
-devices' times and memory and the host's memory (CaPGNN); links, bandwidths and peaks describe the testbed for
-what models it.
+devices' times and memory and the host's memory (CaPGNN); links, bandwidths, peaks and rates describe the
+testbed for what models it (`harness.replay`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Device:
     memory_gb       GiB of device memory
     memory_gbytes_per_s   10^9 bytes per second from and to that memory
     fp32_tflops     peak of single precision
+    launch_us       microseconds that an operation takes, however small it is
     mm_s            seconds of a dense matrix product
     spmm_s          seconds of a sparse matrix product
     h2d_s           seconds of a copy from host to device
@@ -41,6 +42,7 @@ class Device:
     memory_gb: float | None = None
     memory_gbytes_per_s: float | None = None
     fp32_tflops: float | None = None
+    launch_us: float | None = None
     mm_s: float | None = None
     spmm_s: float | None = None
     h2d_s: float | None = None
@@ -49,6 +51,8 @@ class Device:
 
     def __post_init__(self) -> None:
         at_least("host", self.host, 0)
+        if self.launch_us is not None:
+            at_least("launch_us", self.launch_us, 0)
         for name in ("memory_gb", "memory_gbytes_per_s", "fp32_tflops", *TIMES):
             if getattr(self, name) is not None:
                 more_than(name, getattr(self, name), 0)
@@ -78,6 +82,33 @@ class Link:
 
 
 @dataclass
+class Rate:
+    """How near a kind of work comes to what the devices' peak and memory allow, at one shape; between shapes
+    it is interpolated (`harness.replay.roofline`).
+
+    kind        of `harness.comm.work`
+    width       of its rows; of a dense product its narrowest side. 0: any
+    size        of a sparse product and an edge softmax the rows that are gathered from, else bytes. 0: any
+    degree      entries per row. 0: any
+    efficiency  seconds that the roofline allows over seconds that it takes; above 1 where caches answer
+    low, high   the same at the slowest and the fastest of the measurements of which it is the median
+    """
+
+    kind: str = "dense"
+    width: int = 0
+    size: int = 0
+    degree: int = 0
+    efficiency: float = 1.0
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("width", "size", "degree"):
+            at_least(name, getattr(self, name), 0)
+        more_than("efficiency", self.efficiency, 0)
+
+
+@dataclass
 class Cluster:
     """Devices in rank order and what joins them.
 
@@ -89,6 +120,8 @@ class Cluster:
     between  the link from host to host
     host_memory_gb   GiB of memory of one host
     host_cores   CPU cores of one host
+    rates    of each kind of work at the shapes at which it was measured, on any of the devices: for each kind
+             every width with every size and degree
     """
 
     name: str = "measured"
@@ -99,6 +132,7 @@ class Cluster:
     between: Link = field(default_factory=Link)
     host_memory_gb: float | None = None
     host_cores: int | None = None
+    rates: list[Rate] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.matrix is not None:

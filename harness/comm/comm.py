@@ -7,8 +7,7 @@ host memory).
 
 What is counted is what a worker hands to the transport, by (layer, direction, purpose, peer):
 
-    exchange    rows * width * element size, to each peer; 2 bytes per value under `wire=bfloat16`, here and
-                of broadcasts
+    exchange    rows * width * element size, to each peer (here and of broadcasts 2 under `wire=bfloat16`)
     broadcast   the block's bytes once for each of the P - 1 receivers, at the root
     all_gather  the worker's own bytes once for each of the P - 1 receivers
     all_reduce  a worker's share of 2 (P - 1) n elements, the traffic of a ring over all workers together
@@ -24,6 +23,7 @@ from harness.comm.crossing import Crossing
 from harness.comm.flight import HaloPlan, InFlight
 from harness.comm.recorder import ROUTES, Recorder
 from harness.comm.transport import ALONE, NullTransport, PeerLost, Transfer, Transport
+from harness.comm.work import pack
 
 WIRES = ("float32", "bfloat16")
 # Purposes whose rows are never rounded: evaluation is exact, whatever the training sends.
@@ -377,9 +377,9 @@ class PendingHalo(Crossing):
 
     def send(self, h: torch.Tensor) -> None:
         with self.recorder.inside("rest", "pack", self.layer):
-            key = ("forward", self.purpose, self.layer, "pack")
-            shape = (len(self.plan.send_rows), h.shape[1])
+            key, shape = ("forward", self.purpose, self.layer, "pack"), (len(self.plan.send_rows), h.shape[1])
             halved = self.comm.halved(h.dtype, self.layer, self.purpose)
+            self.recorder.work(pack(*shape, h.element_size()))
             packed = self.comm.outgoing(key, shape, h.dtype, halved)
             torch.index_select(h, 0, self.plan.send_rows, out=packed)
             self.flight, self.received = self.comm.start_exchange(

@@ -9,6 +9,7 @@ import torch
 from harness.base.autograd import applied
 from harness.comm.recorder import Recorder
 from harness.comm.rows import scatter_add_rows
+from harness.comm.work import pack, stream
 
 
 class Crossing:
@@ -56,7 +57,7 @@ class Crossing:
 class _Before(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, h: torch.Tensor, crossing: Crossing) -> torch.Tensor:
-        ctx.crossing, ctx.shape = crossing, h.shape
+        ctx.crossing, ctx.shape, ctx.due = crossing, h.shape, crossing.recorder.due(ctx.needs_input_grad[0])
         crossing.send(h)
         return h.new_empty(())  # ties the two nodes together; holds nothing
 
@@ -66,18 +67,22 @@ class _Before(torch.autograd.Function):
         back = crossing.take_back()
         with crossing.recorder.inside("rest", "unpack", crossing.layer):
             g = token.new_zeros(ctx.shape)
+            crossing.recorder.work(stream(len(g), g.numel() // max(len(g), 1), g.element_size(), 0, 1))
             if back is not None:
+                crossing.recorder.work(pack(len(back[1]), back[1].shape[1], g.element_size(), added=True))
                 scatter_add_rows(g, *back)
+        crossing.recorder.work(*ctx.due)
         return g, None
 
 
 class _After(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, token: torch.Tensor, crossing: Crossing) -> torch.Tensor:
-        ctx.crossing = crossing
+        ctx.crossing, ctx.due = crossing, crossing.recorder.due(ctx.needs_input_grad[0])
         return crossing.take().detach()  # what is kept elsewhere must not become part of this graph
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None]:
         ctx.crossing.send_back(g.contiguous())
+        ctx.crossing.recorder.work(*ctx.due)
         return g.new_empty(()), None

@@ -25,6 +25,7 @@ from typing import Literal
 import torch
 
 from harness.comm.clock import DeviceClock, Mark, clock_of
+from harness.comm.work import Work
 
 # How the bytes of an operation travel: a message to each peer; one block to all others; an all-reduce around
 # the ring of workers, whose peer is the next one; a message from each peer, which does nothing for it; to a
@@ -50,7 +51,8 @@ class Span:
     start, end   seconds of CLOCK_MONOTONIC: one clock for all workers of a host
     cpu      CPU seconds of the training thread inside the segment (0 for "comm"); on a CUDA device, of
              autograd's thread too, on which the backward pass runs
-    bytes    handed to the transport by this worker; flops: floating-point operations counted analytically
+    bytes    handed to the transport by this worker; flops: operations of its products, in closed forms
+    work     what was computed in the segment, in order (`harness.comm.work`)
     peers    workers this one sent to, ascending
     route    how the bytes of an operation travel (`Route`); "" on the training thread
     peer_bytes   bytes to each of `peers`, in their order; of "server" bytes there and bytes back
@@ -72,6 +74,7 @@ class Span:
     blocking: bool = False
     route: Route = ""
     peer_bytes: tuple[int, ...] = ()
+    work: list[Work] = field(default_factory=list)
 
 
 @dataclass
@@ -108,6 +111,7 @@ class Recorder:
         self._threads = ThreadTimes()
         self._moments: list[tuple[Span | None, Span | None, Mark]] = []
         self._unread: dict[tuple[int, str], torch.Tensor] = {}  # metrics that a device may still compute
+        self._later: list[Work] = []  # of the backward pass, not yet a node's to count
 
     def follow(self, device: torch.device) -> None:
         """Time what is done on this device from the next epoch on."""
@@ -123,7 +127,7 @@ class Recorder:
         """Run the train clock. Opened once per epoch; segments cover it without gaps."""
         if self._clock is not None:
             self._clock.tie()
-        self._moments, self._unread = [], {}
+        self._moments, self._unread, self._later = [], {}, []
         cpu = time.process_time()
         start = self._began = time.monotonic()
         self.training = True
@@ -198,10 +202,27 @@ class Recorder:
         finally:
             self._follow(before.kind, before.name, before.layer)
 
-    def flops(self, count: int) -> None:
-        """Add analytically counted floating-point operations to the running segment."""
-        if self._segment is not None:
-            self._segment.flops += int(count)
+    def work(self, *items: Work) -> None:
+        """Count what the running segment computes; nothing outside training."""
+        segment = self._segment
+        if segment is not None:
+            for item in items:
+                segment.work.append(item)
+                segment.flops += item.flops
+
+    def later(self, *items: Work) -> None:
+        """Count this in the backward pass: right after the node of its graph that is made next, and that asks
+        by `due`, has run. A hook of each tensor would say so too, at many times the price."""
+        if self.training:
+            self._later += items
+
+    def due(self, runs: bool = True) -> tuple[Work, ...]:
+        """What has come by `later` since this was asked last: for a node to count when it has run, where it
+        `runs` in the backward pass at all."""
+        if not (runs and self._later):
+            return ()
+        due, self._later = tuple(self._later), []
+        return due
 
     def _follow(self, kind: str, name: str, layer: int) -> tuple[Span, Span]:
         """End the running segment and begin the next one; gives both."""

@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from harness.comm.recorder import Recorder
 from harness.core.attention import AttentionEdges
 from harness.core.features import TakesFeatures
 from harness.core.kernels import Kernel, SparseOperator
@@ -90,9 +91,10 @@ class Propagation(TakesFeatures):
     def num_entries(self) -> int:
         return self.inner.num_entries + (self.halo.num_entries if self.halo is not None else 0)
 
-    def flops(self, width: int) -> int:
-        """Of one application to rows of `width`."""
-        return self.inner.flops(width) + (self.halo.flops(width) if self.halo is not None else 0)
+    @property
+    def recorder(self) -> Recorder | None:
+        """Who counts what is computed with it."""
+        return self.inner.kernel.recorder
 
 
 class Adjacency(Propagation):

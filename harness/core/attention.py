@@ -18,6 +18,8 @@ import numpy as np
 import torch
 
 from harness.base.autograd import applied
+from harness.comm.recorder import Recorder
+from harness.comm.work import attention
 from harness.core.numba_kernel import balanced_bounds
 from harness.core.parallel import use_threads
 from harness.partition.shard import Csr
@@ -60,14 +62,26 @@ class AttentionEdges:
 
 
 def attend(
-    edges: AttentionEdges, y: torch.Tensor, source: torch.Tensor, target: torch.Tensor
+    edges: AttentionEdges,
+    y: torch.Tensor,
+    source: torch.Tensor,
+    target: torch.Tensor,
+    recorder: Recorder | None = None,
 ) -> torch.Tensor:
     """z [n, heads, f] from y [c + m, heads, f], source [c + m, heads] and target [n, heads]; differentiable
-    in all three.
+    in all three. recorder: who counts it.
     """
     if edges.device.type == "cpu":
-        return applied(_Attend, y, source, target, edges)
-    return attend_with_torch(edges.indices_on_device, edges.target_on_device, y, source, target)
+        z = applied(_Attend, y, source, target, edges)
+    else:
+        z = attend_with_torch(edges.indices_on_device, edges.target_on_device, y, source, target)
+    if recorder is not None and recorder.training:
+        (heads, f), size = y.shape[1:], y.element_size()
+        ahead, back = attention(edges.num_rows, edges.num_columns, edges.num_edges, heads, heads * f, size)
+        recorder.work(ahead)
+        if z.requires_grad:
+            recorder.later(back)
+    return z
 
 
 def attend_with_torch(

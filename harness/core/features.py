@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from harness.comm.recorder import Recorder
+from harness.core.counting import times
 from harness.core.dropout import drop_entries, dropout
 from harness.core.kernels import Kernel, SparseOperator, spmm
 from harness.partition.shard import Csr
@@ -50,14 +52,9 @@ def saves(entries: int, x: torch.Tensor) -> bool:
     return x.device.type == "cpu" and 2 * entries < x.numel()
 
 
-def rows_times(x: Rows, weight: torch.Tensor) -> torch.Tensor:
-    """X W  [n, f_out], differentiable in W."""
-    return spmm(x, weight) if isinstance(x, SparseRows) else x @ weight
-
-
-def rows_flops(x: Rows, f_out: int) -> int:
-    """Of one `rows_times`."""
-    return x.flops(f_out) if isinstance(x, SparseRows) else 2 * x.numel() * f_out
+def rows_times(x: Rows, weight: torch.Tensor, recorder: Recorder | None = None) -> torch.Tensor:
+    """X W  [n, f_out], differentiable in W. recorder: who counts it where X is dense; sparse rows know."""
+    return spmm(x, weight) if isinstance(x, SparseRows) else times(x, weight, recorder)
 
 
 def drop_rows(x: R, ids: torch.Tensor, p: float, key: int) -> R:
@@ -155,11 +152,6 @@ class Features:
         if not isinstance(rows, SparseRows):
             self._halo = None  # dense rows are the system's to keep
         return rows
-
-    def flops(self, num_halo: int, f_out: int) -> int:
-        """Of X W and X_halo W, halo rows taken to be as full as own ones."""
-        own = rows_flops(self.own, f_out)
-        return own + own * num_halo // max(len(self.x), 1)
 
 
 class TakesFeatures:

@@ -10,7 +10,8 @@ from typing import Protocol
 import torch
 
 from harness.core.adjacency import Propagation
-from harness.core.features import Rows, SparseRows, first_rows, rows_flops, rows_times, saves, sparse_rows
+from harness.core.counting import times
+from harness.core.features import Rows, SparseRows, first_rows, rows_times, saves, sparse_rows
 from harness.core.kernels import Kernel, spmm
 from harness.core.propagate import HaloDropout
 
@@ -23,9 +24,6 @@ class Static(Protocol):
 
     def own_times(self, weight: torch.Tensor) -> torch.Tensor:
         """X W  [n, f_out], differentiable in W."""
-
-    def flops(self, f_out: int) -> int:
-        """Of one `times`."""
 
 
 class StaticInput:
@@ -48,7 +46,7 @@ class StaticInput:
         kernel: Kernel,
         rows_only: bool = False,
     ):
-        self.adjacency = adjacency
+        self.adjacency, self.recorder = adjacency, kernel.recorder
         rows = x.shape[0] + (0 if x_halo is None else x_halo.shape[0])
         nonzeros = int(torch.count_nonzero(x)) + (0 if x_halo is None else int(torch.count_nonzero(x_halo)))
         self.sparse = rows > 0 and saves(nonzeros + adjacency.num_entries, x)
@@ -65,14 +63,14 @@ class StaticInput:
     def times(self, weight: torch.Tensor) -> torch.Tensor:
         """A [X; X_halo] W  [n, f_out], differentiable in W."""
         if self.product is not None:
-            return self.product @ weight
+            return times(self.product, weight, self.recorder)
         if not self.transforms_first(len(weight), weight.shape[1]):
             assert isinstance(self.x, torch.Tensor) and not isinstance(self.x_halo, SparseRows)
-            return self.adjacency.apply(self.x, self.x_halo) @ weight
-        z = spmm(self.adjacency.inner, rows_times(self.x, weight))
+            return times(self.adjacency.apply(self.x, self.x_halo), weight, self.recorder)
+        z = spmm(self.adjacency.inner, rows_times(self.x, weight, self.recorder))
         if self.x_halo is None or self.adjacency.halo is None:
             return z
-        return spmm(self.adjacency.halo, rows_times(self.x_halo, weight), z)
+        return spmm(self.adjacency.halo, rows_times(self.x_halo, weight, self.recorder), z)
 
     def transforms_first(self, f_in: int, f_out: int) -> bool | None:
         """Whether `times` takes A (X W) rather than (A X) W; None where A X is kept."""
@@ -90,18 +88,9 @@ class StaticInput:
 
     def own_times(self, weight: torch.Tensor) -> torch.Tensor:
         """X W  [n, f_out] of the rows that the layer gives, differentiable in W."""
-        return rows_times(first_rows(self.x, self.adjacency.num_rows), weight)
+        return rows_times(first_rows(self.x, self.adjacency.num_rows), weight, self.recorder)
 
     def rows_times(self, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """X W  [n, f_out] and X_halo W  [m, f_out] (None without a halo), differentiable in W."""
-        halo = None if self.x_halo is None else rows_times(self.x_halo, weight)
-        return rows_times(self.x, weight), halo
-
-    def flops(self, f_out: int) -> int:
-        """Of one `times`."""
-        if self.product is not None:
-            return 2 * self.product.numel() * f_out
-        if isinstance(self.x, torch.Tensor) and not self.transforms_first(self.x.shape[1], f_out):
-            return self.adjacency.flops(self.x.shape[1]) + rows_flops(self.x, f_out)
-        halo = rows_flops(self.x_halo, f_out) if self.x_halo is not None else 0
-        return rows_flops(self.x, f_out) + halo + self.adjacency.flops(f_out)
+        halo = None if self.x_halo is None else rows_times(self.x_halo, weight, self.recorder)
+        return rows_times(self.x, weight, self.recorder), halo

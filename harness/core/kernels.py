@@ -27,6 +27,8 @@ import torch
 from harness.base.autograd import applied
 from harness.check import InputError, choice
 from harness.check.target import imported
+from harness.comm import work
+from harness.comm.recorder import Recorder
 from harness.core.dgl_kernel import CopySum, dies, load_dgl
 from harness.core.numba_kernel import NumbaProduct
 from harness.core.order import Order
@@ -68,6 +70,7 @@ class Kernel(ABC):
     name: str  # as it is asked for: one of KERNELS, or "module.Class"
     tilings = Tilings()  # of a kernel whose products are tiled: what was measured for them
     order = Order()  # by which layers choose what they multiply first, and what its products cost
+    recorder: Recorder | None = None  # who counts what is computed with it; None: nobody
 
     def check(self, device: torch.device) -> None:  # noqa: B027 -- most have nothing to refuse
         """Raises InputError for a device that it does not run on; `device` is where the blocks will be."""
@@ -292,12 +295,6 @@ class SparseOperator:
             found = found * self._column.cpu().numpy()[self.block.indices]
         return found
 
-    def flops(self, width: int) -> int:
-        """One addition (two operations with values) per entry and column, and the scales and self-loops."""
-        per_row = self.num_rows * ((self._row is not None) + self._self_loops)
-        per_column = self.num_columns * (self._column is not None)
-        return width * (self.num_entries * (1 if self._values is None else 2) + per_row + per_column)
-
     def forward(
         self, x: torch.Tensor, out: torch.Tensor | None = None, accumulate: bool = False
     ) -> torch.Tensor:
@@ -327,8 +324,27 @@ class SparseOperator:
             assert not accumulate
             out = x.new_empty(num_rows, x.shape[1])
         assert out.is_contiguous() and out.shape == (num_rows, x.shape[1])
+        recorder = self.kernel.recorder
+        if recorder is not None and recorder.training:
+            recorder.work(self.work(x, num_rows, row is not None, column is not None, accumulate))
         product.apply(x, row, column, self._self_loops, out.detach(), accumulate)
         return out
+
+    def work(self, x: torch.Tensor, rows: int, row: bool, column: bool, accumulate: bool) -> work.Work:
+        """Of one product of either direction, which gives `rows` rows of x [columns, F]."""
+        return work.sparse(
+            rows,
+            len(x),
+            self.num_entries,
+            x.shape[1],
+            x.element_size(),
+            pointer=self.block.indptr.itemsize,
+            values=self._values is not None,
+            row=row,
+            column=column,
+            loops=self._self_loops,
+            accumulate=accumulate,
+        )
 
 
 class SpMM(torch.autograd.Function):
@@ -338,7 +354,8 @@ class SpMM(torch.autograd.Function):
     def forward(
         ctx: Any, x: torch.Tensor, base: torch.Tensor | None, operator: SparseOperator, in_place: bool
     ) -> torch.Tensor:
-        ctx.operator = operator
+        ctx.operator, recorder = operator, operator.kernel.recorder
+        ctx.due = () if recorder is None else recorder.due(any(ctx.needs_input_grad))
         if base is None:
             return operator.forward(x)
         if in_place:
@@ -350,6 +367,8 @@ class SpMM(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None, None]:
         x_grad = ctx.operator.adjoint(g) if ctx.needs_input_grad[0] else None
+        if ctx.due:
+            ctx.operator.kernel.recorder.work(*ctx.due)
         return x_grad, g if ctx.needs_input_grad[1] else None, None, None
 
 

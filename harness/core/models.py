@@ -19,6 +19,7 @@ from harness.comm.recorder import Recorder
 from harness.core.adjacency import Propagation
 from harness.core.attention import attend
 from harness.core.config import ModelConfig
+from harness.core.counting import Passes, streamed
 from harness.core.features import Rows, first_rows, rows_times
 from harness.core.inputs import Static, StaticInput
 from harness.core.normalisation import FUNCTIONS, BatchNorm
@@ -33,6 +34,9 @@ from harness.core.propagate import (
 from harness.core.replicas import ReplicaAdjacency
 
 AnyAdjacency = Propagation | ReplicaAdjacency
+# Passes over the rows that a norm takes, and operations for each value.
+LAYER_NORM: Passes = {"reads": 2, "writes": 1, "back": (4, 1)}
+BATCH_NORM: Passes = {"reads": 7, "writes": 5, "back": (15, 8)}
 
 
 class Layered(Protocol):
@@ -85,11 +89,9 @@ class GraphLayer(Protocol):
         self, layer: int, h: torch.Tensor, static: Static | None, strategy: Strategy, drop: HaloDropout
     ) -> torch.Tensor: ...
 
-    def flops(self, adjacency: AnyAdjacency, static: Static | None) -> int: ...
-
 
 class Layer(nn.Module):
-    """One graph convolution: Z = A H W (+ H W_root) + b. A model's layer has these two methods; what stands
+    """One graph convolution: Z = A H W (+ H W_root) + b. A model's layer has this `forward`; what stands
     between layers, `Model` adds.
 
     weight [f_in, f_out]; root [f_in, f_out] in GraphSAGE only, for the vertex's own row; bias [f_out]
@@ -107,18 +109,23 @@ class Layer(nn.Module):
         self, layer: int, h: torch.Tensor, static: Static | None, strategy: Strategy, drop: HaloDropout
     ) -> torch.Tensor:
         """Z [n, f_out] of rows h [n, f_in]; in layer 0 of what `static` keeps, where it is given."""
+        recorder = strategy.comm.recorder
         z = (
             static.times(self.weight)
             if static is not None
             else strategy.propagate(layer, h, self.weight, drop)
         )
         if self.root is not None:
-            z = z + (
+            own = (
                 static.own_times(self.root)
                 if static is not None
-                else rows_times(self._given(strategy.adjacency.at(layer), h, drop), self.root)
+                else rows_times(self._given(strategy.adjacency.at(layer), h, drop), self.root, recorder)
             )
-        return strategy.output(layer, z + self.bias)
+            z = streamed(z + own, recorder, reads=2, writes=1)
+        return strategy.output(layer, self._plus_bias(z, recorder))
+
+    def _plus_bias(self, z: torch.Tensor, recorder: Recorder) -> torch.Tensor:
+        return streamed(z + self.bias, recorder, reads=1, writes=1, back=(1, 0))
 
     @staticmethod
     def _given(adjacency: AnyAdjacency, h: torch.Tensor, drop: HaloDropout) -> Rows:
@@ -134,20 +141,6 @@ class Layer(nn.Module):
         if features is not None and features.sparse:
             return True
         return adjacency.transform_first(f_in, f_out, self.first)
-
-    def flops(self, adjacency: AnyAdjacency, static: Static | None) -> int:
-        """Of one forward pass: 2 for a multiply-add."""
-        f_in, f_out = self.weight.shape
-        if static is not None:
-            aggregate = static.flops(f_out)
-        elif self.first and adjacency.features is not None and adjacency.features.sparse:
-            aggregate = adjacency.features.flops(adjacency.num_halo, f_out) + adjacency.flops(f_out)
-        elif self.transforms_first(adjacency, static):
-            rows = adjacency.num_inner + adjacency.num_halo
-            aggregate = 2 * rows * f_in * f_out + adjacency.flops(f_out)
-        else:
-            aggregate = adjacency.flops(f_in) + 2 * adjacency.num_rows * f_in * f_out
-        return aggregate + (2 * adjacency.num_rows * f_in * f_out if self.root is not None else 0)
 
 
 class AttentionLayer(nn.Module):
@@ -172,38 +165,36 @@ class AttentionLayer(nn.Module):
     ) -> torch.Tensor:
         # Systems over a vertex-cut refuse such a model (`ReplicaSystem.supports`).
         assert isinstance(strategy, HaloStrategy)
-        adjacency = strategy.adjacency.at(layer)
+        adjacency, recorder = strategy.adjacency.at(layer), strategy.comm.recorder
         edges = adjacency.attention
         y_halo: torch.Tensor | None = None
         if isinstance(static, StaticInput):
             y, y_halo = static.rows_times(self.weight)
         else:
             pending = strategy.halo(layer, h)
-            y = rows_times(drop.inner(adjacency.own_rows(h)), self.weight)
+            y = rows_times(drop.inner(adjacency.own_rows(h)), self.weight, recorder)
             remote = arrived(pending, adjacency, h)
             if adjacency.halo is not None:
                 features = adjacency.layer_0(h)
                 rows = remote if features is None else features.halo(remote)
-                y_halo = rows_times(drop.halo(rows), self.weight)
+                y_halo = rows_times(drop.halo(rows), self.weight, recorder)
             else:
                 y = applied(KeepHaloInGraph, y, remote)
         y = y.view(len(y), *self.att_source.shape)
-        target = (first_rows(y, edges.num_rows) * self.att_target).sum(2)
+        target = self._score(first_rows(y, edges.num_rows), self.att_target, recorder)
         if y_halo is not None:
             y = torch.cat([y, y_halo.view(len(y_halo), *self.att_source.shape)])
-        z = attend(edges, y, (y * self.att_source).sum(2), target)
-        return strategy.output(layer, (z.flatten(1) if self.concat else z.mean(1)) + self.bias)
+            y = streamed(y, recorder, reads=1, writes=1)
+        z = attend(edges, y, self._score(y, self.att_source, recorder), target, recorder)
+        z = z.flatten(1) if self.concat else z.mean(1)
+        return strategy.output(layer, streamed(z + self.bias, recorder, reads=1, writes=1, back=(1, 0)))
 
-    def flops(self, adjacency: AnyAdjacency, static: Static | None) -> int:
-        """Of one forward pass: the dense product, the two halves of the scores, and the weighted sum over
-        edges.
-        """
-        rows, (f_in, width) = adjacency.num_inner + adjacency.num_halo, self.weight.shape
-        return (
-            2 * rows * f_in * width
-            + 4 * rows * width
-            + 2 * (adjacency.num_entries + adjacency.num_rows) * width
-        )
+    @staticmethod
+    def _score(y: torch.Tensor, half: nn.Parameter, recorder: Recorder) -> torch.Tensor:
+        """One half of the scores [n, heads] of rows y [n, heads, f]: a product for each value, and its sum.
+        Backwards the product's two gradients, of which the parameter's is summed up."""
+        made = streamed(y * half, recorder, reads=2, writes=1, back=(4, 2))
+        return made.sum(2)
 
 
 class Model(nn.Module):
@@ -245,6 +236,8 @@ class Model(nn.Module):
         drops    one per layer
         """
         h = x
+        for drop in drops:
+            drop.recorder = recorder
         for l in range(len(self.layers)):
             layer = self._layer(l)
             only, taken = static if l == 0 else None, h
@@ -252,7 +245,6 @@ class Model(nn.Module):
                 only = only.dropped(drops[l])
             if recorder is not None:
                 recorder.segment("compute", "forward", l)
-                recorder.flops(self.flops(l, strategy, only))
                 adjacency = strategy.adjacency.at(l)
                 first = layer.transforms_first(adjacency, only) if isinstance(layer, Layer) else None
                 if first is not None:
@@ -264,29 +256,19 @@ class Model(nn.Module):
                     f"{strategy.name}, layer {l}, worker {strategy.comm.rank}: it {wrong}"
                 ) from None
             if recorder is not None:
-                # The backward pass repeats the forward products once for the weight and once for the input,
-                # which layer 0 does not ask for.
-                h = applied(
-                    BackwardMark, h, recorder, l, self.flops(l, strategy, only) * (1 if l == 0 else 2)
-                )
+                h = applied(BackwardMark, h, recorder, l)
             if l + 1 < len(self.layers):
-                h = self.activation(self._normalised(l, h, strategy))
+                h = self._normalised(l, h, strategy)
+                h = streamed(self.activation(h), recorder, reads=1, writes=1, back=(2, 1))
                 if self.residual:
                     rows = first_rows(strategy.adjacency.at(l).own_rows(taken), len(h))
                     # Only layer 0 has such a matrix: features pass it without dropout, as hidden rows do.
-                    more = rows if layer.skip is None else self._projected(rows, static, layer.skip)
+                    more = rows if layer.skip is None else self._projected(rows, static, layer.skip, recorder)
                     assert isinstance(more, torch.Tensor)
-                    h = h + more
+                    h = streamed(h + more, recorder, reads=2, writes=1)
                 if self.unit_rows:
-                    h = F.normalize(h, dim=1)
+                    h = streamed(F.normalize(h, dim=1), recorder, reads=2, writes=1, back=(6, 4))
         return h
-
-    def flops(self, l: int, strategy: Strategy, static: Static | None) -> int:
-        """Of layer l's products in one forward pass: 2 for a multiply-add."""
-        layer = self._layer(l)
-        adjacency = strategy.adjacency.at(l)
-        skip = 0 if layer.skip is None else 2 * adjacency.num_rows * layer.skip.numel()
-        return layer.flops(adjacency, static) + skip
 
     def _normalised(self, l: int, z: torch.Tensor, strategy: Strategy) -> torch.Tensor:
         norm = self._layer(l).norm
@@ -294,11 +276,14 @@ class Model(nn.Module):
             return z
         others = (strategy.comm, strategy.adjacency.at(l).num_own, l) if isinstance(norm, BatchNorm) else ()
         rows: torch.Tensor = norm(z, *others)
-        return rows
+        passes = BATCH_NORM if others else LAYER_NORM
+        return streamed(rows, strategy.comm.recorder, **passes)
 
     @staticmethod
-    def _projected(x: Rows, static: Static | None, weight: torch.Tensor) -> torch.Tensor:
-        return rows_times(x, weight) if static is None else static.own_times(weight)
+    def _projected(
+        x: Rows, static: Static | None, weight: torch.Tensor, recorder: Recorder | None
+    ) -> torch.Tensor:
+        return rows_times(x, weight, recorder) if static is None else static.own_times(weight)
 
 
 def make_norm(name: str, width: int) -> nn.Module | None:

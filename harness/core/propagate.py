@@ -16,8 +16,10 @@ from typing import Any, Protocol
 import torch
 
 from harness.base.autograd import applied
+from harness.comm import work
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency, Propagation
+from harness.core.counting import times
 from harness.core.features import Features, R, Rows, SparseRows, drop_rows, rows_times
 from harness.core.kernels import spmm
 
@@ -64,17 +66,31 @@ class HaloDropout:
     Rows travel and are cached before dropout; the receiver drops. ids are [n] and [m] int32.
     """
 
+    recorder: Recorder | None = None  # who counts it
+
     def __init__(self, p: float, inner_ids: torch.Tensor, halo_ids: torch.Tensor, key: int):
         self.p, self.inner_ids, self.halo_ids, self.key = p, inner_ids, halo_ids, key
 
     def inner(self, x: R) -> R:
-        return drop_rows(x, self.inner_ids, self.p, self.key) if self.p else x
+        return self._dropped(x, self.inner_ids) if self.p else x
 
     def halo(self, x: R, drawn: torch.Tensor | None = None) -> R:
         """x are the halo's rows, or those at the places `drawn` in it."""
         if not self.p:
             return x
-        return drop_rows(x, self.halo_ids if drawn is None else self.halo_ids[drawn], self.p, self.key)
+        return self._dropped(x, self.halo_ids if drawn is None else self.halo_ids[drawn])
+
+    def _dropped(self, x: R, ids: torch.Tensor) -> R:
+        dropped = drop_rows(x, ids, self.p, self.key)
+        if self.recorder is not None and self.recorder.training:
+            if isinstance(x, SparseRows):
+                self.recorder.work(work.drop(x.num_entries, 1, x.entries.itemsize))
+            elif isinstance(dropped, torch.Tensor):
+                once = work.drop(len(dropped), dropped.shape[1], dropped.element_size())
+                self.recorder.work(once)
+                if dropped.requires_grad:
+                    self.recorder.later(once)
+        return dropped
 
 
 def propagate(
@@ -82,22 +98,23 @@ def propagate(
 ) -> torch.Tensor:
     """(A_ii h + A_ih halo) W  [n, f_out], the local part computed while the halo is in flight."""
     features, rows = adjacency.layer_0(h), drop.inner(adjacency.own_rows(h))
+    recorder = adjacency.recorder
     if isinstance(rows, SparseRows):
         first, x = True, rows_times(rows, weight)
     else:
         f_in, f_out = weight.shape
         first = adjacency.transform_first(f_in, f_out, features is not None)
-        x = rows @ weight if first else rows
+        x = times(rows, weight, recorder) if first else rows
     z = spmm(adjacency.inner, x)
     x_halo = arrived(pending, adjacency, h)
     if adjacency.halo is None:
         z = applied(KeepHaloInGraph, z, x_halo)
     elif first:
         halo_rows: Rows = x_halo if features is None else features.halo(x_halo)
-        z = spmm(adjacency.halo, rows_times(drop.halo(halo_rows, adjacency.drawn), weight), z)
+        z = spmm(adjacency.halo, rows_times(drop.halo(halo_rows, adjacency.drawn), weight, recorder), z)
     else:
         z = spmm(adjacency.halo, drop.halo(x_halo, adjacency.drawn), z)
-    return z if first else z @ weight
+    return z if first else times(z, weight, recorder)
 
 
 class KeepHaloInGraph(torch.autograd.Function):
@@ -132,14 +149,16 @@ class _Gathered(torch.autograd.Function):
         ctx.sparse, ctx.adjacency, ctx.gather_delta = sparse, adjacency, gather_delta
         f_in, f_out = weight.shape
         first = sparse is not None or adjacency.transform_first(f_in, f_out, features is not None)
-        z = adjacency.inner.forward(rows_times(x if sparse is None else sparse, weight) if first else x)
+        recorder = adjacency.recorder
+        own = x if sparse is None else sparse
+        z = adjacency.inner.forward(rows_times(own, weight, recorder) if first else x)
         x_halo = arrived(pending, adjacency, x)
         if adjacency.halo is not None and first:
             halo_rows: Rows = x_halo if features is None else features.halo(x_halo)
-            adjacency.halo.forward(rows_times(drop.halo(halo_rows), weight), out=z, accumulate=True)
+            adjacency.halo.forward(rows_times(drop.halo(halo_rows), weight, recorder), out=z, accumulate=True)
         elif adjacency.halo is not None:
             adjacency.halo.forward(drop.halo(x_halo), out=z, accumulate=True)
-        return z if first else z @ weight
+        return z if first else times(z, weight, recorder)
 
     @staticmethod
     def backward(
@@ -158,8 +177,8 @@ class _Gathered(torch.autograd.Function):
         )
         if len(remote):
             out.forward(remote, out=g, accumulate=True)
-        w_grad = x.t() @ g if ctx.sparse is None else ctx.sparse.adjoint(g)
-        x_grad = g @ weight.t() if ctx.needs_input_grad[0] else None
+        w_grad = times(x.t(), g, adjacency.recorder) if ctx.sparse is None else ctx.sparse.adjoint(g)
+        x_grad = times(g, weight.t(), adjacency.recorder) if ctx.needs_input_grad[0] else None
         return x_grad, w_grad, None, None, None, None, None, None
 
 
@@ -183,12 +202,12 @@ class BackwardMark(torch.autograd.Function):
     """The identity; when the backward pass comes by, the recorder is told which layer it is now in."""
 
     @staticmethod
-    def forward(ctx: Any, z: torch.Tensor, recorder: Recorder, layer: int, flops: int) -> torch.Tensor:
-        ctx.recorder, ctx.layer, ctx.flops = recorder, layer, flops
+    def forward(ctx: Any, z: torch.Tensor, recorder: Recorder, layer: int) -> torch.Tensor:
+        ctx.recorder, ctx.layer, ctx.due = recorder, layer, recorder.due(ctx.needs_input_grad[0])
         return z.view_as(z)
 
     @staticmethod
-    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         ctx.recorder.segment("compute", "backward", ctx.layer)
-        ctx.recorder.flops(ctx.flops)
-        return g, None, None, None
+        ctx.recorder.work(*ctx.due)
+        return g, None, None

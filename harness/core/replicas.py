@@ -22,16 +22,18 @@ import torch
 from harness.base.autograd import applied
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
+from harness.comm.recorder import Recorder
 from harness.comm.rows import scatter_add_rows
 from harness.comm.sparse import fetch_rows
+from harness.comm.work import pack, stream
 from harness.core.adjacency import scales, shape_of
 from harness.core.config import ModelConfig
+from harness.core.counting import times
 from harness.core.features import (
     Features,
     Rows,
     SparseRows,
     TakesFeatures,
-    rows_flops,
     rows_times,
     saves,
     sparse_rows,
@@ -85,24 +87,32 @@ class ReplicaAdjacency(TakesFeatures):
     def num_entries(self) -> int:
         return self.edges.num_entries + (self.num_masters if self.loops is not None else 0)
 
-    def flops(self, width: int) -> int:
-        """Of one application to rows of `width`."""
-        return self.edges.flops(width) + (2 * self.num_masters * width if self.loops is not None else 0)
+    @property
+    def recorder(self) -> Recorder | None:
+        """Who counts what is computed with it."""
+        return self.edges.kernel.recorder
 
 
 class _Aggregate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, adjacency: ReplicaAdjacency) -> torch.Tensor:
-        ctx.adjacency = adjacency
+        ctx.adjacency, recorder = adjacency, adjacency.recorder
+        ctx.due = () if recorder is None else recorder.due(ctx.needs_input_grad[0])
         return _with_loops(adjacency, adjacency.edges.forward(x), x)
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return _with_loops(ctx.adjacency, ctx.adjacency.edges.adjoint(g), g), None
+        adjacency = ctx.adjacency
+        x_grad = _with_loops(adjacency, adjacency.edges.adjoint(g), g)
+        if ctx.due:
+            adjacency.recorder.work(*ctx.due)
+        return x_grad, None
 
 
 def _with_loops(adjacency: ReplicaAdjacency, z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     if adjacency.loops is not None:
+        if adjacency.recorder is not None:
+            adjacency.recorder.work(stream(adjacency.num_masters, z.shape[1], z.element_size(), 2, 1))
         z[: adjacency.num_masters].addcmul_(x[: adjacency.num_masters], adjacency.loops.to(x.dtype))
     return z
 
@@ -114,8 +124,8 @@ def propagate_parts(
     x = drop.inner(adjacency.own_rows(h))
     (f_in, f_out), first = weight.shape, adjacency.layer_0(h) is not None
     if isinstance(x, SparseRows) or adjacency.transform_first(f_in, f_out, first):
-        return adjacency.times(rows_times(x, weight))
-    return adjacency.times(x) @ weight
+        return adjacency.times(rows_times(x, weight, adjacency.recorder))
+    return times(adjacency.times(x), weight, adjacency.recorder)
 
 
 def replica_plan(shard: ReplicaShard, device: torch.device) -> HaloPlan:
@@ -142,11 +152,14 @@ def sum_replicas(
     flight, parts = comm.start_exchange(
         z[masters:], plan.receive_counts, plan.send_counts, layer, direction, purpose or "gather"
     )
+    width, size = z.shape[1], z.element_size()
     with recorder.inside("rest", "pack", layer):
+        recorder.work(stream(len(z), width, size, 1, 1))
         summed = z.clone(memory_format=torch.contiguous_format)
     flight.wait()
     with recorder.inside("rest", "unpack", layer):
         # Peers' groups come in rank order and each holds a row at most once: the order of sums is fixed.
+        recorder.work(pack(len(parts), width, size, added=True), pack(len(parts), width, size))
         scatter_add_rows(summed[:masters], plan.send_rows, parts)
         sums = summed.index_select(0, plan.send_rows)
     # A slot of its own: under one purpose both exchanges would share a buffer.
@@ -155,6 +168,7 @@ def sum_replicas(
     )
     flight.wait()
     with recorder.inside("rest", "unpack", layer):
+        recorder.work(stream(len(copies), width, size, 1, 1))
         summed[masters:] = copies
     return summed
 
@@ -204,18 +218,15 @@ class StaticSums:
 
     def __init__(self, x: torch.Tensor, product: torch.Tensor, kernel: Kernel):
         self.x, self.product = _compact(x, kernel), _compact(product, kernel)
+        self.recorder = kernel.recorder
 
     def times(self, weight: torch.Tensor) -> torch.Tensor:
         """A X W  [r, f_out], differentiable in W."""
-        return rows_times(self.product, weight)
+        return rows_times(self.product, weight, self.recorder)
 
     def own_times(self, weight: torch.Tensor) -> torch.Tensor:
         """X W  [r, f_out], differentiable in W."""
-        return rows_times(self.x, weight)
-
-    def flops(self, f_out: int) -> int:
-        """Of one `times`."""
-        return rows_flops(self.product, f_out)
+        return rows_times(self.x, weight, self.recorder)
 
 
 def _compact(x: torch.Tensor, kernel: Kernel) -> Rows:

@@ -19,6 +19,7 @@ from harness.core.combine import Combine
 from harness.core.config import EvaluateConfig, ModelConfig
 from harness.core.context import Context
 from harness.core.counted import Score
+from harness.core.counting import lost, stepped
 from harness.core.cuts import make_cut
 from harness.core.evaluate import Evaluator, local_loss
 from harness.core.inputs import Static
@@ -77,7 +78,7 @@ class Trainer:
         self.shard, self.comm, self.system, self.seed, self.config = shard, comm, system, seed, model
         self.recorder: Recorder = comm.recorder
         self.kernel = make_kernel(kernel, device) if isinstance(kernel, str) else kernel
-        self.kernel.order = order or Order()
+        self.kernel.order, self.kernel.recorder = order or Order(), comm.recorder
         self.x = torch.as_tensor(shard.features).to(device, torch.get_default_dtype())
         labels = torch.as_tensor(shard.labels).to(device)
         self.labels = labels.to(self.x.dtype) if labels.ndim == 2 else labels.long()
@@ -194,6 +195,7 @@ class Trainer:
                 self.system.combine(self.parameters)
                 self.recorder.segment("compute", "optimiser")
                 self.optimiser.step()
+                self.recorder.work(*stepped(self.optimiser))
             self.combiner.spread()
             self.system.after_epoch(epoch)
             if isinstance(self.system, BatchSystem):
@@ -247,7 +249,8 @@ class Trainer:
         ]
         logits = self.model(batch.x, None, strategy, drops, self.recorder)
         seeds = torch.arange(len(batch.labels), device=logits.device)
-        return self._backward(local_loss(logits, batch.labels, seeds, divisor), strategy)
+        loss = local_loss(logits, batch.labels, seeds, divisor)
+        return self._backward(loss, logits, len(seeds), strategy)
 
     def gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:
         """One forward and backward pass by the system: the summed loss of `rows` [t] over `divisor`,
@@ -278,11 +281,17 @@ class Trainer:
         logits = self.model(
             self.cut.x, static, strategy, self._dropouts(self.recorder.epoch.epoch, step), self.recorder
         )
-        return self._backward(local_loss(logits, self.targets, rows, divisor), strategy)
+        return self._backward(local_loss(logits, self.targets, rows, divisor), logits, len(rows), strategy)
 
-    def _backward(self, loss: torch.Tensor, strategy: Strategy) -> torch.Tensor:
+    def _backward(
+        self, loss: torch.Tensor, logits: torch.Tensor, rows: int, strategy: Strategy
+    ) -> torch.Tensor:
+        """The gradients of a loss of so many rows of the logits; gives the loss, detached."""
+        ahead, back = lost(rows, logits)
+        self.recorder.work(ahead)
         self.model.zero_grad()
         self.recorder.segment("compute", "backward", len(self.model.layers) - 1)
+        self.recorder.work(back)
         try:
             loss.backward()
         except WrongRows as wrong:

@@ -34,7 +34,7 @@ words:
   cluster=NAME             a preset (conf/cluster) or a file that ends in .yaml; traced: the run's own machine
   cluster.KEY=VALUE        a value of it, as cluster.between.gbytes_per_s=0.125
   per_host=N               workers on each host (default: one on each device, in their order)
-  compute=traced           work lasts as long as traced; roofline needs what no trace holds yet
+  compute=traced|roofline  work lasts as long as traced, or as its operations and bytes take on the devices
   clock=wall|cpu           which seconds of it (default: cpu where workers outnumbered the cores)
   broadcast=ring|tree|direct  all_reduce=ring|tree   how collectives are made (default: ring)
 
@@ -115,9 +115,12 @@ def _print(
         highlight=False,
         soft_wrap=True,
     )
-    assumed = timeline.platform.assumed
+    roofline = replayer.rooflines.get(path)
+    assumed = timeline.platform.assumed + (roofline.assumed if roofline is not None else [])
     if assumed:
         console.print(f"assumed, since the cluster does not say: {', '.join(assumed)}", soft_wrap=True)
+    if roofline is not None:
+        console.print(roofline.said(), highlight=False, soft_wrap=True)
     console.print(
         f"epoch {_ms(times.epoch)} ms, the slowest worker's, mean over epochs without the first"
         f" (measured on the machine of the run, waits and all: {_ms(summary['epoch_s'])} ms of wall time)",
@@ -158,6 +161,8 @@ def _said(replayer: Replayer, clock: str) -> str:
     """How a replay was made, in a few words."""
     settings = replayer.settings
     lasts = f"work as traced, in {clock} seconds" if clock == "wall" else "work as traced, in CPU seconds"
+    if settings.compute == "roofline":
+        lasts = f"work by roofline, where nothing is counted {lasts.removeprefix('work ')}"
     if replayer.described is None:
         return f"{lasts}; waits as traced"
     hosts = f"; {settings.per_host} per host" if settings.per_host is not None else ""

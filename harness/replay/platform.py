@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from harness.base.terminal import counted
 from harness.check import InputError
-from harness.cluster.config import Cluster, Link
+from harness.cluster.config import Cluster, Device, Link
 
 GIGA = 1e9
 
@@ -115,17 +115,23 @@ def platform_of(cluster: Cluster, workers: int, per_host: int | None = None) -> 
             " cluster=traced for the machine that the run was made on"
         )
     cluster.check_workers(workers)
-    hosts = [device.host for device in cluster.devices]
+    hosts = [device.host for device in devices_of(cluster, workers, per_host)]
+    return Platform(cluster.name, hosts, cluster.inside, cluster.bridge, cluster.between)
+
+
+def devices_of(cluster: Cluster, workers: int, per_host: int | None = None) -> list[Device]:
+    """Each worker's device: in their order, or the first `per_host` of each host in turn."""
+    devices = cluster.devices
     if per_host is not None:
-        have = {host: hosts.count(host) for host in set(hosts)}
-        fit = [host for host in sorted(have) for _ in range(min(per_host, have[host]))]
-        if len(fit) < workers:
+        hosts = sorted({device.host for device in devices})
+        of_host = [[device for device in devices if device.host == host] for host in hosts]
+        devices = [device for own in of_host for device in own[:per_host]]
+        if len(devices) < workers:
             raise InputError(
                 f"per_host={per_host} is too small for {counted(workers, 'worker')} on the"
-                f" {counted(len(have), 'host')} of cluster={cluster.name}: give more, or another cluster"
+                f" {counted(len(hosts), 'host')} of cluster={cluster.name}: give more, or another cluster"
             )
-        hosts = fit
-    return Platform(cluster.name, hosts[:workers], cluster.inside, cluster.bridge, cluster.between)
+    return devices[:workers]
 
 
 def instant(workers: int) -> Platform:

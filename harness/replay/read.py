@@ -14,6 +14,7 @@ from typing import Any
 from harness.base.terminal import counted
 from harness.check import InputError
 from harness.replay.program import BACK, THERE, Begin, Operation, Post, Program, Step, Wait, Work
+from harness.replay.roofline import Roofline
 from harness.trace.reader import Trace
 from harness.trace.rounds import Rounds
 from harness.trace.summary import summarise
@@ -38,6 +39,7 @@ class _Span:
     flops: int
     blocking: bool
     bytes: int
+    work: Sequence[dict[str, Any]]
 
 
 def clock_of(trace: Trace) -> str:
@@ -47,24 +49,32 @@ def clock_of(trace: Trace) -> str:
     return str(summary["clock"])
 
 
-def program_of(trace: Trace, *, waits: bool = False, clock: str | None = None) -> Program:
+def program_of(
+    trace: Trace, *, waits: bool = False, clock: str | None = None, lasts: Roofline | None = None
+) -> Program:
     """The program of a run.
 
     waits   whether waits keep their traced tails, and epochs the moments at which each worker began them:
             the machine that the run was made on
     clock   "wall" or "cpu": which seconds compute and rest last; None: those of `clock_of`, and of the
             machine itself wall seconds
+    lasts   how long segments last that say what they computed; the others, and with None all, as traced
 
     InputError where the trace lacks what a replay needs.
     """
     spans = trace.spans
     _check(trace, spans)
+    if lasts is not None and spans["work"].isna().any():
+        raise InputError(
+            f"{trace.run_dir} was traced before version 5 of the schema, so its segments do not say which"
+            " bytes their products read and wrote; give compute=traced, or run it again with fresh=true"
+        )
     clock = clock or ("wall" if waits else clock_of(trace))
     epochs = sorted(int(number) for number in set(trace.epochs["epoch"]))
     workers = int(trace.config["workers"])
     lines: list[dict[int, list[_Span]]] = [{number: [] for number in epochs} for _ in range(workers)]
     columns: tuple[str, ...] = ("epoch", "worker", "kind", "name", "layer", "start_s", "end_s", "cpu_s")
-    columns += ("peers", "id", "route", "peer_bytes", "flops", "blocking", "bytes")
+    columns += ("peers", "id", "route", "peer_bytes", "flops", "blocking", "bytes", "work")
     for epoch, worker, *rest in zip(*(spans[column].tolist() for column in columns)):
         lines[worker][epoch].append(_Span(*rest))
     operations, numbers = _operations(lines)
@@ -75,7 +85,9 @@ def program_of(trace: Trace, *, waits: bool = False, clock: str | None = None) -
         for number in epochs:
             late = starts[number][worker] - min(starts[number]) if waits else 0.0
             steps[worker].append(Begin(number, late))
-            steps[worker] += _steps(lines[worker][number], worker, numbers, tails, clock)
+            if lasts is not None:
+                lasts.noted = number != epochs[0] or len(epochs) == 1
+            steps[worker] += _steps(lines[worker][number], worker, numbers, tails, clock, lasts)
     return Program(steps, operations, epochs)
 
 
@@ -185,6 +197,7 @@ def _steps(
     numbers: dict[tuple[int, str], int],
     tails: dict[tuple[int, int], float],
     clock: str,
+    lasts: Roofline | None,
 ) -> list[Step]:
     """An epoch's steps. Operations are posted inside segments: what was posted in one cuts it in two."""
     made: list[Step] = []
@@ -205,7 +218,10 @@ def _steps(
             made.append(Wait(number, span.name, span.layer, tail))
             continue
         wall = span.end - span.start
-        scale = 1.0 if clock == "wall" else span.cpu / wall if wall > 0 else 0.0
+        seconds = wall if clock == "wall" else span.cpu
+        if lasts is not None:
+            seconds = lasts.segment(worker, span.work, seconds, span.cpu)
+        scale = seconds / wall if wall > 0 else 0.0
         since = span.start
         for post in inside:
             until = min(max(post.start, since), span.end)

@@ -19,6 +19,7 @@ from harness.replay.engine import Timeline, simulate
 from harness.replay.platform import Platform, instant, platform_of
 from harness.replay.program import Program
 from harness.replay.read import CLOCKS, clock_of, program_of
+from harness.replay.roofline import Roofline
 from harness.trace.reader import Trace
 
 PRESETS = Path(__file__).resolve().parents[2] / "conf" / "cluster"
@@ -33,8 +34,10 @@ class Settings:
     cluster      a preset's name (conf/cluster), a file that ends in .yaml, or "traced": the machine that the
                  run was made on, whose waits last as traced
     per_host     workers on each host; None: one on each of the cluster's devices, in their order
-    compute      "traced": segments of work last as long as traced
-    clock        "wall" or "cpu" seconds of them; None: CPU seconds where workers outnumbered the cores
+    compute      "traced": segments of work last as long as traced; "roofline": as what they computed takes on
+                 the cluster's devices (`harness.replay.roofline`)
+    clock        "wall" or "cpu" seconds of them; None: CPU seconds where workers outnumbered the cores, or
+                 with a roofline
     broadcast, all_reduce   how collectives are made (`harness.replay.collectives`)
     """
 
@@ -47,10 +50,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         choice("compute", self.compute, COMPUTE)
-        if self.compute == "roofline":
+        if self.compute == "roofline" and self.cluster == TRACED:
             raise InputError(
-                "compute=roofline needs the bytes that each product read and wrote, which traces do not hold:"
-                " give compute=traced"
+                "compute=roofline is for described devices: name a cluster, as halobench cluster measure"
+                " writes one of this machine, or give compute=traced"
             )
         if self.per_host is not None:
             at_least("per_host", self.per_host, 1)
@@ -70,14 +73,20 @@ class Replayer:
     settings: Settings
     described: Cluster | None
     programs: dict[Path, Program] = field(default_factory=dict)
+    rooflines: dict[Path, Roofline] = field(default_factory=dict)  # by run, where compute=roofline
 
     def program(self, trace: Trace) -> Program:
         """The program of a run, read once."""
         if trace.config.get("modelled"):
             raise InputError(f"{trace.run_dir} is itself a replay: give the run that it is of")
         if trace.run_dir not in self.programs:
+            lasts = None
+            if self.settings.compute == "roofline":
+                assert self.described is not None
+                lasts = Roofline(self.described, int(trace.config["workers"]), self.settings.per_host)
+                self.rooflines[trace.run_dir] = lasts
             self.programs[trace.run_dir] = program_of(
-                trace, waits=self.described is None, clock=self.settings.clock
+                trace, waits=self.described is None, clock=self.clock(trace), lasts=lasts
             )
         return self.programs[trace.run_dir]
 
@@ -103,7 +112,10 @@ class Replayer:
 
     def clock(self, trace: Trace) -> str:
         """Which seconds work lasts in a replay of this run."""
-        return self.settings.clock or ("wall" if self.described is None else clock_of(trace))
+        if self.settings.clock is not None or self.described is None:
+            return self.settings.clock or "wall"
+        # What no roofline says, others' work must not lengthen.
+        return "cpu" if self.settings.compute == "roofline" else clock_of(trace)
 
 
 def parse(

@@ -20,8 +20,8 @@ SEAL = b"xxh3"  # key of a batch's checksum in its metadata
 
 
 def record_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """`rows` as a batch of `schema`, whose columns are numbers, flags, strings or lists of such. A key that a
-    row lacks is null. OverflowError for an integer that its column cannot hold.
+    """`rows` as a batch of `schema`, whose columns are numbers, flags, strings, structs, or lists of them. A
+    key that a row lacks is null. OverflowError for an integer that its column cannot hold.
     """
     columns = [_array([row.get(field.name) for row in rows], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -62,6 +62,10 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
         lists = [() if value is None else value for value in values]
         children = [_array([each for items in lists for each in items], kind.value_type)]
         return pa.Array.from_buffers(kind, count, [validity, _offsets(lists)], children=children)
+    if pa.types.is_struct(kind):
+        given = [value or {} for value in values]
+        children = [_array([each.get(field.name) for each in given], field.type) for field in kind]
+        return pa.Array.from_buffers(kind, count, [validity], children=children)
     filled = [0 if value is None else value for value in values]
     if pa.types.is_boolean(kind):
         return pa.Array.from_buffers(kind, count, [validity, _bits(np.array(filled, bool))])

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 4
+from harness.comm.work import Work
+
+SCHEMA_VERSION = 5
 VERSION_KEY = b"halobench_schema"
 RUN = -1  # the worker of rows that are epochs of an asynchronous run, which are no worker's
 UPDATE = "update"  # the metric by which a round of such a run says which update of the weights it made
@@ -20,6 +22,10 @@ LAYER = pa.int16()
 COUNT = pa.int64()
 SECONDS = pa.float64()
 SHARE = pa.float64()
+
+
+# What a segment computed, one shape per element: `harness.comm.work` says what the numbers are.
+WORK = pa.struct([("kind", pa.string()), *((name, COUNT) for name in (*Work._fields[1:], "launches"))])
 
 
 def _column(name: str, type: pa.DataType, unit: str, meaning: str) -> pa.Field:
@@ -123,7 +129,7 @@ SPANS = _schema(
     _column("end_s", SECONDS, "s", "as start_s; null for an operation that never completed"),
     _column("cpu_s", SECONDS, "CPU s", "of the training thread inside the segment; 0 for comm"),
     _column("bytes", COUNT, "B", "handed to the transport by this worker for this operation"),
-    _column("flops", COUNT, "flop", "counted analytically inside the segment"),
+    _column("flops", COUNT, "flop", "of the segment's products, counted in closed forms: those of work"),
     _column("peers", pa.list_(RANK), "", "workers this one sent to, ascending"),
     _column(
         "id",
@@ -146,6 +152,13 @@ SPANS = _schema(
         "to each of peers, in their order; of take from each; of server to it and from it; null up to version"
         " 3",
     ),
+    _column(
+        "work",
+        pa.list_(WORK),
+        "",
+        "on the training thread what was computed: kind, shape, flop, bytes read and written of a launch, and"
+        " how many launches of this shape there were; null up to version 4",
+    ),
 )
 METRICS = _schema(
     _EPOCH,
@@ -157,7 +170,7 @@ METRICS = _schema(
 # Columns of `epochs` that are null in an epoch without an evaluation.
 SCORES = ("train_acc", "val_acc", "test_acc", "val_auc", "test_auc", "val_balanced", "test_balanced")
 # Columns that files of before 0.2 lack.
-ADDED = frozenset({"val_auc", "test_auc", "val_balanced", "test_balanced", "route", "peer_bytes"})
+ADDED = frozenset({"val_auc", "test_auc", "val_balanced", "test_balanced", "route", "peer_bytes", "work"})
 # metric: vertices whose logits in the evaluation were no finite numbers; absent where 0
 NOT_FINITE = "not_finite_logits"
 # metrics of a worker on a GPU: bytes of its memory that tensors took at most so far, and that torch held

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,7 @@ class TraceWriter:
             "blocking": s.blocking,
             "route": s.route,
             "peer_bytes": list(s.peer_bytes),
+            "work": [{**done._asdict(), "launches": n} for done, n in Counter(s.work).items()],
         }
 
 

@@ -21,6 +21,7 @@ import torch
 from harness.comm.comm import Comm
 from harness.comm.crossing import Crossing
 from harness.comm.flight import HaloPlan
+from harness.comm.work import code
 from harness.core.adjacency import Propagation
 from harness.core.draws import draws
 from harness.core.kernels import SparseOperator
@@ -66,9 +67,6 @@ class MessageAdjacency(Propagation):
 
     def transform_first(self, f_in: int, f_out: int, first: bool = False) -> bool:
         return self.transformed
-
-    def flops(self, width: int) -> int:
-        return super().flops(width) + self.send.flops(width)
 
 
 _NONE = np.zeros(0, np.int32)
@@ -197,9 +195,12 @@ class CodedMessages(Crossing):
                 counted=send,
             )
             self.wire = wire  # stays untouched until it has been sent
+            self.recorder.work(code(len(rows), rows.shape[1], rows.nbytes + noise.nbytes, wire.nbytes))
 
     def _finish(self, counts: list[int]) -> torch.Tensor:
         self.flight.wait()
         with self.recorder.inside("rest", "unpack", self.layer):
             wire = self.received[:, 0]
-            return dequantise_columns(wire, counts, self.width, self.bits, self.dtype)
+            rows = dequantise_columns(wire, counts, self.width, self.bits, self.dtype)
+            self.recorder.work(code(len(rows), rows.shape[1], wire.nbytes, rows.nbytes))
+            return rows

@@ -1,0 +1,136 @@
+"""What products, and passes over rows, do: operations, and bytes read and written, in closed forms of their
+shapes. A roofline (`harness.replay`) makes seconds of them.
+
+    dense      Z = X W                       X [rows, columns], W [columns, width]
+    sparse     Z = r * (B + s I) (c * X)     B [rows, columns] with `entries`, X [columns, width]
+    attention  one direction of an edge softmax over `entries` edges, `width` values per row over all heads
+    stream     passes over all values of [rows, width]: activations, norms, sums, optimisers
+    drop       dropout of [rows, width]: a random number for each value
+    pack       `rows` rows of `width` values, gathered from or added to places that an index names
+    code       rows [rows, width] into codes of fewer bits, or back
+    sample     `rows` drawn out of `entries`
+
+Operations are counted of products (the first three) only. Bytes are what is asked of memory: a product over a
+sparse block reads a row of X for every entry. Caches answer a part of that; how large a part is for the
+roofline's efficiency to say.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+PRODUCTS = ("dense", "sparse", "attention")
+KINDS = (*PRODUCTS, "stream", "drop", "pack", "code", "sample")
+
+
+class Work(NamedTuple):
+    """One launch: its shape, as the module says, operations (a multiply-add is two), bytes."""
+
+    kind: str
+    rows: int
+    columns: int
+    entries: int
+    width: int
+    flops: int
+    read: int
+    written: int
+
+
+def dense(rows: int, columns: int, width: int, size: int) -> Work:
+    """Z [rows, width] = X [rows, columns] W [columns, width], values of `size` bytes:
+
+    flops 2 rows columns width; read (rows columns + columns width) size; written rows width size
+    """
+    entries = rows * columns
+    read = size * (entries + columns * width)
+    return Work("dense", rows, columns, entries, width, 2 * entries * width, read, size * rows * width)
+
+
+def sparse(
+    rows: int,
+    columns: int,
+    entries: int,
+    width: int,
+    size: int,
+    *,
+    pointer: int = 4,
+    values: bool = False,
+    row: bool = False,
+    column: bool = False,
+    loops: bool = False,
+    accumulate: bool = False,
+) -> Work:
+    """Z [rows, width] (+)= r * (B + s I) (c * X):
+
+    flops    width (entries (1, with values 2) + rows (r is given + s) + columns (c is given))
+    read     entries (width size + 4 for its column + size with values) + (rows + 1) pointer
+             + rows size with r + columns (width + 1) size with c + rows width size with s
+             + rows width size where Z is added to
+    written  rows width size + columns width size with c
+
+    pointer   bytes of a row's pointer; size of a value
+    """
+    flops = width * (entries * (1 + values) + rows * (row + loops) + columns * column)
+    read = entries * (size * (width + values) + 4) + (rows + 1) * pointer
+    read += size * (rows * (row + width * (loops + accumulate)) + columns * (width + 1) * column)
+    return Work(
+        "sparse", rows, columns, entries, width, flops, read, size * width * (rows + columns * column)
+    )
+
+
+def attention(rows: int, columns: int, edges: int, heads: int, width: int, size: int) -> tuple[Work, Work]:
+    """An edge softmax forward and backward, over edges with a self-loop each; y [columns, width].
+
+    forward    flops edges (2 width + 4 heads); read edges (width + 2 heads) size + 4 edges + 8 (rows + 1);
+               written (rows width + edges heads) size
+    backward   flops edges (4 width + 5 heads); read edges (2 width + 5 heads) size + 16 edges
+               + 8 (rows + columns + 2); written (columns (width + heads) + rows heads + edges heads) size
+    """
+    forward = Work(
+        "attention",
+        rows,
+        columns,
+        edges,
+        width,
+        edges * (2 * width + 4 * heads),
+        edges * ((width + 2 * heads) * size + 4) + 8 * (rows + 1),
+        (rows * width + edges * heads) * size,
+    )
+    backward = Work(
+        "attention",
+        columns,
+        rows,
+        edges,
+        width,
+        edges * (4 * width + 5 * heads),
+        edges * ((2 * width + 5 * heads) * size + 16) + 8 * (rows + columns + 2),
+        (columns * (width + heads) + (rows + edges) * heads) * size,
+    )
+    return forward, backward
+
+
+def stream(rows: int, width: int, size: int, reads: int, writes: int) -> Work:
+    """Passes that read [rows, width] `reads` times and write it `writes` times."""
+    values = size * rows * width
+    return Work("stream", rows, 0, 0, width, 0, values * reads, values * writes)
+
+
+def drop(rows: int, width: int, size: int) -> Work:
+    """Dropout: every value is read and written once."""
+    return Work("drop", rows, 0, 0, width, 0, size * rows * width, size * rows * width)
+
+
+def pack(rows: int, width: int, size: int, added: bool = False) -> Work:
+    """Rows from the places that an index of 8 bytes names, or `added` to what is there."""
+    moved = size * rows * width
+    return Work("pack", rows, 0, 0, width, 0, moved * (1 + added) + 8 * rows, moved)
+
+
+def code(rows: int, width: int, read: int, written: int) -> Work:
+    """Rows coded or decoded: bytes of one form in, bytes of the other out."""
+    return Work("code", rows, 0, 0, width, 0, read, written)
+
+
+def sample(drawn: int, of: int, size: int = 8) -> Work:
+    """`drawn` things out of `of`: all are looked at, the drawn ones written."""
+    return Work("sample", drawn, 0, of, 1, 0, of * size, drawn * size)

@@ -1,0 +1,75 @@
+"""Counting what a worker computes where it computes it, in the backward pass too."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import torch
+
+from harness.comm.recorder import Recorder
+from harness.comm.work import Work, dense, stream
+
+
+def times(x: torch.Tensor, weight: torch.Tensor, recorder: Recorder | None) -> torch.Tensor:
+    """x @ weight, x [n, f_in] and weight [f_in, f_out], counted: the product, and backwards x^T g for the
+    weight and g W^T for x, where they ask for it."""
+    z = x @ weight
+    if recorder is not None and recorder.training:
+        (n, f_in), f_out, size = x.shape, weight.shape[1], z.element_size()
+        recorder.work(dense(n, f_in, f_out, size))
+        if z.requires_grad and weight.requires_grad:
+            recorder.later(dense(f_in, n, f_out, size))
+        if z.requires_grad and x.requires_grad:
+            recorder.later(dense(n, f_out, f_in, size))
+    return z
+
+
+class Passes(TypedDict):
+    """What `streamed` counts."""
+
+    reads: int
+    writes: int
+    back: tuple[int, int]
+
+
+def streamed(
+    z: torch.Tensor,
+    recorder: Recorder | None,
+    *,
+    reads: int,
+    writes: int,
+    back: tuple[int, int] = (0, 0),
+) -> torch.Tensor:
+    """z [n, ..], which passes over all its values have made, counted.
+
+    reads, writes   how often as many values as z has were read and written
+    back            the same of the backward pass; (0, 0): it does nothing
+    """
+    if recorder is not None and recorder.training:
+        rows, size = len(z), z.element_size()
+        width = z.numel() // max(rows, 1)
+        recorder.work(stream(rows, width, size, reads, writes))
+        if z.requires_grad and any(back):
+            recorder.later(stream(rows, width, size, *back))
+    return z
+
+
+def lost(rows: int, logits: torch.Tensor) -> tuple[Work, Work]:
+    """Of the loss of `rows` of the logits [n, C], forward and backward: they are taken out, and their
+    log-softmax; its gradient, put into rows for all."""
+    n, classes, size = len(logits), logits.shape[1], logits.element_size()
+    ahead, back = stream(rows, classes, size, 3, 2), stream(rows, classes, size, 2, 1)
+    return ahead, back._replace(written=back.written + n * classes * size)
+
+
+def stepped(optimiser: torch.optim.Optimizer) -> list[Work]:
+    """Of an optimiser's step: each parameter, its gradient and what the optimiser keeps of it are read, and
+    all but the gradient written."""
+    made = []
+    for group in optimiser.param_groups:
+        for parameter in group["params"]:
+            state = optimiser.state.get(parameter, {}).values()
+            kept = sum(getattr(each, "shape", None) == parameter.shape for each in state)
+            size = parameter.element_size()
+            made.append(stream(1, parameter.numel(), size, 2 + kept, 1 + kept))
+    return made

@@ -1,0 +1,178 @@
+"""Work timed by a roofline: each formula on made-up clusters, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.cluster.config import Cluster, Device, Link, Rate
+from harness.comm import work
+from harness.comm.recorder import Epoch, Span
+from harness.replay.__main__ import main
+from harness.replay.platform import devices_of
+from harness.replay.roofline import Efficiency, Roofline, shape_of
+from harness.replay.settings import parse
+from harness.replay.times import times_of
+from harness.trace import files, schema, summary, writer
+from harness.trace.reader import Trace
+from tests import traces
+
+LINK = Link(gbytes_per_s=1, latency_us=0)
+PRODUCT = work.dense(1000, 100, 10, 4)  # 2e6 operations, 444 kB
+GATHER = work.sparse(100, 50, 2000, 8, 4, row=True)
+PASS = work.stream(1000, 10, 4, 1, 1)
+
+
+def cluster(**given) -> Cluster:
+    """Two devices of 1 Tflop/s and 10 GB/s, an operation begun in 3 us."""
+    device = Device(memory_gbytes_per_s=10, fp32_tflops=1, launch_us=3)
+    return Cluster("made", **{"devices": [device] * 2, "inside": LINK, "between": LINK, **given})
+
+
+def test_a_launch_takes_the_longer_of_operations_and_bytes():
+    made, quick = cluster(), cluster(devices=[Device(memory_gbytes_per_s=10**6, fp32_tflops=1)])
+    one = Roofline(made, 2)
+    # 444 kB at 10 GB/s are 44.4 us; 2e6 operations at 1 Tflop/s are 2 us
+    assert one.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 44.4e-6)
+    assert Roofline(quick, 1).seconds(PRODUCT, quick.devices[0]) == pytest.approx(2e-6)
+    half = Roofline(cluster(rates=[Rate("dense", efficiency=0.5), Rate("sparse", efficiency=4)]), 2)
+    assert half.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 88.8e-6)
+    moved = (GATHER.read + GATHER.written) / 10e9
+    assert half.seconds(GATHER, made.devices[0]) == pytest.approx(3e-6 + moved / 4)
+
+
+def test_shapes_are_looked_up_by_what_an_efficiency_depends_on():
+    assert shape_of(PRODUCT) == (10, 444_000, 0)
+    assert shape_of(work.dense(8, 1000, 10, 4))[0] == 8  # a weight's gradient
+    assert shape_of(GATHER) == (8, 50, 20)
+    assert shape_of(PASS) == (10, 80_000, 0)
+
+
+grids = st.tuples(*[st.lists(st.integers(1, 10**6), min_size=1, max_size=3, unique=True)] * 3)
+
+
+@given(grids, st.data())
+@settings(max_examples=40, deadline=None)
+def test_between_measured_shapes_an_efficiency_lies_between_theirs(axes, data):
+    cells = [(w, s, d) for w in axes[0] for s in axes[1] for d in axes[2]]
+    values = data.draw(st.lists(st.floats(0.01, 100), min_size=len(cells), max_size=len(cells)))
+    found = Efficiency("made", [Rate("sparse", *cell, value) for cell, value in zip(cells, values)])
+    for cell, value in zip(cells, values):
+        assert found.at(cell) == pytest.approx(value)
+    shape = data.draw(st.tuples(*[st.integers(0, 10**7)] * 3))
+    assert min(values) * (1 - 1e-9) <= found.at(shape) <= max(values) * (1 + 1e-9)
+    beyond = tuple(max(axis) for axis in axes)
+    assert found.at(tuple(10 * each for each in beyond)) == pytest.approx(found.at(beyond))
+
+
+def test_halfway_between_two_sizes_the_seconds_are_halfway():
+    found = Efficiency(
+        "made", [Rate("stream", size=100, efficiency=1), Rate("stream", size=10_000, efficiency=0.5)]
+    )
+    assert 1 / found.at((0, 1000, 0)) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (cluster(devices=[Device(kind="T4", memory_gbytes_per_s=1)]), "the peak of its T4 (fp32_tflops)"),
+        (cluster(devices=[Device(kind="T4", fp32_tflops=1)]), "the rate of memory of its T4"),
+        (cluster(rates=[Rate("dence")]), "a rate of dence, which is no kind of work; known: dense, sparse"),
+        (
+            cluster(rates=[Rate("dense", 1, 1), Rate("dense", 2, 2)]),
+            "no grid: width 1, size 2, degree 0 is missing",
+        ),
+        (cluster(rates=[Rate("dense"), Rate("dense")]), "no grid: width 0, size 0, degree 0 is there twice"),
+    ],
+)
+def test_a_cluster_that_says_too_little_is_refused(made, said):
+    with pytest.raises(InputError) as refused:
+        Roofline(made, 1)
+    assert said in str(refused.value)
+
+
+def test_a_worker_has_the_device_that_its_host_has_for_it():
+    devices = [Device(id=k, host=k // 2) for k in range(4)]
+    made = cluster(devices=devices)
+    assert [d.id for d in devices_of(made, 3)] == [0, 1, 2]
+    assert [d.id for d in devices_of(made, 2, 1)] == [0, 2]
+    with pytest.raises(InputError, match="per_host=1 is too small for 3 workers on the 2 hosts"):
+        devices_of(made, 3, 1)
+
+
+# -- a run of given numbers --
+
+
+def recorded(folder: Path) -> Path:
+    """Two epochs of two workers: a forward pass of 5 ms that says what it computed, 2 ms of packing that
+    does not, and half of both as CPU seconds."""
+    traces.prepare(folder, traces.config(gpus=2, epochs=2), 4, role="reference")
+    for worker in range(2):
+        out = writer.TraceWriter(folder, worker, 0)
+        for e in range(2):
+            begin = 10.0 + e
+            did = [PRODUCT] * 3 + [GATHER] * worker
+            line = [
+                Span("compute", "forward", 0, begin, begin + 0.005, cpu=0.0025, work=did,
+                     flops=sum(each.flops for each in did)),
+                Span("rest", "cache", 0, begin + 0.005, begin + 0.007, cpu=0.001),
+            ]  # fmt: skip
+            made = Epoch(e, train=0.007, cpu=0.0035, spans=line)
+            out.write(made, loss=1.0, scores=traces.scored(0.5, 0.5, 0.5), peak_rss_bytes=1)
+        out.close()
+    writer.finalise(folder)
+    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
+    return folder
+
+
+@pytest.fixture
+def made(tmp_path) -> list[str]:
+    """The words that name a run and a cluster of its own."""
+    path = tmp_path / "made.yaml"
+    path.write_text(yaml.safe_dump(dataclasses.asdict(cluster(rates=[Rate("dense", efficiency=0.5)]))))
+    return [str(recorded(tmp_path / "run")), f"cluster={path}", "compute=roofline"]
+
+
+@pytest.mark.parametrize(("clock", "kept"), [([], 0.001), (["clock=wall"], 0.002)])
+def test_segments_last_as_what_they_computed_the_others_as_traced(made, clock, kept):
+    (run, *words) = made
+    _, replayer, _ = parse([run, *words, *clock])
+    times = times_of(replayer.replay(Trace(Path(run))))
+    product = 3 * (3e-6 + 88.8e-6)
+    gather = 3e-6 + (GATHER.read + GATHER.written) / 10e9
+    assert times.workers[0].compute == pytest.approx(product)
+    assert times.workers[1].compute == pytest.approx(product + gather)
+    assert [own.rest for own in times.workers] == pytest.approx([kept] * 2)
+    (lasts,) = replayer.rooflines.values()
+    # of the second epoch: the first makes what is made once
+    assert lasts.modelled == pytest.approx(2 * product + gather)
+    assert (lasts.kept, lasts.traced) == pytest.approx((2 * kept, 2 * 0.0025))
+    assert lasts.assumed == ["efficiency 1 of sparse"]
+
+
+def test_the_command_says_what_is_modelled_and_what_is_not(made, capsys):
+    assert main(made) == 0
+    told = capsys.readouterr().out
+    assert "work by roofline, where nothing is counted as traced, in CPU seconds" in told
+    assert "assumed, since the cluster does not say: bridge" not in told
+    assert "efficiency 1 of sparse" in told
+    assert "of the 5.000 CPU ms of the trace" in told and "is not counted, and lasts as traced" in told
+
+
+def test_an_older_trace_says_why_it_has_no_roofline(made, capsys):
+    path = Path(made[0]) / "spans.parquet"
+    table = pq.read_table(path).drop_columns(["work"])
+    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "4"}), path)
+    (path.parent / "summary.json").unlink()  # it has the checksum of the whole file
+    assert main(made) == 2
+    told = capsys.readouterr().err
+    assert "was traced before version 5 of the schema" in told and "compute=traced" in told
+    assert told.count("\n") == 1
+    assert main([*made[:2], "compute=traced"]) == 0

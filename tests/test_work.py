@@ -1,0 +1,110 @@
+"""What is counted of a worker's computing, against counts that are made another way."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.comm import work
+from harness.comm.recorder import Recorder
+from harness.core import counting
+from harness.core.propagate import BackwardMark
+from tests import systems
+from tests.jobs import counted_apart
+from tests.oracles.samples import random_graph
+from tests.systems import Settings
+
+sizes = st.integers(0, 9)
+
+
+@given(sizes, sizes, sizes, st.sampled_from([2, 4, 8]))
+@settings(deadline=None)
+def test_a_dense_product_is_what_its_loops_do(rows, columns, width, size):
+    values = {name: np.zeros(shape, f"f{size}") for name, shape in (
+        ("x", (rows, columns)), ("w", (columns, width)), ("z", (rows, width)))}  # fmt: skip
+    flops = sum(2 for _ in range(rows) for _ in range(width) for _ in range(columns))
+    found = work.dense(rows, columns, width, size)
+    assert found.flops == flops
+    assert (found.read, found.written) == (values["x"].nbytes + values["w"].nbytes, values["z"].nbytes)
+
+
+@given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=6),
+    st.integers(6, 9),
+    st.integers(1, 5),
+    st.tuples(*[st.booleans()] * 5),
+)
+@settings(deadline=None)
+def test_a_sparse_product_is_what_its_loops_do(degrees, columns, width, given_):
+    """One value, one access at a time; with self-loops the block is square."""
+    values, row, column, loops, accumulate = given_
+    degrees = [*degrees, *[0] * (columns - len(degrees))] if loops else degrees
+    did = Counter()
+    if column:  # c * X is made once
+        for _ in range(columns):
+            did["read"] += 4
+            did.update(flops=width, read=4 * width, written=4 * width)
+    for degree in degrees:
+        did["read"] += 4  # where the row ends
+        for _ in range(degree):
+            did["read"] += 4 + 4 * values
+            did.update(flops=width * (1 + values), read=4 * width)
+        if loops:
+            did.update(flops=width, read=4 * width)
+        if row:
+            did.update(flops=width, read=4)
+        did.update(read=4 * width * accumulate, written=4 * width)
+    did["read"] += 4  # where the first row begins
+    found = work.sparse(
+        len(degrees), columns, sum(degrees), width, 4,
+        values=values, row=row, column=column, loops=loops, accumulate=accumulate,
+    )  # fmt: skip
+    assert (found.flops, found.read, found.written) == (did["flops"], did["read"], did["written"])
+
+
+@pytest.mark.parametrize("features", ["refetch", "once"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize("name", ["vanilla", "cagnet", "cdfgnn"])
+def test_every_product_of_training_is_counted_where_it_runs(pool, name, model, features):
+    """By segment: dense products as torch is asked for them, sparse ones as their kernel is, edge softmaxes
+    as the compiled loops are; all of both passes, and nothing of evaluation."""
+    if model == "gat" and name != "vanilla":
+        pytest.skip("it exchanges Z, and refuses a GAT")
+    graph = random_graph(12, vertices=40, directed=name != "cdfgnn")
+    heads = {"heads": 2, "out_heads": 1} if model == "gat" else {}
+    block = {"name": model, "layers": 3, "hidden": 6, "dropout": 0.0, **heads}
+    outcome = systems.run(
+        pool,
+        graph,
+        systems.block(name, features=features),
+        2,
+        settings=Settings(model=block),
+        job=counted_apart,
+    )
+    for worker in outcome.workers:
+        for told, seen in zip(worker["told"], worker["seen"], strict=True):
+            assert told == seen
+        kinds = {kind for told in worker["told"] for kind, *_ in told}
+        assert kinds == ({"dense", "attention"} if model == "gat" else {"dense", "sparse"})
+
+
+def test_what_passes_over_rows_is_counted_in_both_passes():
+    recorder = Recorder()
+    recorder.begin_epoch(0)
+    x = torch.ones(5, 3, requires_grad=True)
+    with recorder.train():
+        recorder.segment("compute", "forward", 0)
+        z = counting.streamed(torch.relu(x), recorder, reads=1, writes=1, back=(2, 1))
+        BackwardMark.apply(z, recorder, 0).sum().backward()
+        recorder.segment("compute", "optimiser")
+        made = torch.optim.Adam([x])
+        made.step()
+        recorder.work(*counting.stepped(made))
+    counting.streamed(torch.relu(x), recorder, reads=1, writes=1)
+    found = {s.name: [(w.read, w.written) for w in s.work] for s in recorder.epoch.spans if s.work}
+    assert found == {"forward": [(60, 60)], "backward": [(120, 60)], "optimiser": [(240, 180)]}
