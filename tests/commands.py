@@ -112,6 +112,7 @@ TRIED = {
     "halobench replay results/cora cluster=local.yaml": (
         "test_calibrate.py::test_a_run_is_replayed_on_the_machine_as_measured"
     ),
+    "halobench runs extend RUN": "test_cli_runs.py::test_an_extended_run_is_the_longer_run_bit_for_bit",
     "halobench figures --from my_figures": "test_figures.py::test_the_figure_of_the_page",
     "torchrun --nproc-per-node 2 -m harness.worker": (
         "test_torchrun.py::test_what_prepare_prints_trains_as_the_local_launcher_does"

@@ -53,7 +53,7 @@ def counted(place):
 @pytest.mark.parametrize(
     "chosen",
     [
-        ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"),
+        pytest.param(("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"), marks=pytest.mark.nightly(60)),
         pytest.param(("hydra/launcher=submitit_local",), marks=pytest.mark.nightly(110)),
     ],
     ids=["joblib", "submitit_local"],

@@ -18,9 +18,12 @@ def decided(own: Path | None, places: Places) -> list[evaluate.Result]:
         experiments.setdefault(name, plan)
     graphs: dict[str, list[Path]] = {}
 
-    # Composing a run takes a tenth of a second, so one tells for each graph whether it has any.
+    # Composing a run takes a tenth of a second, so one tells for each graph whether it has any. Its folder
+    # goes by the graph's name, whatever else the sweep asks of it.
     def folders(sweep: str) -> list[Path]:
-        graph = " ".join(word for word in sweep.split() if word.startswith("dataset"))
+        if not places.results.is_dir():
+            return [places.results / "none"]
+        graph = " ".join(w for w in sweep.split() if w.startswith(("dataset=", "dataset.path=")))
         if graph not in graphs:
             graphs[graph] = [run.directory.parent for run in runner.composed(runner.expand(graph), places)]
         there = graphs[graph]

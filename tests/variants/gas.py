@@ -7,5 +7,5 @@ STALE = [
     ("gas", {**SMALL, "outside": "zero"}),
     ("gas", {**SMALL, "outside": "drop"}),
 ]
-CONTROL = [("gas", {}), ("gas", {"batch": None})]
+CONTROL = [("gas", {"batch": None}), ("gas", {})]
 MODELS = ["gcn", "sage", "gat"]
