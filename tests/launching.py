@@ -173,11 +173,12 @@ class Place:
         return self.going
 
     def settle(self) -> None:
-        """End what a failed test has left going on, and forget all results."""
+        """End what a failed test has left going on, and forget all results and what became of a module."""
         if self.going is not None:
             self.going.process.kill()
             self.going.end()
         self.hold.unlink(missing_ok=True)
+        (self.folder / "modules" / "trouble.py").write_text(TROUBLE)
         shutil.rmtree(self.results, ignore_errors=True)
 
     def run(self, *overrides: str) -> Ended:

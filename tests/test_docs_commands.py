@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,18 @@ HERE = {
 }
 
 
+# Targets that `.ci/run` makes itself, and those whose commands are only printed: the suite run twice, another
+# interpreter, a GPU, or minutes of what other tests take shortened.
+BY_CI = {"env", "test", "lint", "site", "wheel", "nightly"}
+PRINTED = {"coverage", "test-python", "bench", "bench-gpu", "fidelity"}
+MADE = {
+    "demo": (),
+    "help": (),
+    "torture": ("SECONDS=20", "SEED=3"),
+    "figures": ("FIG=capgnn_rapa",),
+}
+
+
 def test_no_command_is_tried_by_nobody():
     assert len(ALL) >= 120 and {command.page for command in ALL} >= {"README.md", "docs/howto/sweep.md"}
     here = {name for names in HERE.values() for name in names}
@@ -53,16 +66,41 @@ def test_no_command_is_tried_by_nobody():
         assert f"def {name or 'test'}" in (ROOT / "tests" / file).read_text(), test
 
 
-def targets() -> set[str]:
-    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+def made(target: str, *words: str, cwd: Path, environment: dict | None = None) -> str:
+    """What `make` prints; with the environment that is here, which stays as it is."""
+    command = ["make", "-o", f"{sys.prefix}/installed", target, *words, f"VENV={sys.prefix}"]
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-def test_what_pages_make_is_a_target_with_its_variables():
+def test_each_target_of_the_pages_is_made_by_somebody():
+    named = {command.rest[0] for command in ALL if command.name == "make"}
+    named |= {text.split()[1] for _, text in mentioned() if text.startswith("make ")}
+    assert named <= BY_CI | PRINTED | {*MADE}
+    script = (ROOT / ".ci" / "run").read_text()
+    assert all(re.search(rf"^make .*\b{target}\b", script, re.M) for target in BY_CI - {"env"})
+    for target in PRINTED:
+        assert "python" in made(target, "-n", cwd=ROOT)
+
+
+@pytest.mark.nightly(300)
+@pytest.mark.parametrize("target", MADE)
+def test_make_does_what_pages_say(target, tmp_path, real_data):
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    environment = {**os.environ, "PYTHONPATH": str(clone)}
+    said = made(target, *MADE[target], f"DATA={real_data}", cwd=clone, environment=environment)
+    assert said.strip()
+    if target == "demo":
+        assert list((clone / "results" / "demo" / "figures").glob("*.png"))
+
+
+def test_variables_of_make_on_the_pages_are_read():
     makefile = (ROOT / "Makefile").read_text()
     named = [command.rest for command in ALL if command.name == "make"]
     named += [text.split()[1:] for _, text in mentioned() if text.startswith("make ")]
     for target, *variables in named:
-        assert target in targets(), f"make {target}"
         for name in (variable.split("=")[0] for variable in variables):
             assert f"$({name})" in makefile, f"make {target} {name}=..."
 

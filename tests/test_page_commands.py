@@ -65,7 +65,20 @@ def test_every_picture_on_a_page_has_its_command_and_its_data():
         assert "--size small" in command and "--out docs/figures" in command
 
 
-@pytest.mark.parametrize("page, command", DRAWN, ids=NAMES)
+# Those that start most runs are drawn at night alone, shortened and in full.
+MANY = ("digest_interval", "digest_straggler", "staleness_stability", "capgnn_hits")
+SHORT = [
+    pytest.param(
+        page,
+        command,
+        id=name,
+        marks=pytest.mark.nightly(40) if command.split()[0] in MANY else (),
+    )
+    for (page, command), name in zip(DRAWN, NAMES)
+]
+
+
+@pytest.mark.parametrize("page, command", SHORT)
 def test_a_pages_command_draws_what_the_page_shows(page, command, place, monkeypatch, tmp_path):
     """With few epochs, on a small graph: the same panels, axes, lines and names."""
     name = command.split()[0]
