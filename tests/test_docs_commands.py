@@ -214,7 +214,7 @@ def test_the_bench_of_the_page_compares_two_checkouts(tmp_path):
     lines = [command for command in ALL if command.page == "docs/howto/bench.md"]
     assert [command.name for command in lines] == ["git", "bench", "bench", "git", "bench", "bench", "bench"]
     for command in lines:
-        words = ["HEAD~1" if word == "REVISION" else word for word in command.rest]
+        words = ["HEAD" if word == "REVISION" else word for word in command.rest]
         if command.name == "git":
             words = [*git, *words]
         else:

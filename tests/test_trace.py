@@ -385,9 +385,8 @@ def test_what_was_computed_is_kept_shape_by_shape(tmp_path):
     product, passed = work.dense(5, 4, 3, 4), work.stream(5, 3, 4, 1, 1)
     did = [product, passed, product]
     flops = 2 * product.flops
-    made.spans = [
-        Span("compute", "forward", 0, 0.0, 0.5, work=did, flops=flops), Span("rest", "pack", 0, 0.5, 1.0)
-    ]  # fmt: skip
+    computed = Span("compute", "forward", 0, 0.0, 0.5, work=did, flops=flops)
+    made.spans = [computed, Span("rest", "pack", 0, 0.5, 1.0)]
     out.write(made, loss=1.0, scores=None, peak_rss_bytes=1)
     out.close()
     writer.finalise(run)

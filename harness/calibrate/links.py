@@ -43,7 +43,8 @@ def measure(large: int = LARGE, rounds: int = ROUNDS) -> list[Measured]:
 
 def exchange(comm: Comm, large: int, rounds: int) -> tuple[list[float], list[float]]:
     """Seconds of each exchange of SMALL and of `large` bytes with the one peer."""
-    return tuple([_once(comm, size) for _ in range(rounds + 1)][1:] for size in (SMALL, large))  # type: ignore[return-value]
+    few, many = ([_once(comm, size) for _ in range(rounds + 1)][1:] for size in (SMALL, large))
+    return few, many
 
 
 def _once(comm: Comm, size: int) -> float:

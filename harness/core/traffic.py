@@ -70,7 +70,8 @@ class Traffic:
 
     def total(self) -> tuple[float, float]:
         """Bytes of all workers: the least and the most."""
-        return tuple(float(sum(each.sum() for each in kept.values())) for kept in (self.least, self.most))  # type: ignore[return-value]
+        least, most = (float(sum(each.sum() for each in kept.values())) for kept in (self.least, self.most))
+        return least, most
 
 
 def all_reduced(workers: int, size: int) -> np.ndarray:
@@ -154,7 +155,7 @@ class Parts:
 
 
 def with_weights(parts: Parts) -> Traffic:
-    """The traffic of a system that sends gradients of weights, once an epoch, and nothing else."""
+    """The traffic of a system that sends gradients of weights, once per epoch, and nothing else."""
     made = Traffic(parts.workers)
     made.join(parts.weights)
     return made
