@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import pkgutil
+from collections import Counter
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -78,10 +79,12 @@ EXACT_VARIANTS = [
 ]
 SINGLE_VARIANTS = [(name, knobs or {}) for name, knobs in EXACT.items() if not isinstance(knobs, list)]
 STALE_VARIANTS = [variant for _, table in _collect("STALE") for variant in table]
-# The first of a system's variants in every run of the suite, the others at night.
+# Systems whose remote rows are shown to matter in every run of the suite, one of each way to save bytes; the
+# rest at night.
+CONTROL_OFTEN = {"adaqp", "bns", "digest", "lean", "pipegcn", "sancus"}
 CONTROL_VARIANTS = [
-    pytest.param(variant, marks=pytest.mark.nightly(20)) if number else variant
-    for _, table in _collect("CONTROL")
+    variant if name in CONTROL_OFTEN and not number else pytest.param(variant, marks=pytest.mark.nightly(20))
+    for name, table in ((name, each.CONTROL) for name, each in VARIANTS.items() if hasattr(each, "CONTROL"))
     for number, variant in enumerate(table)
 ]
 PARTITIONS = [(1, "block"), (2, "metis"), (3, "random"), (4, "block")]
@@ -110,6 +113,20 @@ def block(name: str, **knobs) -> dict:
     values.pop("defaults", None)  # Hydra's
     assert set(knobs) <= set(values), f"{name} has no knob {set(knobs) - set(values)}"
     return {**values, **knobs}
+
+
+def first_often(variants: list[tuple], most: int, seconds: float) -> list:
+    """The variants as parameters: the first `most` of a system in every run of the suite, the rest at night.
+
+    seconds   that one of them takes on a slow machine
+    """
+    seen: Counter[str] = Counter()
+    given = []
+    for variant in variants:
+        seen[variant[0]] += 1
+        marks = pytest.mark.nightly(seconds) if seen[variant[0]] > most else ()
+        given.append(pytest.param(variant, marks=marks, id=label(variant)))
+    return given
 
 
 def label(variant) -> str:

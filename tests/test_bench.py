@@ -303,6 +303,7 @@ def test_partition_lines_are_of_every_edge_method():
     )
 
 
+@pytest.mark.nightly(20)
 def test_the_product_is_timed_beside_dgl_and_its_earlier_form(monkeypatch):
     monkeypatch.setattr(spmm, "NO_WORSE", {5: 1.0})
     block = roofline.random_graph(400, 9000)

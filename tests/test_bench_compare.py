@@ -92,6 +92,12 @@ def test_a_file_that_no_bench_wrote_is_refused(tmp_path, capsys, text):
     assert said.startswith("error: ") and "bench --json" in said and said.count("\n") == 1
 
 
+def test_a_value_beside_zero_has_no_ratio():
+    assert lines.Line("against", "x", 3, compare.EXACT, 0).ratio is None
+    assert lines.Line("against", "x", 0, compare.EXACT, 0).ratio == 1
+    assert lines.Line("against", "x", 3, compare.EXACT, 0, target=1.0).met is False
+
+
 def test_the_file_has_every_sample_of_both_sides_the_machine_and_the_revision(tmp_path):
     path = tmp_path / "new" / "a.json"
     found = [line(FAST, peer=2.0, peer_samples=[1.9, 2.0, 2.1]), lines.Line("epoch", "DGL", math.nan, "s")]

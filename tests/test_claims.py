@@ -81,7 +81,16 @@ def test_every_published_experiment_has_a_part_in_some_file():
     assert findings <= set(EXPERIMENTS) and len(told - findings) == len(published.experiments()) == 92
 
 
-@pytest.mark.parametrize("name", [name for name, plan in EXPERIMENTS.items() if plan.sizes])
+# In every run of the suite; the rest at night.
+COMPOSED_OFTEN = {"cdfgnn_messages", "digest_interval", "halos", "systems"}
+COMPOSED = [
+    pytest.param(name, marks=() if name in COMPOSED_OFTEN else pytest.mark.nightly(6))
+    for name, plan in EXPERIMENTS.items()
+    if plan.sizes
+]
+
+
+@pytest.mark.parametrize("name", COMPOSED)
 def test_what_an_experiment_asks_for_is_a_run(name):
     plan = EXPERIMENTS[name]
     assert plan.title and set(plan.sizes) == set(experiment.SIZES if plan.claims else experiment.SIZES[:2])

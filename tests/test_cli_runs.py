@@ -108,7 +108,10 @@ def test_clean_cache_keeps_what_an_unfinished_run_trains_on(place, capsys):
     assert place.run("seed=1", "partition=random").code == 0, "the run goes on"
 
 
-@pytest.mark.parametrize("more", [("system=sancus", "model.dropout=0.5"), ("evaluate.every=4",)], ids=str)
+@pytest.mark.parametrize("more", [
+    ("system=sancus", "model.dropout=0.5"),
+    pytest.param(("evaluate.every=4",), marks=pytest.mark.nightly(15)),
+], ids=str)  # fmt: skip
 def test_an_extended_run_is_the_longer_run_bit_for_bit(place, more):
     """Its scores too: that the shorter run evaluated its last epoch is forgotten."""
     assert place.run(*more, "epochs=6", "keep_checkpoint=true").code == 0

@@ -66,7 +66,14 @@ def test_every_picture_on_a_page_has_its_command_and_its_data():
 
 
 # Those that start most runs are drawn at night alone, shortened and in full.
-MANY = ("digest_interval", "digest_straggler", "staleness_stability", "capgnn_hits")
+MANY = (
+    "cdfgnn_messages",
+    "capgnn_hits",
+    "capgnn_rapa",
+    "digest_interval",
+    "digest_straggler",
+    "staleness_stability",
+)
 SHORT = [
     pytest.param(
         page,

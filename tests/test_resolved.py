@@ -21,6 +21,7 @@ from tests.memory import linux
 from tests.test_identity import run_of
 
 
+@pytest.mark.nightly(15)
 def test_a_sweep_over_transports_is_a_run_each(place):
     done = place.run("-m", "transport=memory,sockets,auto", "threads=1,null", "epochs=2")
     assert done.code == 0, done.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from pandas.testing import assert_frame_equal
 
 from tests.launching import losses
@@ -62,6 +63,7 @@ def test_a_killed_worker_leaves_no_shared_memory(place):
     assert run.survivors() == [] and not any(map(os.path.exists, mapped))
 
 
+@pytest.mark.nightly(25)
 def test_a_killed_parameter_server_ends_the_run_with_one_sentence_and_the_run_goes_on_bit_for_bit(place):
     command = (
         place.more,

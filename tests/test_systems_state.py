@@ -26,7 +26,7 @@ def reported(metrics: dict) -> dict:
     return {key: value for key, value in metrics.items() if key[1] not in timed}
 
 
-@pytest.mark.parametrize("variant", STALE_VARIANTS, ids=label)
+@pytest.mark.parametrize("variant", systems.first_often(STALE_VARIANTS, 2, seconds=2))
 def test_same_seed_same_bits_and_resume_goes_on_bit_for_bit(pool, variant):
     graph, system = random_graph(3, vertices=30), systems.block(variant[0], **variant[1])
     once = systems.run(pool, graph, system, 3, settings=settings())
@@ -46,7 +46,7 @@ def test_same_seed_same_bits_and_resume_goes_on_bit_for_bit(pool, variant):
     assert other_seed.losses != once.losses[:1]
 
 
-@pytest.mark.parametrize("variant", STALE_VARIANTS, ids=label)
+@pytest.mark.parametrize("variant", systems.first_often(STALE_VARIANTS, 1, seconds=1))
 def test_an_epochs_segments_cover_it_without_gap_or_overlap(pool, variant):
     outcome = systems.run(
         pool, random_graph(3, vertices=30), systems.block(variant[0], **variant[1]), 3, settings=settings()

@@ -44,6 +44,7 @@ def test_what_prepare_prints_trains_as_the_local_launcher_does(place, prepared):
     assert_frame_equal(trained, losses(run_dir), check_exact=True)
 
 
+@pytest.mark.nightly(20)
 def test_another_number_of_workers_is_refused(place, prepared):
     run_dir, _ = prepared
     done = place.truly(

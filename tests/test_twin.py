@@ -133,7 +133,7 @@ def test_a_block_structure_is_there_for_a_partitioner_to_find():
     assert fidelity_measure.halo_ratio(graph, 4) < 0.6 * scattered
 
 
-@pytest.mark.parametrize("name", ["ogbn-arxiv", "yelp"])
+@pytest.mark.parametrize("name", ["ogbn-arxiv", pytest.param("yelp", marks=pytest.mark.nightly(20))])
 def test_remote_information_matters(graphs, name):
     with_graph = fidelity_measure.accuracy(graphs(name), use_graph=True, epochs=25, hidden=32)[1]
     without = fidelity_measure.accuracy(graphs(name), use_graph=False, epochs=25, hidden=32)[1]
@@ -181,6 +181,7 @@ def test_degrees_are_drawn_in_proportion_to_their_targets():
     assert twin_edges._at_least_one(degree / 2).sum() == pytest.approx(degree.sum() / 2, rel=1e-6)
 
 
+@pytest.mark.nightly(15)
 def test_reddit2_has_the_replication_that_its_published_messages_imply(monkeypatch):
     """Table 3 of CDFGNN, EBV at gamma 0: inner + outer = 2 (RF - 1) V / P on 4 workers."""
     messages, spec = 104_217 + 138_583, SPECS["reddit2"]

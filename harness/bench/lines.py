@@ -15,8 +15,8 @@ NOT_JUDGED = "busy: not judged"
 
 @dataclass
 class Line:
-    """`ratio` is ours / peer and `target` its largest good value; None where there is no peer or nothing is
-    promised.
+    """`ratio` is ours / peer and `target` its largest good value; None where there is no peer (or the peer's
+    value is zero, and ours is not) or nothing is promised.
 
     part           one of `harness.bench.parts.PARTS`, or "against"
     unit           of both values
@@ -56,7 +56,9 @@ class Line:
 
     @property
     def ratio(self) -> float | None:
-        return None if self.peer is None else self.ours / self.peer
+        if not self.peer:
+            return 1.0 if self.peer == self.ours else None
+        return self.ours / self.peer
 
     @property
     def met(self) -> bool | None:
