@@ -10,7 +10,8 @@ import torch
 
 from harness.base.splitmix import mix_int
 from harness.check import InputError
-from harness.core.dropout import LEVELS, drop_with_torch, dropout
+from harness.core.dropout import LEVELS, dropout
+from harness.core.dropout_device import drop_with_torch
 from harness.core.trainer import dropout_key
 
 

@@ -144,7 +144,7 @@ def _beside_peers(folders: Folders, asked: argparse.Namespace, path: Path, conso
             return 2
         loads[name] = watch.load()
         for line in found:
-            line.busy = loads[name].busy
+            line.busy = part.timed and loads[name].busy
             if not extent.targets:
                 line.target = None
         lines += found

@@ -11,6 +11,7 @@ from harness.bench import order
 from harness.bench.batches import ABOUT_AS_FAST, batch_lines
 from harness.bench.blocks import NO_SLOWER, block_lines
 from harness.bench.cpu import cpu_lines
+from harness.bench.device import device_lines
 from harness.bench.epoch import curve_lines, epoch_lines
 from harness.bench.lines import Line
 from harness.bench.needed import alone_lines, lean_lines
@@ -97,10 +98,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class Part:
-    """says   what it shows, in one line"""
+    """says    what it shows, in one line
+    timed   whether its values are times, which a busy machine changes
+    """
 
     says: str
     measure: Callable[[Setting], list[Line]]
+    timed: bool = True
 
 
 def _held(s: Setting, target: float) -> float | None:
@@ -168,6 +172,11 @@ PARTS = {
     "spmm": Part(
         "the sparse product, beside DGL's, its earlier form, and the machine's bandwidth",
         lambda s: spmm_lines(s.extent.graph, s.extent.rounds * 3 // 2, s.extent.entries),
+    ),
+    "device": Part(
+        "what an epoch asks of a GPU: waits of the host, launches; counted, not timed",
+        lambda s: device_lines(),
+        timed=False,
     ),
     "curve": Part("how an epoch's cost grows with edges", lambda s: curve_lines(*s.extent.curve)),
 }

@@ -17,13 +17,11 @@ import torch
 
 from harness.base.autograd import applied
 from harness.base.splitmix import GOLDEN, mix, mix_int
-from harness.base.splitmix_tensor import mix_tensor, signed
 from harness.check import within
+from harness.core.dropout_device import LEVELS, LIBRARY, drop_on_device
 from harness.core.parallel import use_threads
 from harness.partition.shard import Csr
 
-LEVELS = 1 << 16
-SIGNS = signed(0x8000_8000_8000_8000)
 SERIAL_BELOW = 1 << 15  # entries: waking threads costs more than it saves
 
 
@@ -76,32 +74,21 @@ def _drop_rows_parallel(
         _drop_rows(rows * part // parts, rows * (part + 1) // parts, x, ids, base, threshold, scale, out)
 
 
-def drop_with_torch(
-    x: torch.Tensor, ids: torch.Tensor, base: int, threshold: int, scale: float
-) -> torch.Tensor:
-    """The same bits by torch operations, on any device."""
-    width = x.shape[1]
-    group = torch.arange((width + 3) // 4, device=x.device) * signed(GOLDEN)
-    vertex = (ids.long() << 32) * signed(GOLDEN) + signed(base)
-    words = mix_tensor(vertex.unsqueeze(1) + group)
-    # A word's four lanes are its bytes as they lie, read as signed numbers of 16 bits: their first bit is
-    # turned over, so that they are in the order of the unsigned ones.
-    lanes = (words ^ SIGNS).view(torch.int16)[:, :width]
-    keep = lanes >= threshold - LEVELS // 2
-    return torch.where(keep, x * scale, 0)
-
-
 def _drop(x: torch.Tensor, ids: torch.Tensor, key: int, threshold: int) -> torch.Tensor:
     base = mix_int(key & (2**64 - 1))
     scale = LEVELS / (LEVELS - threshold)
     if x.device.type != "cpu":
-        return drop_with_torch(x, ids, base, threshold, scale)
+        return drop_on_device(x, ids, base, threshold, scale)
+    return _drop_on_cpu(x, ids, base, threshold, scale)
+
+
+def _drop_on_cpu(x: torch.Tensor, ids: torch.Tensor, base: int, threshold: int, scale: float) -> torch.Tensor:
     x = x.contiguous()
     out = torch.empty_like(x)
     arguments = (
         x.numpy(),
         ids.numpy(),
-        np.uint64(base),
+        np.uint64(base & (2**64 - 1)),
         np.uint64(threshold),
         x.numpy().dtype.type(scale),
         out.numpy(),
@@ -112,6 +99,10 @@ def _drop(x: torch.Tensor, ids: torch.Tensor, key: int, threshold: int) -> torch
     else:
         _drop_rows_parallel(threads, *arguments)
     return out
+
+
+# A device that keeps its numbers in the host's memory, as the one that tests pretend does, computes so.
+LIBRARY.impl("drop_rows", _drop_on_cpu, "CPU")
 
 
 @numba.njit(cache=True, nogil=True)

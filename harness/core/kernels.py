@@ -186,13 +186,14 @@ class DglKernel(Kernel):
 
 
 class _TorchProduct:
+    """Scales and self-loops are values of the matrix, so that a product is one operation of the device, which
+    adds to what is there by itself."""
+
     def __init__(self, block: Csr, values: np.ndarray | None, device: torch.device):
-        values = np.ones(block.num_entries, np.float32) if values is None else values
-        index = np.int32 if block.num_entries < 2**31 else np.int64  # torch wants pointers and indices alike
-        parts = block.indptr.astype(index, copy=False), block.indices.astype(index, copy=False), values
-        self._parts = tuple(torch.from_numpy(part).to(device, non_blocking=True) for part in parts)
-        self._shape = (block.num_rows, block.num_columns)
-        self._matrices: dict[torch.dtype, torch.Tensor] = {}
+        self._block, self._device = block, device
+        self._values = np.ones(block.num_entries, np.float32) if values is None else values
+        # By what has gone into their values; the scales are kept, so that no other gets the id of one.
+        self._matrices: dict[tuple[object, ...], tuple[torch.Tensor, Any]] = {}
 
     def apply(
         self,
@@ -203,24 +204,32 @@ class _TorchProduct:
         out: torch.Tensor,
         accumulate: bool,
     ) -> None:
-        if x.dtype not in self._matrices:
-            indptr, indices, values = self._parts
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
-                self._matrices[x.dtype] = torch.sparse_csr_tensor(
-                    indptr, indices, values.to(x.dtype), self._shape, check_invariants=False
-                )
-        if column is not None:
-            x = x * column.unsqueeze(1).to(x.dtype)
-        total = self._matrices[x.dtype] @ x if len(self._parts[1]) else x.new_zeros(out.shape)
+        key = (x.dtype, id(row), id(column), self_loops)
+        if key not in self._matrices:
+            self._matrices[key] = (self._matrix(x.dtype, row, column, self_loops), (row, column))
+        torch.addmm(out, self._matrices[key][0], x, beta=int(accumulate), out=out)
+
+    def _matrix(
+        self, dtype: torch.dtype, row: torch.Tensor | None, column: torch.Tensor | None, self_loops: bool
+    ) -> torch.Tensor:
+        indptr, indices, values = self._block.indptr, self._block.indices, self._values
         if self_loops:
-            total += x
-        if row is None:
-            out.add_(total) if accumulate else out.copy_(total)
-        elif accumulate:
-            out.add_(total.mul_(row.unsqueeze(1).to(x.dtype)))
-        else:
-            torch.mul(total, row.unsqueeze(1).to(x.dtype), out=out)
+            rows, ends = np.arange(self._block.num_rows + 1), indptr[1:]
+            indices, values = np.insert(indices, ends, rows[:-1]), np.insert(values, ends, 1)
+            indptr = indptr + rows
+        index = np.int32 if len(indices) < 2**31 else np.int64  # torch wants pointers and indices alike
+        parts = indptr.astype(index, copy=False), indices.astype(index, copy=False), values
+        starts, columns, weights = (torch.from_numpy(p).to(self._device, non_blocking=True) for p in parts)
+        weights = weights.to(dtype)
+        if row is not None:
+            counts = starts[1:] - starts[:-1]
+            weights = weights * torch.repeat_interleave(row.to(dtype), counts, output_size=len(columns))
+        if column is not None:
+            weights = weights * column.to(dtype)[columns]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
+            shape = (self._block.num_rows, self._block.num_columns)
+            return torch.sparse_csr_tensor(starts, columns, weights, shape, check_invariants=False)
 
 
 class TorchKernel(Kernel):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter
 
 from tabulate import tabulate
@@ -18,11 +19,14 @@ from tests.pretend.training import CASES, STOP_AT, WORKERS, trained
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", metavar="SYSTEM", choices=sorted(CASES), help="where the host waits")
+    parser.add_argument("--json", action="store_true", help="the counts as JSON, by system")
     asked = parser.parse_args()
     pool = WorkerPool(WORKERS, preload=["tests.pretend.training"])
     try:
         if asked.lines:
             print(lines(pool, asked.lines))
+        elif asked.json:
+            print(json.dumps({name: cost_of(trained(pool, name))._asdict() for name in CASES}))
         else:
             print(table(pool))
     finally:

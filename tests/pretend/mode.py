@@ -31,6 +31,8 @@ class DeviceMode(TorchFunctionMode):
             if not all(isinstance(a, DeviceTensor) for a in args[:3]):
                 raise MixedDevices("a sparse matrix of tensors of two devices")
             return SparseMatrix(torch.sparse_csr_tensor(*[a.inner for a in args[:3]], *args[3:], **kwargs))
+        if name == "addmm" and isinstance(args[1], SparseMatrix):
+            return args[1].added(args[0], *args[2:], **kwargs)
         if name in ("to", "cuda") and args and not isinstance(args[0], DeviceTensor):
             if name == "cuda" or target_device(args, kwargs) == "cuda":
                 return to_device(args[0], [*args[1:], *kwargs.values()])

@@ -143,16 +143,30 @@ class DeviceTensor(torch.Tensor):
 
 
 class SparseMatrix:
-    """A sparse CSR matrix of the device, of which only the product is asked."""
+    """A sparse CSR matrix of the device, of which only products are asked."""
 
     def __init__(self, inner: torch.Tensor):
         self.inner = inner
 
     def __matmul__(self, x: torch.Tensor) -> DeviceTensor:
-        if not isinstance(x, DeviceTensor):
+        self.noted(x)
+        return DeviceTensor(self.inner @ x.inner)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """By which PyTorch's functions take it for a tensor; `DeviceMode` answers for those it knows."""
+        raise NotImplementedError(f"{func} of a sparse matrix of the device, at {line_of_code()}")
+
+    def added(self, base: torch.Tensor, x: torch.Tensor, beta: float, out: torch.Tensor) -> torch.Tensor:
+        """torch.addmm(base, self, x, beta=beta, out=out)."""
+        self.noted(base, x, out)
+        torch.addmm(base.inner, self.inner, x.inner, beta=beta, out=out.inner)
+        return out
+
+    def noted(self, *dense: torch.Tensor) -> None:
+        if not all(isinstance(each, DeviceTensor) for each in dense):
             raise MixedDevices(f"a sparse matrix on cuda:0 by a tensor on cpu, at {line_of_code()}")
         Device.note(LAUNCH, "sparse product")
-        return DeviceTensor(self.inner @ x.inner)
 
 
 def count(func: Any, args: Sequence[Any], kwargs: dict[str, Any], host: list[torch.Tensor]) -> None:

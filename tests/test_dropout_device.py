@@ -1,0 +1,123 @@
+"""Dropout on a device: the operation that PyTorch gives to it, Triton's kernel for GPUs, and what takes its
+place where it cannot be used.
+
+Triton comes with torch's wheels for GPUs. Where it is installed without a GPU, its interpreter runs the
+kernel on the CPU, and its compiler makes the machine code of two kinds of GPU.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.base.splitmix import mix_int
+from harness.core import dropout_device
+from harness.core.dropout import LEVELS, dropout
+from harness.core.dropout_device import drop_on_device, drop_with_torch
+
+ROOT = Path(__file__).resolve().parent.parent
+triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None,
+    reason="Triton is not installed; it comes with torch for GPUs, and for Linux by pip install triton",
+)
+
+
+def arguments(key: int, p: float) -> tuple[int, int, float]:
+    threshold = round(p * LEVELS)
+    return mix_int(key), threshold, LEVELS / (LEVELS - threshold)
+
+
+@pytest.mark.parametrize("width", [1, 41, 130])
+@pytest.mark.parametrize("key", [0, 5, 2**63 + 11])
+def test_the_operation_has_the_bits_of_dropout(width, key):
+    x, ids = torch.randn(64, width), (torch.arange(64) * 33_000_001).int()
+    found = drop_on_device(x, ids, *arguments(key, 0.4))
+    assert torch.equal(found, dropout(x, ids, 0.4, key))
+    assert torch.equal(found, drop_with_torch(x, ids, *arguments(key, 0.4)))
+
+
+@pytest.fixture
+def anew():
+    dropout_device.kernel.cache_clear()
+    yield
+    dropout_device.kernel.cache_clear()
+
+
+@pytest.mark.parametrize("wrong, reason", [
+    (None, "import of harness.core.dropout_triton halted; None in sys.modules"),
+    (lambda x, *_: x, "its bits differ from those of torch's operations"),
+])  # fmt: skip
+def test_without_the_kernel_torchs_operations_drop_and_a_warning_says_why(anew, monkeypatch, wrong, reason):
+    module = None if wrong is None else type(sys)("harness.core.dropout_triton")
+    if module is not None:
+        module.drop_rows = wrong
+    monkeypatch.setitem(sys.modules, "harness.core.dropout_triton", module)
+    with pytest.warns(UserWarning, match="takes some twenty kernels instead of one") as said:
+        assert dropout_device.kernel(torch.device("cpu")) is drop_with_torch
+    assert reason in str(said[0].message)
+
+
+def test_a_kernel_with_the_same_bits_is_taken(anew, monkeypatch):
+    module = type(sys)("harness.core.dropout_triton")
+    module.drop_rows = drop_on_device
+    monkeypatch.setitem(sys.modules, "harness.core.dropout_triton", module)
+    assert dropout_device.kernel(torch.device("cpu")) is drop_on_device
+
+
+def said_by(program: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+INTERPRETED = """
+import torch
+from harness.core.dropout_device import drop_with_torch, kernel
+from harness.core.dropout_triton import drop_rows
+assert kernel(torch.device("cpu")) is drop_rows
+for rows, width in ((1, 1), (64, 4), (65, 41), (16, 64), (17, 65), (5, 130), (0, 8), (8, 0)):
+    x, ids = torch.randn(rows, width), (torch.arange(rows) * 33_000_001).int()
+    for base, threshold in ((0, 1), (1 << 63, 26214), (2**64 - 1, 65535)):
+        given = x, ids, base, threshold, 65536 / (65536 - threshold)
+        assert torch.equal(drop_rows(*given), drop_with_torch(*given)), (rows, width, base, threshold)
+columns = torch.randn(41, 64).t()
+given = columns, torch.arange(64).int(), 7, 32768, 2.0
+assert torch.equal(drop_rows(*given), drop_with_torch(*given)), "rows that do not lie together"
+print("alike")
+"""
+
+
+@triton
+def test_tritons_kernel_has_the_same_bits_in_its_interpreter():
+    assert said_by(INTERPRETED, TRITON_INTERPRET="1") == "alike\n"
+
+
+COMPILED = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from harness.core.dropout_triton import COLUMNS, ROWS, _drop_tile
+types = ["*fp32", "*i32", "*fp32", "i32", "i32", "i64", "i32", "fp32", "constexpr", "constexpr"]
+signature, sizes = dict(zip(_drop_tile.arg_names, types)), {"ROWS": ROWS, "COLUMNS": COLUMNS}
+source = ASTSource(_drop_tile, signature=signature, constexprs=sizes)
+for capability in (80, 90):
+    made = triton.compile(source, target=GPUTarget("cuda", capability, 32))
+    print(len(made.asm["cubin"]) > 0, "div" in made.asm["ptx"])
+"""
+
+
+@triton
+def test_tritons_kernel_is_compiled_for_gpus_without_a_division_per_entry(tmp_path):
+    assert said_by(COMPILED, TRITON_CACHE_DIR=str(tmp_path)) == "True False\n" * 2
