@@ -40,12 +40,12 @@ def test_a_launch_takes_the_longer_of_operations_and_bytes():
     made, quick = cluster(), cluster(devices=[Device(memory_gbytes_per_s=10**6, fp32_tflops=1)])
     one = Roofline(made, 2)
     # 444 kB at 10 GB/s are 44.4 us; 2e6 operations at 1 Tflop/s are 2 us
-    assert one.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 44.4e-6)
-    assert Roofline(quick, 1).seconds(PRODUCT, quick.devices[0]) == pytest.approx(2e-6)
+    assert one.speeds.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 44.4e-6)
+    assert Roofline(quick, 1).speeds.seconds(PRODUCT, quick.devices[0]) == pytest.approx(2e-6)
     half = Roofline(cluster(rates=[Rate("dense", efficiency=0.5), Rate("sparse", efficiency=4)]), 2)
-    assert half.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 88.8e-6)
+    assert half.speeds.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 88.8e-6)
     moved = (GATHER.read + GATHER.written) / 10e9
-    assert half.seconds(GATHER, made.devices[0]) == pytest.approx(3e-6 + moved / 4)
+    assert half.speeds.seconds(GATHER, made.devices[0]) == pytest.approx(3e-6 + moved / 4)
 
 
 def test_shapes_are_looked_up_by_what_an_efficiency_depends_on():

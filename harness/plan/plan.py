@@ -24,6 +24,7 @@ from harness.plan.loads import Layer, Loads, loads_of
 from harness.plan.memory import held
 from harness.plan.seconds import Profile, epoch_seconds
 from harness.plan.sizes import Asked, epoch_traffic, parts_of, shapes_of
+from harness.plan.work import Case
 from harness.replay.platform import platform_of
 from harness.replay.times import Times
 from harness.run.config import Run
@@ -120,13 +121,15 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
             f"what {run.system_name} sends depends on what it draws, or on when updates arrive: give probe=10"
         )
     else:
-        profile = Profile(devices[0])
-        notes.append(f"work is {profile.said}; launching products and making messages take no time")
+        profile = Profile(cluster, devices[0])
+        notes.append(f"work is {profile.said}; making messages takes no time")
+        values = sum(math.prod(shape) for shape in shapes_of(run.model, loads.widths))
+        case = Case(run.system, run.model.dropout, device == "cpu", values)
         platform = platform_of(cluster, workers, per_host)
         notes += [f"assumed, since the cluster does not say: {each}" for each in platform.assumed]
         exact = all(traffic.exact for traffic in epochs)
         seconds = [
-            epoch_seconds(loads, run.system, epochs[:SIMULATED], cluster, platform, most)
+            epoch_seconds(loads, case, epochs[:SIMULATED], cluster, platform, most)
             for most in ((False,) if exact else (False, True))
         ]
     return Plan(run, cluster, loads, memory, epochs, seconds, lacking, notes)

@@ -1,87 +1,75 @@
-"""What an epoch would take on a described cluster: modelled, from bytes and products alone.
+"""What an epoch would take on a described cluster: modelled, from bytes and work alone.
 
-Work is products; messages go through the links of `harness.replay`. An epoch is, layer by layer, what a layer
-sends posted, its product over own rows, the wait, its product over halo rows; then the same backwards, and
-the sum of gradients. docs/howto/plan.md derives each line.
+Messages go through the links of `harness.replay`. An epoch is, layer by layer, what a layer sends posted, its
+work on own rows, the wait, its work on halo rows; then the same backwards, the sum of gradients, and the
+optimiser's step. docs/howto/plan.md derives each line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from harness.cluster.config import Cluster, Device
-from harness.core.order import FIXED, Order, Shape
-from harness.core.system import AnySystem
-from harness.core.traffic import FLOAT, Key, Traffic
-from harness.plan.loads import Loads, transforms_first
+from harness.comm.work import Work
+from harness.core.order import FIXED, Shape
+from harness.core.traffic import Key, Traffic
+from harness.plan.loads import Loads
+from harness.plan.work import Case, layer_work, step_work
+from harness.replay import program
 from harness.replay.collectives import Shapes
 from harness.replay.engine import simulate
 from harness.replay.platform import Platform
-from harness.replay.program import BACK, THERE, Begin, Operation, Post, Program, Step, Wait, Work
+from harness.replay.program import BACK, THERE, Begin, Operation, Post, Program, Step, Wait
+from harness.replay.roofline import Speeds
 from harness.replay.times import Times, times_of
 
-EFFICIENCY = 0.5  # of a device's peaks; assumed
-INDEX = 4
+MODELLED = ("dense", "sparse", "stream", "drop")  # kinds of work that a plan has
+EFFICIENCY = 0.5  # of a device's peaks, for kinds of work that the cluster gives no rate of; assumed
 
 
 class Profile:
-    """How long products take on a device.
+    """How long work takes on a device of a cluster.
 
-    With `fp32_tflops` and `memory_gbytes_per_s`: multiply-adds at EFFICIENCY of the one; a sparse product
-    reads a row and an index per entry and writes its rows, at EFFICIENCY of the other. Where the cluster says
-    neither, `harness.core.order.FIXED`: nanoseconds per entry and per multiply-add of a processor's core.
+    With `fp32_tflops` and `memory_gbytes_per_s`: as `harness.replay.roofline.Speeds` says, at the
+    efficiencies that the cluster gives (`halobench cluster measure` writes them), or at EFFICIENCY. Where the
+    cluster says neither, `harness.core.order.FIXED`: nanoseconds per entry and per multiply-add of a
+    processor's core, and nothing for what is no product.
     """
 
-    def __init__(self, device: Device):
-        self.flops = device.fp32_tflops and device.fp32_tflops * 1e12 * EFFICIENCY
-        self.bytes = device.memory_gbytes_per_s and device.memory_gbytes_per_s * 1e9 * EFFICIENCY
+    def __init__(self, cluster: Cluster, device: Device):
+        self.device = device
+        described = device.fp32_tflops is not None and device.memory_gbytes_per_s is not None
+        self.speeds = Speeds(cluster, EFFICIENCY) if described else None
 
     @property
     def said(self) -> str:
-        if self.flops and self.bytes:
-            return f"products at {100 * EFFICIENCY:.0f} % of the devices' peaks, which is assumed"
-        return (
-            "products as one core of a processor takes them (harness/core/order.py), since the cluster does"
-            " not say fp32_tflops and memory_gbytes_per_s"
-        )
+        if self.speeds is None:
+            return (
+                "products as one core of a processor takes them (harness/core/order.py), since the cluster"
+                " does not say fp32_tflops and memory_gbytes_per_s"
+            )
+        assumed = [kind for kind in MODELLED if kind not in self.speeds.efficiencies]
+        if not assumed:
+            return "at the cluster's measured efficiencies"
+        half = f"{100 * EFFICIENCY:.0f} % of the devices' peaks, which is assumed"
+        if len(assumed) == len(MODELLED):
+            return f"at {half}"
+        return f"at the cluster's measured efficiencies, {', '.join(assumed)} at {half}"
 
-    def dense(self, rows: float, f_in: int, f_out: int) -> float:
-        """Seconds of X W for X [rows, f_in]."""
-        if self.flops and self.bytes:
-            return 2 * rows * f_in * f_out / self.flops
-        return FIXED.dense(int(rows), f_in, f_out) / 1e9
-
-    def sparse(self, rows: float, columns: float, entries: float, width: int) -> float:
-        """Seconds of A X for A [rows, columns] and X [columns, width]."""
-        if not entries:
-            return 0.0
-        if self.flops and self.bytes:
-            return (entries * (FLOAT * width + INDEX) + FLOAT * rows * width) / self.bytes
-        return FIXED.sparse(Shape(int(rows), int(columns), int(entries)), width) / 1e9
+    def seconds(self, works: Iterable[Work]) -> float:
+        if self.speeds is not None:
+            return sum(self.speeds.seconds(work, self.device) for work in works)
+        return sum(_on_a_core(work) for work in works)
 
 
-def work(
-    loads: Loads, layer: int, worker: int, system: AnySystem, profile: Profile
-) -> tuple[float, float, float, float]:
-    """Seconds of a layer's products: forward before the halo's rows are there, and after; backward, before
-    and after."""
-    of, (f_in, f_out) = loads.layers[layer], loads.widths[layer : layer + 2]
-    passes = system.passes[min(layer, 1)]
-    first = transforms_first(loads, layer, worker, passes, Order())
-    given, taken, halo = of.given[worker], of.taken[worker], of.halo[worker]
-    if layer == 0 and system.features == "once":
-        product = profile.dense(given, f_in, f_out)  # A X is kept
-        return product, 0.0, product, 0.0
-    width, near, far = (f_out, taken, halo) if first else (f_in, given, 0.0)
-    inner = profile.sparse(given, taken, of.inner_entries[worker], width)
-    remote = profile.sparse(given, halo, of.halo_entries[worker], width)
-    own, other = profile.dense(near, f_in, f_out), profile.dense(far, f_in, f_out) if far else 0.0
-    if layer == 0:  # no gradient of the features
-        back = (passes.transformed - 1 if first else passes.aggregated - 1) * (inner + remote)
-        return inner + own, remote + other, back + (own + other), 0.0
-    return inner + own, remote + other, remote + 2 * other, inner + 2 * own
+def _on_a_core(work: Work) -> float:
+    if work.kind == "dense":
+        return FIXED.dense(work.rows, work.columns, work.width) / 1e9
+    if work.kind == "sparse":
+        return FIXED.sparse(Shape(work.rows, work.columns, work.entries), work.width) / 1e9
+    return 0.0
 
 
 def operations_of(traffic: Traffic, sizes: dict[Key, np.ndarray]) -> dict[Key, list[Operation]]:
@@ -141,52 +129,54 @@ class _Line:
         traffic: Traffic,
         places: dict[Key, list[int]],
         costs: Sequence[Sequence[float]],
+        step: float,
     ) -> None:
-        """costs   of each layer, as `work` gives them"""
+        """costs   seconds of each layer's parts, as `LayerWork` has them; step: of the optimiser's"""
         self.steps.append(Begin(number))
         layers = range(len(costs))
         for layer in layers:
             waits = self.post(traffic, places, layer, "forward")
-            self.steps += [Work("compute", "forward", layer, costs[layer][0]), *waits]
-            self.steps.append(Work("compute", "forward", layer, costs[layer][1]))
+            self.steps += [program.Work("compute", "forward", layer, costs[layer][0]), *waits]
+            self.steps.append(program.Work("compute", "forward", layer, costs[layer][1]))
         for layer in reversed(layers):  # gradients of halo rows are made before they leave
-            self.steps.append(Work("compute", "backward", layer, costs[layer][2]))
+            self.steps.append(program.Work("compute", "backward", layer, costs[layer][2]))
             waits = self.post(traffic, places, layer, "backward")
-            self.steps += [Work("compute", "backward", layer, costs[layer][3]), *waits]
+            self.steps += [program.Work("compute", "backward", layer, costs[layer][3]), *waits]
         self.steps += self.post(traffic, places, -1, "")
+        self.steps.append(program.Work("compute", "optimiser", -1, step))
 
 
 def program_of(
-    loads: Loads, system: AnySystem, epochs: Sequence[Traffic], profiles: Sequence[Profile], most: bool
+    loads: Loads, case: Case, epochs: Sequence[Traffic], profiles: Sequence[Profile], most: bool
 ) -> Program:
     """Epochs of this traffic, at its least or its most, as a replay runs them. An epoch of several steps has
-    the products of one step so many times."""
+    the work of one step so many times."""
     operations: list[Operation] = []
     lines = [_Line(worker, operations) for worker in range(loads.workers)]
-    layers = range(len(loads.layers))
-    steps = system.steps()
+    layers, steps = range(len(loads.layers)), case.system.steps()
     costs = [
-        [tuple(steps * each for each in work(loads, l, k, system, profiles[k])) for l in layers]
-        for k in range(loads.workers)
+        [[steps * profile.seconds(part) for part in layer_work(loads, l, k, case)] for l in layers]
+        for k, profile in enumerate(profiles)
     ]
+    last = [steps * profile.seconds(step_work(case)) for profile in profiles]
     for number, traffic in enumerate(epochs):
         places: dict[Key, list[int]] = {}
         for key, made in operations_of(traffic, traffic.most if most else traffic.least).items():
             places[key] = list(range(len(operations), len(operations) + len(made)))
             operations += made
-        for line, own in zip(lines, costs):
-            line.epoch(number, traffic, places, own)
+        for line, own, step in zip(lines, costs, last):
+            line.epoch(number, traffic, places, own, step)
     return Program([line.steps for line in lines], operations, list(range(len(epochs))))
 
 
 def epoch_seconds(
     loads: Loads,
-    system: AnySystem,
+    case: Case,
     epochs: Sequence[Traffic],
     cluster: Cluster,
     platform: Platform,
     most: bool,
 ) -> Times:
     """Means over the epochs but the first, as of a trace."""
-    profiles = [Profile(device) for device in cluster.devices[: loads.workers]]
-    return times_of(simulate(program_of(loads, system, epochs, profiles, most), platform, Shapes()))
+    profiles = [Profile(cluster, device) for device in cluster.devices[: loads.workers]]
+    return times_of(simulate(program_of(loads, case, epochs, profiles, most), platform, Shapes()))

@@ -70,6 +70,37 @@ def _between(place: int, axis: Sequence[int], values: np.ndarray) -> np.ndarray:
     return np.asarray(values[after - 1] * (1 - share) + values[after] * share)
 
 
+class Speeds:
+    """What work takes on a device of a cluster. InputError where the cluster gives rates of no kind of work,
+    or rates that are no grid.
+
+    unmeasured   efficiency of a kind that the cluster gives no rate
+    """
+
+    def __init__(self, cluster: Cluster, unmeasured: float = 1.0):
+        by_kind: dict[str, list[Rate]] = {}
+        for rate in cluster.rates:
+            if rate.kind not in KINDS:
+                raise InputError(
+                    f"cluster={cluster.name} gives a rate of {rate.kind}, which is no kind of work; known:"
+                    f" {', '.join(KINDS)}"
+                )
+            by_kind.setdefault(rate.kind, []).append(rate)
+        self.efficiencies = {kind: Efficiency(cluster.name, rates) for kind, rates in by_kind.items()}
+        self.unmeasured = unmeasured
+
+    def seconds(self, work: Work, device: Device) -> float:
+        """Of one launch, the launch itself included, on a device that says its peak and rate of memory."""
+        assert device.fp32_tflops is not None and device.memory_gbytes_per_s is not None
+        allowed = max(
+            work.flops / (1e12 * device.fp32_tflops),
+            (work.read + work.written) / (1e9 * device.memory_gbytes_per_s),
+        )
+        efficiency = self.efficiencies.get(work.kind)
+        reached = self.unmeasured if efficiency is None else efficiency.at(shape_of(work))
+        return (device.launch_us or 0.0) / 1e6 + allowed / reached
+
+
 class Roofline:
     """What segments last on a cluster's devices.
 
@@ -88,15 +119,7 @@ class Roofline:
                         f"cluster={cluster.name} does not say the {what} of its {device.kind} ({name}), which"
                         " compute=roofline needs: give compute=traced, or a cluster that says it"
                     )
-        by_kind: dict[str, list[Rate]] = {}
-        for rate in cluster.rates:
-            if rate.kind not in KINDS:
-                raise InputError(
-                    f"cluster={cluster.name} gives a rate of {rate.kind}, which is no kind of work; known:"
-                    f" {', '.join(KINDS)}"
-                )
-            by_kind.setdefault(rate.kind, []).append(rate)
-        self.efficiencies = {kind: Efficiency(cluster.name, rates) for kind, rates in by_kind.items()}
+        self.speeds = Speeds(cluster)
         self.modelled = self.kept = self.traced = 0.0
         self.noted = True
         self.met: set[str] = set()  # kinds of work
@@ -104,19 +127,10 @@ class Roofline:
     @property
     def assumed(self) -> list[str]:
         """What the cluster does not say of the work met so far, in words."""
-        said = [f"efficiency 1 of {kind}" for kind in KINDS if kind in self.met - self.efficiencies.keys()]
+        said = [
+            f"efficiency 1 of {kind}" for kind in KINDS if kind in self.met - self.speeds.efficiencies.keys()
+        ]
         return [*said, *(["launch_us=0"] if any(d.launch_us is None for d in self.devices) else [])]
-
-    def seconds(self, work: Work, device: Device) -> float:
-        """Of one launch, the launch itself included."""
-        assert device.fp32_tflops is not None and device.memory_gbytes_per_s is not None
-        allowed = max(
-            work.flops / (1e12 * device.fp32_tflops),
-            (work.read + work.written) / (1e9 * device.memory_gbytes_per_s),
-        )
-        efficiency = self.efficiencies.get(work.kind)
-        taken = allowed if efficiency is None else allowed / efficiency.at(shape_of(work))
-        return (device.launch_us or 0.0) / 1e6 + taken
 
     def segment(self, worker: int, done: Iterable[Mapping[str, Any]], traced: float, cpu: float) -> float:
         """Seconds of a worker's segment with the elements of its `work`; `traced` where there are none.
@@ -128,7 +142,7 @@ class Roofline:
             some = True
             work = Work(*(each[name] for name in Work._fields))
             self.met.add(work.kind)
-            total += each["launches"] * self.seconds(work, self.devices[worker])
+            total += each["launches"] * self.speeds.seconds(work, self.devices[worker])
         if self.noted:
             self.kept += 0.0 if some else traced
             self.modelled += total
