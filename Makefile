@@ -5,7 +5,7 @@ VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: help redis netns browser env demo test test-python coverage nightly torture lint site wheel bench \
+.PHONY: help redis netns browser simgrid env demo test test-python coverage nightly torture lint site wheel bench \
         bench-gpu figures fidelity clean clean-cache
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -42,6 +42,11 @@ browser:        ## chromium from the system's packages, for the tests of pages
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
 	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
 	  || echo "chromium is missing and cannot be installed here: the tests of pages in a browser will be skipped"
+
+simgrid:        ## SimGrid's Python module from the system's packages, for the tests that hold replays to it
+	@/usr/bin/python3 -c 'import simgrid' 2>/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
+	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-simgrid; } \
+	  || echo "SimGrid is missing and cannot be installed here: the tests that hold replays to it will be skipped"
 
 test: env       ## the whole test suite, in two processes: one waits for its workers while the other computes
 	$(RUN) -m pytest -n 2 --dist worksteal

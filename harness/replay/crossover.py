@@ -22,7 +22,6 @@ from tabulate import tabulate
 from harness.base.terminal import counted
 from harness.check import InputError, at_least, choice, more_than
 from harness.cluster.config import Cluster
-from harness.replay.engine import simulate
 from harness.replay.program import Begin, Program
 from harness.replay.settings import Replayer
 from harness.replay.times import times_of
@@ -148,7 +147,7 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
         assert replayer.described is not None
         changed = with_link(replayer.described, link, bandwidth, latency)
         return float(np.mean([
-            times_of(simulate(program, replayer.platform(workers, changed), replayer.shapes)).epoch
+            times_of(replayer.simulated(program, replayer.platform(workers, changed))).epoch
             for program in programs[name]
         ]))  # fmt: skip
 

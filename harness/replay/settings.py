@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.check import InputError, at_least, choice, did_you_mean, typed
 from harness.cluster.config import Cluster
+from harness.replay import engine_simgrid
 from harness.replay.collectives import BROADCASTS, REDUCTIONS, Shapes
 from harness.replay.engine import Timeline, simulate
 from harness.replay.platform import Platform, instant, platform_of
@@ -25,6 +26,7 @@ from harness.trace.reader import Trace
 PRESETS = Path(__file__).resolve().parents[2] / "conf" / "cluster"
 TRACED = "traced"  # cluster=traced: the machine that the run was made on
 COMPUTE = ("traced", "roofline")
+ENGINES = ("own", "simgrid", "simgrid/default")
 
 
 @dataclass
@@ -39,6 +41,8 @@ class Settings:
     clock        "wall" or "cpu" seconds of them; None: CPU seconds where workers outnumbered the cores, or
                  with a roofline
     broadcast, all_reduce   how collectives are made (`harness.replay.collectives`)
+    engine       "own", or "simgrid" (`harness.replay.engine_simgrid`) with the model that ours is, or
+                 "simgrid/default" with its own
     """
 
     cluster: str = TRACED
@@ -47,6 +51,7 @@ class Settings:
     clock: str | None = None
     broadcast: str = "ring"
     all_reduce: str = "ring"
+    engine: str = "own"
 
     def __post_init__(self) -> None:
         choice("compute", self.compute, COMPUTE)
@@ -61,6 +66,14 @@ class Settings:
             choice("clock", self.clock, CLOCKS)
         choice("broadcast", self.broadcast, BROADCASTS)
         choice("all_reduce", self.all_reduce, REDUCTIONS)
+        choice("engine", self.engine, ENGINES)
+        if self.engine != "own" and self.cluster == TRACED:
+            raise InputError(
+                f"engine={self.engine} is for described clusters, whose links it shares: name a cluster, or"
+                " give engine=own"
+            )
+        if self.engine != "own":
+            engine_simgrid.interpreter()  # which refuses where SimGrid is not there
 
 
 @dataclass
@@ -99,7 +112,14 @@ class Replayer:
                     " be replayed; name a described cluster"
                 )
             return simulate(program, instant(program.workers), Shapes("direct", "ring"))
-        return simulate(program, self.platform(program.workers), self.shapes)
+        return self.simulated(program, self.platform(program.workers))
+
+    def simulated(self, program: Program, platform: Platform) -> Timeline:
+        """A program on described links, by the engine that is asked for."""
+        if self.settings.engine == "own":
+            return simulate(program, platform, self.shapes)
+        model = "default" if self.settings.engine == "simgrid/default" else "CM02"
+        return engine_simgrid.simulate(program, platform, self.shapes, model)
 
     def platform(self, workers: int, cluster: Cluster | None = None) -> Platform:
         described = cluster or self.described
