@@ -59,6 +59,7 @@ def run_table(run_dir: Path | str) -> RenderableType:
                 compute_s="compute",
                 wait_s="waiting",
                 rest_s="rest",
+                **({"sampler_s": "sampling beside it"} if cpu.get("sampler_s") else {}),
                 other_threads_s="other threads",
             ),
         )

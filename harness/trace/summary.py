@@ -16,7 +16,7 @@ from harness.core.scores import SPLITS
 from harness.graph.config import name_of
 from harness.trace.reader import Trace
 from harness.trace.rounds import Rounds, epochs_of_run
-from harness.trace.schema import NOT_FINITE, SCHEMA_VERSION
+from harness.trace.schema import NOT_FINITE, SAMPLER, SCHEMA_VERSION
 
 PARTS = ("layer_0", "hidden", "other")  # of the bytes: by `comm.layer` 0, above, and -1
 WHOLE_CORE = 0.8  # share of a core below which wall times are not to be trusted
@@ -105,7 +105,7 @@ def summarise(run: Path | Trace) -> dict[str, Any]:
             column: float(slowest[column].mean()) for column in ("compute_s", "comm_s", "exposed_s", "rest_s")
         },
         "cpu_s": float(warm.epochs.groupby("epoch")["cpu_s"].sum().mean()),
-        "cpu_slowest": _cpu_of_slowest(warm.epochs, warm.spans),
+        "cpu_slowest": _cpu_of_slowest(warm.epochs, warm.spans, trace.metrics),
         "core_share": share,
         "mini_batches": _takes_seeds(trace.metrics),
         "seeds_epoch": _seeds(trace, rounds, min(1, last)),
@@ -293,9 +293,9 @@ def _known(accuracy: float) -> float | None:
     return None if math.isnan(accuracy) else float(accuracy)
 
 
-def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
-    """Mean CPU seconds of each epoch's busiest worker, parted: training thread (compute, wait, rest), other
-    threads.
+def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame, metrics: pd.DataFrame) -> dict[str, float]:
+    """Mean CPU seconds of each epoch's busiest worker, parted: training thread (compute, wait, rest), threads
+    that sample beside it, other threads.
     """
     thread = spans[spans["kind"] != "comm"]
     parts = thread.pivot_table(
@@ -304,13 +304,17 @@ def _cpu_of_slowest(warm: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]
     parts = parts.reindex(columns=["compute", "wait", "rest"], fill_value=0.0)
     busiest = warm.loc[warm.groupby("epoch")["cpu_s"].idxmax()].set_index(["epoch", "worker"])
     parts = parts.reindex(busiest.index, fill_value=0.0)
-    inside = parts.sum(axis=1)
+    beside = busiest["cpu_s"] - parts.sum(axis=1)
+    told = metrics[metrics["name"] == SAMPLER].groupby(["epoch", "worker"])["value"].sum()
+    # Some of what an epoch takes was sampled before it began, and is in another epoch's seconds or in none.
+    sampler = np.minimum(told.reindex(busiest.index, fill_value=0.0), beside)
     return {
         "epoch_s": float(busiest["cpu_s"].mean()),
         "compute_s": float(parts["compute"].mean()),
         "wait_s": float(parts["wait"].mean()),
         "rest_s": float(parts["rest"].mean()),
-        "other_threads_s": float((busiest["cpu_s"] - inside).mean()),
+        "sampler_s": float(sampler.mean()),
+        "other_threads_s": float((beside - sampler).mean()),
     }
 
 
