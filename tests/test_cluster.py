@@ -28,13 +28,16 @@ PRESETS = sorted(
 )
 SIZES = {
     "cdfgnn": None,
+    "bytegnn": 4,
     "digest": 8,
+    "distdgl": 8,
     "measured": 0,
     "pscgcn": 6,
     "dgx_h100": 8,
     "l4": 8,
     **{f"hosts/{g}g": 16 for g in (10, 25, 100)},
     **{f"capgnn/x{n}": n for n in range(2, 9)},
+    **{f"sancus/{hosts}": gpus for hosts, gpus in (("8x1", 8), ("4x2", 8), ("4x1", 4))},
 }
 
 
