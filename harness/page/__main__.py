@@ -13,17 +13,12 @@ from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader
-from markupsafe import Markup
-
-import harness
 from harness.check import InputError
 from harness.page import content
+from harness.page.layout import rendered
 from harness.page.verdicts import verdicts
 from harness.report import groups
 from harness.report.groups import Group
-
-HERE = Path(__file__).parent
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.page") -> int:
@@ -78,8 +73,8 @@ def page(paths: Sequence[str], command: str, title: str | None = None, figures: 
     environments = content.Environments()
     graphs = content.graphs(compared, environments)
     results = results_of(compared)
-    layout = Environment(loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return layout.get_template("page.html.j2").render(
+    return rendered(
+        "page.html.j2",
         title=title or ", ".join(dict.fromkeys(group.dataset for group in compared)),
         graphs=graphs,
         verdicts=verdicts(results) if results else None,
@@ -91,9 +86,6 @@ def page(paths: Sequence[str], command: str, title: str | None = None, figures: 
         command=command,
         left_out=empty,
         runs=sum(len(group.runs) for group in compared),
-        version=harness.__version__,
-        css=Markup((HERE / "page.css").read_text()),
-        js=Markup((HERE / "page.js").read_text()),
     )
 
 

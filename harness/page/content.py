@@ -10,10 +10,10 @@ from typing import Any
 
 import matplotlib
 import yaml
-from markupsafe import Markup
 
 from harness.check import InputError
 from harness.page import svg
+from harness.page.layout import Cell, Picture, Table
 from harness.report import curves, plot, profiles, ranks, scatter
 from harness.report.advice import Advice, advise, comparable
 from harness.report.against import columns_of
@@ -25,28 +25,6 @@ from harness.run import again
 
 WORDS = ("system", "partition", "by seed")  # columns that are sorted as text
 CURVES = 8  # rows whose curves are drawn
-Picture = tuple[Markup, str, list[tuple[str, str]]]  # the picture, its caption, its letters and what they say
-
-
-@dataclass(frozen=True)
-class Cell:
-    """`link` is the id of what the cell leads to, "" for most."""
-
-    text: str
-    best: bool = False
-    link: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table that can be sorted.
-
-    headings   each with whether it is sorted as text, and what it is called in a CSV
-    """
-
-    caption: str
-    headings: list[tuple[str, bool, str]]
-    rows: list[list[Cell]]
 
 
 @dataclass(frozen=True)
