@@ -10,6 +10,7 @@ import pytest
 from harness.plan import advise
 from harness.plan.advise import Candidate, chosen, main, verdict
 from harness.run import runner
+from tests import browser
 from tests.commands import commands
 from tests.launching import Started
 from tests.test_plan import APART, SMALL
@@ -71,6 +72,9 @@ def here(place, tmp_path, monkeypatch):
 def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_path, capsys):
     """On a small twin, with few epochs, of four systems."""
     short = [word for word in command.rest if not word.startswith(("dataset", "workers"))]
+    html = tmp_path / "advice.html"
+    if "--html" in short:
+        short[short.index("--html") + 1] = str(html)
     assert main([*short, *SMALL, *here]) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     trained = {path.parent.name.split("-")[0] for path in tmp_path.glob("*/*/summary.json")}
@@ -79,6 +83,24 @@ def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_pa
     winner = re.search(r"^take (\w+): [\d.e-]+ s modelled to a validation score of 0\.\d{4}", said, re.M)[1]
     assert winner in trained
     assert re.search(rf"^halobench run system={winner} ", said, re.M)
+    if "--html" not in short:
+        return
+    text = html.read_text()
+    assert f"Take {winner}: " in text and f"<strong>{winner}</strong>" in text and "<svg" in text
+    for told in ("only a run tells what it sends", "which is assumed", f"halobench run system={winner} "):
+        assert told in text
+    with browser.started() as started:
+        page, told = started.new_page(viewport={"width": 360, "height": 800}), []
+        page.on("console", lambda message: told.append(message.text))
+        page.on("pageerror", lambda error: told.append(str(error)))
+        page.goto(html.as_uri())
+        page.get_by_role("button", name="modelled epoch, ms").click()
+        column = page.locator("#systems-table tbody td:nth-child(4)").all_text_contents()
+        values = [float(text) for text in column if text]
+        assert len(values) == 3 and values == sorted(values, reverse=True), "sorted, the largest first"
+        assert told == [] and page.evaluate("document.documentElement.scrollWidth") <= 360
+        axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+        assert not axe.run(page).response["violations"]
 
 
 @pytest.mark.parametrize(
@@ -88,6 +110,7 @@ def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_pa
         (SMALL, "cluster=NAME describes no devices and links"),
         ([*SMALL, *APART, "workers=20"], "workers=20 is more than cluster=hosts/10g has devices"),
         ([*SMALL, *APART, "seed=1,2"], "several values of a key are for halobench plan"),
+        ([*SMALL, *APART, "--html", "/no/such/a.html"], "html=/no/such/a.html is no place for a file"),
     ],
 )
 def test_what_cannot_be_advised_is_refused_in_a_sentence(words, said, here, capsys):

@@ -8,9 +8,9 @@ validation score, and who does not reach that is out.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -18,7 +18,9 @@ from rich.table import Table
 
 from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
 from harness.check import InputError
-from harness.plan.plan import Plan, plan
+from harness.plan import page
+from harness.plan.candidate import HEADINGS, Candidate
+from harness.plan.plan import plan
 from harness.plan.words import Given, parse
 from harness.run import runner
 from harness.run.runner import Places
@@ -39,52 +41,40 @@ words:
 """
 
 
-@dataclass
-class Candidate:
-    """A system, and what became of it.
-
-    epochs   until the score is reached; None: it is not, or nothing was trained
-    best     best validation score; None: nothing was trained
-    why      in a few words, where it is out
-    """
-
-    name: str
-    words: list[str]
-    plan: Plan | None
-    why: str = ""
-    epochs: int | None = None
-    best: float | None = None
-
-    @property
-    def epoch_s(self) -> float:
-        """Modelled seconds of an epoch at its most bytes."""
-        assert self.plan is not None
-        return max(times.epoch for times in self.plan.seconds)
-
-    @property
-    def reached_s(self) -> float | None:
-        """Modelled seconds until the score is reached."""
-        return None if self.epochs is None else self.epochs * self.epoch_s
-
-
 def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.plan.advise") -> int:
     """Exit code 0, or 2 with one sentence where what was given cannot be used."""
     parser = argparse.ArgumentParser(
         prog=program, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("words", nargs="+", metavar="KEY=VALUE")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="the same as a page of one file")
     options = parser.parse_intermixed_args(list(sys.argv[1:] if arguments is None else arguments))
     try:
         with read_as_far_as_wanted():
             console = Terminal()
-            _advise(options.words, console if console.is_terminal else Terminal(width=200))
+            made = _advise(
+                options.words, console if console.is_terminal else Terminal(width=200), options.html
+            )
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    if options.html is not None:
+        try:
+            options.html.write_text(made)
+        except OSError as error:
+            print(f"error: {options.html} cannot be written: {error.strerror}; give another --html",
+                  file=sys.stderr)  # fmt: skip
+            return 2
+        print(f"{options.html}: open it in a browser")
     return 0
 
 
-def _advise(words: Sequence[str], console: Terminal) -> None:
+def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> str:
+    """Print the advice; gives it as a page too, "" where none is wanted."""
+    if html is not None and (html.is_dir() or not html.parent.is_dir()):
+        raise InputError(
+            f"html={html} is no place for a file: give the name of one in a folder that is there"
+        )
     if any(word.startswith("system=") for word in words):
         raise InputError("system= is what is asked for: leave it out, or plan that one with halobench plan")
     rest = list(words)
@@ -102,9 +92,21 @@ def _advise(words: Sequence[str], console: Terminal) -> None:
         train(each, rest, goal)
         if each.epochs is None:
             each.why = f"stays at {each.best:.4f}, below {goal:.4f}"
-    console.print(_table(found, exact))
-    for line in verdict(found, exact, goal):
+    rows = [_row(each, exact) for each in found]
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for number, heading in enumerate(HEADINGS):
+        words_there = number in (0, len(HEADINGS) - 1)
+        shown.add_column(heading, justify="left" if words_there else "right", overflow="fold")
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
+    said = verdict(found, exact, goal)
+    for line in said:
         console.print(line, highlight=False, soft_wrap=True)
+    if html is None:
+        return ""
+    command = shlex.join(["halobench", "advise", *words, "--html", str(html)])
+    return page.made(found, exact, rows, said, command)
 
 
 def candidates(rest: Sequence[str]) -> list[Candidate]:
@@ -183,34 +185,21 @@ def verdict(found: Sequence[Candidate], exact: Candidate, goal: float) -> list[s
     return lines
 
 
-def _table(found: Sequence[Candidate], exact: Candidate) -> Table:
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("system")
-    for heading in (
-        "GB per worker",
-        "MB per epoch",
-        "modelled epoch, ms",
-        "best val",
-        "epochs",
-        "modelled s",
-    ):
-        shown.add_column(heading, justify="right")
-    shown.add_column("", overflow="fold")
-    for each in found:
-        planned = each.plan
-        known = planned is not None and bool(planned.seconds)
-        most = planned.bytes_epoch()[1] / 1e6 if planned is not None and planned.epochs else None
-        shown.add_row(
-            each.name,
-            f"{planned.needs / 1e9:.3f}" if planned is not None and planned.memory else "",
-            "" if most is None else f"{most:.3f}",
-            f"{1e3 * each.epoch_s:.3f}" if known else "",
-            "" if each.best is None else f"{each.best:.4f}",
-            "" if each.epochs is None else str(each.epochs),
-            "" if each.reached_s is None else f"{each.reached_s:.4g}",
-            each.why or _role(each, exact),
-        )
-    return shown
+def _row(each: Candidate, exact: Candidate) -> list[str]:
+    """Its cells under HEADINGS."""
+    planned = each.plan
+    known = planned is not None and bool(planned.seconds)
+    most = planned.bytes_epoch()[1] / 1e6 if planned is not None and planned.epochs else None
+    return [
+        each.name,
+        f"{planned.needs / 1e9:.3f}" if planned is not None and planned.memory else "",
+        "" if most is None else f"{most:.3f}",
+        f"{1e3 * each.epoch_s:.3f}" if known else "",
+        "" if each.best is None else f"{each.best:.4f}",
+        "" if each.epochs is None else str(each.epochs),
+        "" if each.reached_s is None else f"{each.reached_s:.4g}",
+        each.why or _role(each, exact),
+    ]
 
 
 def _role(each: Candidate, exact: Candidate) -> str:

@@ -47,8 +47,8 @@ class Profile:
     def said(self) -> str:
         if self.speeds is None:
             return (
-                "products as one core of a processor takes them (harness/core/order.py), since the cluster"
-                " does not say fp32_tflops and memory_gbytes_per_s"
+                "as one core of a processor takes products (harness/core/order.py), since the cluster does"
+                " not say fp32_tflops and memory_gbytes_per_s"
             )
         assumed = [kind for kind in MODELLED if kind not in self.speeds.efficiencies]
         if not assumed:
