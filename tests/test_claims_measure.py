@@ -10,8 +10,12 @@ import pytest
 from harness.check import InputError
 from harness.claims import evaluate, experiment
 from harness.claims.measure import HOW, best_validation, measure_of
+from harness.replay.settings import parse
+from harness.replay.times import times_of
 from harness.report.groups import Run
+from harness.trace.reader import Trace
 from tests import traces
+from tests.test_replay import APART, recorded
 
 # By epoch: worker 0's metric x in two layers, what could have been, and worker 1's.
 FIRST = [{(0, "x"): 4.0, (1, "x"): 1.0, (0, "all"): 10.0}, {(0, "x"): 2.0, (1, "x"): 3.0, (0, "all"): 10.0}]
@@ -134,3 +138,50 @@ def test_how_soon_a_row_gets_to_anothers_best(tmp_path):
 def test_runs_that_lack_what_is_asked_for_decide_nothing(tmp_path):
     found = decided(tmp_path, measure={"metric": "epsilon"}, rows=["fast"])
     assert found.verdict.word == "cannot tell" and "has no epsilon" in found.verdict.why
+
+
+@pytest.fixture
+def replayed(tmp_path):
+    """A run of two workers that compute 0.01 and 0.02 s, then exchange a megabyte each way."""
+    folder = recorded(tmp_path / "run", [[0.01, 0.02]] * 3)
+    return lambda **measure: measure_of({"words": " ".join(APART), **measure}).value(Run(folder), math.nan)
+
+
+def test_a_modelled_epoch_is_the_replays(replayed, tmp_path):
+    _, replayer, _ = parse([str(tmp_path / "run"), *APART])
+    times = times_of(replayer.replay(Trace(tmp_path / "run")))
+    slowest = max(times.workers, key=lambda own: own.epoch)
+    assert replayed(replayed="epoch") == times.epoch
+    assert replayed(replayed="compute") == slowest.compute + slowest.rest
+    waiting = replayed(replayed="waiting")
+    assert waiting == slowest.exposed + slowest.idle > 0
+    assert replayed(replayed="waiting_percent") == pytest.approx(100 * waiting / slowest.epoch)
+
+
+def test_a_twins_modelled_epoch_is_as_if_it_were_whole(tmp_path):
+    run = Run(recorded(tmp_path / "run", [[0.01, 0.02]] * 3))
+    run.keys = {**run.keys, "dataset.scale": 0.1}
+    asked = {"replayed": "compute", "words": " ".join(APART)}
+    part, whole = (measure_of({**asked, "whole": each}).value(run, math.nan) for each in (False, True))
+    assert whole == pytest.approx(10 * part)
+
+
+def test_half_of_the_workers_are_on_each_host(tmp_path):
+    folder = recorded(tmp_path / "run", [[0.01] * 4] * 2)
+    words = "cluster=cdfgnn cluster.between.gbytes_per_s=0.1 cluster.between.latency_us=0"
+    apart, half = (
+        measure_of({"replayed": "waiting", "words": f"{words} per_host={n}"}).value(Run(folder), math.nan)
+        for n in ("2", "WORKERS/2")
+    )
+    assert apart == half > measure_of({"replayed": "waiting", "words": words}).value(Run(folder), math.nan)
+
+
+@pytest.mark.parametrize("given, said", [
+    ({"replayed": "epochs", "words": "cluster=cdfgnn"}, "did you mean"),
+    ({"replayed": "epoch", "words": "cluster=cdfgn"}, "did you mean"),
+    ({"replayed": "epoch", "words": "cluster=cdfgnn grown=0"}, "grown"),
+    ({"replayed": "epoch"}, "give a column's key"),
+])  # fmt: skip
+def test_a_modelled_measure_that_cannot_be_is_refused(given, said):
+    with pytest.raises(InputError, match=said):
+        measure_of(given)

@@ -263,7 +263,7 @@ def old(folder: Path) -> None:
     [
         (["cluster=cdfgn"], 'cluster="cdfgn" is not known; did you mean "cdfgnn"?'),
         (["cluster=nowhere.yaml"], 'cluster="nowhere.yaml" does not exist'),
-        (["cluster=digest"], "cluster.inside.gbytes_per_s=NUMBER"),
+        (["cluster=capgnn/x2"], "cluster.inside.gbytes_per_s=NUMBER"),
         (["cluster=measured"], "describes no devices and links"),
         (["cluster=cdfgnn", "cluster.betwen.latency_us=1"], "cluster.betwen is not a key of Cluster"),
         (["cluster=cdfgnn", "cluster.between.latency_us=-1"], "cluster.latency_us=-1"),

@@ -14,7 +14,7 @@ from harness.replay.collectives import Shapes
 from harness.replay.critical import critical_path
 from harness.replay.engine import simulate
 from harness.replay.platform import instant, platform_of
-from harness.replay.program import BACK, THERE, Begin, Operation, Post, Program, Wait, Work
+from harness.replay.program import BACK, THERE, Begin, Operation, Post, Program, Wait, Work, grown
 from harness.replay.times import times_of
 
 B, L = 1e9, 1e-3  # bytes per second, seconds
@@ -220,3 +220,18 @@ def test_a_platform_says_what_it_lacks_and_what_it_assumes():
     assert platform_of(cluster([0, 0, 1, 1]), 2, per_host=1).hosts == [0, 1]
     with pytest.raises(InputError, match="describes no devices and links"):
         platform_of(Cluster(), 2)
+
+
+def test_a_larger_graph_has_more_work_and_rows_and_the_same_weights():
+    steps = [
+        [Begin(0), Work("compute", "forward", 0, 0.1, 10), Post(0), Post(1),
+         Wait(0, "x", 0), Wait(1, "y", -1), Work("compute", "optimiser", -1, 0.5)]
+        for _ in range(2)
+    ]  # fmt: skip
+    program = Program(steps, [exchange(1000, 2), all_reduce(600, 2)], [0])
+    assert grown(program, 1) is program
+    larger = grown(program, 2.5)
+    assert [step.seconds for step in larger.steps[0] if isinstance(step, Work)] == [0.25, 0.5]
+    assert larger.steps[0][1].flops == 25
+    assert larger.operations[0].parts == {0: {1: 2500}, 1: {0: 2500}}
+    assert larger.operations[1] == program.operations[1]

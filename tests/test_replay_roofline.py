@@ -44,6 +44,8 @@ def test_a_launch_takes_the_longer_of_operations_and_bytes():
     assert Roofline(quick, 1).speeds.seconds(PRODUCT, quick.devices[0]) == pytest.approx(2e-6)
     half = Roofline(cluster(rates=[Rate("dense", efficiency=0.5), Rate("sparse", efficiency=4)]), 2)
     assert half.speeds.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 88.8e-6)
+    assumed = Roofline(cluster(rates=[Rate("sparse", efficiency=4)]), 2, unmeasured=0.5)
+    assert assumed.speeds.seconds(PRODUCT, made.devices[0]) == pytest.approx(3e-6 + 88.8e-6)
     moved = (GATHER.read + GATHER.written) / 10e9
     assert half.speeds.seconds(GATHER, made.devices[0]) == pytest.approx(3e-6 + moved / 4)
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.check import InputError, choice, within
+from harness.replay.settings import parse
+from harness.replay.times import Epoch, Times, times_of
 from harness.report.columns import ALL
 from harness.report.curves import curve
 from harness.report.groups import Run
+from harness.trace.reader import Trace
 
 
 def _gaps(values: np.ndarray) -> float:
@@ -37,8 +42,21 @@ HOW: dict[str, Callable[[np.ndarray], float]] = {
     ),  # over workers, in the last epoch
 }
 VALIDATION = {"acc": "val", "auc": "val_auc"}  # by the score that leads
+HALF = "WORKERS/2"
 # What has been spent by then, as a column of `curve`; "wall" is made of epochs and their mean wall seconds.
 REACHED = {"epochs": "epoch", "seconds": "seconds", "bytes": "megabytes", "wall": "wall"}
+
+
+def _slowest(times: Times) -> Epoch:
+    return max(times.workers, key=lambda own: own.epoch)
+
+
+REPLAYED: dict[str, Callable[[Times], float]] = {
+    "epoch": lambda times: times.epoch,
+    "compute": lambda times: _slowest(times).compute + _slowest(times).rest,
+    "waiting": lambda times: _slowest(times).exposed + _slowest(times).idle,
+    "waiting_percent": lambda times: 100 * REPLAYED["waiting"](times) / _slowest(times).epoch,
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +88,12 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
     {shards: NAME, how: max}             a statistic of the partition, of a list by `how` (default max)
     {shards: NAME, of: NAME}             the sum of one over workers as a ratio to that of another
     {bytes_per_row: forward, layer: 1}   of the rows sent in a direction for a layer
+    {replayed: epoch, words: WORDS, whole: true}
+                                         seconds of the modelled epoch on a described cluster, as `halobench
+                                         replay RUN WORDS` has them: "epoch", or of the slowest worker
+                                         "compute" (with making messages), "waiting", or "waiting_percent" of
+                                         the epoch; `whole`: of a twin as if it were at scale 1; WORKERS/2
+                                         among the words stands for half of the run's workers
     {to: 0.99, of: ROW, in: epochs}      epochs, seconds (of the run's clock), wall (seconds by the wall) or
                                          bytes (MB) until the validation score is this share of ROW's best
 
@@ -95,6 +119,11 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
             return Measure(lambda run, _: float(how(_shards(run, given["shards"])[None, :])))
         if keys == {"bytes_per_row", "layer"}:
             return Measure(lambda run, _: _bytes_per_row(run, given["bytes_per_row"], given["layer"]))
+        if {"replayed", "words"} <= keys <= {"replayed", "words", "whole"}:
+            choice(f"{field}.replayed", given["replayed"], REPLAYED)
+            words = str(given["words"])
+            parse(["RUN", *words.replace(HALF, "1").split()])  # which refuses what it does not know
+            return Measure(lambda run, _: _replayed(run, given["replayed"], words, bool(given.get("whole"))))
         if keys == {"to", "of", "in"}:
             within(f"{field}.to", given["to"], 0, 1)
             choice(f"{field}.in", given["in"], REACHED)
@@ -105,7 +134,7 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
             )
     raise InputError(
         f"{field}={given}: give a column's key, {{metric: NAME}}, {{metrics: [...], of: [...]}},"
-        " {shards: NAME} or {to: SHARE, of: ROW, in: epochs}"
+        " {shards: NAME}, {replayed: epoch, words: WORDS} or {to: SHARE, of: ROW, in: epochs}"
     )
 
 
@@ -171,6 +200,20 @@ def _reached(run: Run, target: float, column: str) -> float:
     rows["wall"] = rows["epoch"] * run.summary["epoch_s"]
     there = rows[rows["val"] >= target]
     return float(there[column].iloc[0]) if len(there) else float("nan")
+
+
+def _replayed(run: Run, what: str, words: str, whole: bool) -> float:
+    scale = float(run.keys.get("dataset.scale") or 1.0)
+    half = max(1, int(run.summary["workers"]) // 2)
+    more = [f"grown={1 / scale:g}"] if whole and scale != 1 else []
+    return REPLAYED[what](_times(run.path, (*words.replace(HALF, str(half)).split(), *more)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _times(path: Path, words: tuple[str, ...]) -> Times:
+    """Of a run's replay; several claims ask for one."""
+    _, replayer, _ = parse([str(path), *words])
+    return times_of(replayer.replay(Trace(path)))
 
 
 def _shards(run: Run, name: str) -> np.ndarray:

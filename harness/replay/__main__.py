@@ -166,8 +166,9 @@ def _said(replayer: Replayer, clock: str) -> str:
     if replayer.described is None:
         return f"{lasts}; waits as traced"
     hosts = f"; {settings.per_host} per host" if settings.per_host is not None else ""
+    larger = f"; the graph {settings.grown:g} times as large" if settings.grown != 1 else ""
     engine = "" if settings.engine == "own" else f"; timed by {settings.engine}"
-    return f"{lasts}; all-reduce {settings.all_reduce}, broadcast {settings.broadcast}{hosts}{engine}"
+    return f"{lasts}; all-reduce {settings.all_reduce}, broadcast {settings.broadcast}{hosts}{larger}{engine}"
 
 
 def _rows(group: Group, path: Path, replayer: Replayer, times: Times) -> list[dict[str, Any]]:

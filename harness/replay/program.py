@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(slots=True)
@@ -90,3 +90,25 @@ class Program:
     @property
     def workers(self) -> int:
         return len(self.steps)
+
+
+def grown(program: Program, times: float) -> Program:
+    """The same as if the graph were so many times as large, at the same degrees and partition: whatever
+    belongs to a layer (its work, and the rows that its operations carry) is so many times as large; what
+    belongs to none (sums of weights, the optimiser) is as it was.
+    """
+    if times == 1:
+        return program
+
+    def larger(step: Step) -> Step:
+        if isinstance(step, Work) and step.layer >= 0:
+            return replace(step, seconds=times * step.seconds, flops=round(times * step.flops))
+        return step
+
+    operations = []
+    for each in program.operations:
+        parts: dict[int, Mapping[int, int]] = {
+            w: {p: round(times * n) for p, n in part.items()} for w, part in each.parts.items()
+        }
+        operations.append(replace(each, parts=parts) if each.layer >= 0 else each)
+    return Program([[larger(step) for step in own] for own in program.steps], operations, program.epochs)

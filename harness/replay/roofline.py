@@ -109,7 +109,7 @@ class Roofline:
     noted            whether these three grow: not in a run's first epoch, which makes what is made once
     """
 
-    def __init__(self, cluster: Cluster, workers: int, per_host: int | None = None):
+    def __init__(self, cluster: Cluster, workers: int, per_host: int | None = None, unmeasured: float = 1.0):
         cluster.check_workers(workers)
         self.cluster, self.devices = cluster, devices_of(cluster, workers, per_host)
         for device in self.devices:
@@ -119,7 +119,7 @@ class Roofline:
                         f"cluster={cluster.name} does not say the {what} of its {device.kind} ({name}), which"
                         " compute=roofline needs: give compute=traced, or a cluster that says it"
                     )
-        self.speeds = Speeds(cluster)
+        self.speeds = Speeds(cluster, unmeasured)
         self.modelled = self.kept = self.traced = 0.0
         self.noted = True
         self.met: set[str] = set()  # kinds of work
@@ -128,7 +128,9 @@ class Roofline:
     def assumed(self) -> list[str]:
         """What the cluster does not say of the work met so far, in words."""
         said = [
-            f"efficiency 1 of {kind}" for kind in KINDS if kind in self.met - self.speeds.efficiencies.keys()
+            f"efficiency {self.speeds.unmeasured:g} of {kind}"
+            for kind in KINDS
+            if kind in self.met - self.speeds.efficiencies.keys()
         ]
         return [*said, *(["launch_us=0"] if any(d.launch_us is None for d in self.devices) else [])]
 

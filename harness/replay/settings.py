@@ -12,13 +12,13 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.check import InputError, at_least, choice, did_you_mean, typed
+from harness.check import InputError, at_least, choice, did_you_mean, more_than, typed, within_above
 from harness.cluster.config import Cluster
 from harness.replay import engine_simgrid
 from harness.replay.collectives import BROADCASTS, REDUCTIONS, Shapes
 from harness.replay.engine import Timeline, simulate
 from harness.replay.platform import Platform, instant, platform_of
-from harness.replay.program import Program
+from harness.replay.program import Program, grown
 from harness.replay.read import CLOCKS, clock_of, program_of
 from harness.replay.roofline import Roofline
 from harness.trace.reader import Trace
@@ -41,6 +41,8 @@ class Settings:
     clock        "wall" or "cpu" seconds of them; None: CPU seconds where workers outnumbered the cores, or
                  with a roofline
     broadcast, all_reduce   how collectives are made (`harness.replay.collectives`)
+    efficiency   of a roofline, for kinds of work that the cluster gives no rate of, in (0, 1]
+    grown        as if the graph were so many times as large (`harness.replay.program.grown`)
     engine       "own", or "simgrid" (`harness.replay.engine_simgrid`) with the model that ours is, or
                  "simgrid/default" with its own
     """
@@ -51,6 +53,8 @@ class Settings:
     clock: str | None = None
     broadcast: str = "ring"
     all_reduce: str = "ring"
+    efficiency: float = 1.0
+    grown: float = 1.0
     engine: str = "own"
 
     def __post_init__(self) -> None:
@@ -66,6 +70,10 @@ class Settings:
             choice("clock", self.clock, CLOCKS)
         choice("broadcast", self.broadcast, BROADCASTS)
         choice("all_reduce", self.all_reduce, REDUCTIONS)
+        within_above("efficiency", self.efficiency, 0, 1)
+        more_than("grown", self.grown, 0)
+        if self.grown != 1 and self.cluster == TRACED:
+            raise InputError("grown is for described clusters: name one, or leave it out")
         choice("engine", self.engine, ENGINES)
         if self.engine != "own" and self.cluster == TRACED:
             raise InputError(
@@ -96,11 +104,11 @@ class Replayer:
             lasts = None
             if self.settings.compute == "roofline":
                 assert self.described is not None
-                lasts = Roofline(self.described, int(trace.config["workers"]), self.settings.per_host)
+                workers, settings = int(trace.config["workers"]), self.settings
+                lasts = Roofline(self.described, workers, settings.per_host, settings.efficiency)
                 self.rooflines[trace.run_dir] = lasts
-            self.programs[trace.run_dir] = program_of(
-                trace, waits=self.described is None, clock=self.clock(trace), lasts=lasts
-            )
+            read = program_of(trace, waits=self.described is None, clock=self.clock(trace), lasts=lasts)
+            self.programs[trace.run_dir] = grown(read, self.settings.grown)
         return self.programs[trace.run_dir]
 
     def replay(self, trace: Trace) -> Timeline:
