@@ -52,7 +52,7 @@ import torch
 
 from harness.check import InputError, at_least, choice, within
 from harness.comm.rows import scatter_add_rows
-from harness.comm.work import code
+from harness.comm.work import code, stream
 from harness.core import quantise as linear
 from harness.core.scores import score_counts
 from harness.core.system import ReplicaSystem, check_features
@@ -164,6 +164,7 @@ class Cdfgnn(ReplicaSystem):
             zeros, saved = zero.sum(), (~fresh & ~zero).sum()
             wire = self.pack(parts[sent] - rows["mirror"][sent], self.quantise)
             rows["mirror"][sent] += self.unpack(wire, z, self.quantise)
+            self.counted(z, len(parts), len(sent))
         # Line 7.
         arrived, wire = self.gather.exchange(sent, wire, layer, direction, ids=self.cache)
         with recorder.inside("rest", "cache", layer):
@@ -195,12 +196,15 @@ class Cdfgnn(ReplicaSystem):
             zero &= ~active & (rows["sum"].abs().amax(1) == 0)
             zeros += zero[self.place].sum()
             saved += (~active & ~zero)[self.place].sum()
+            self.counted(z, len(own), len(at) + len(mine) + len(chosen))
         arrived, wire = self.scattering.exchange(copies, wire, layer, direction, ids=self.cache)
         with recorder.inside("rest", "cache", layer):
             self.use(rows["mirror_used"], arrived, self.unpack(wire, z, coded))
             combined = z.clone(memory_format=torch.contiguous_format)
             combined[self.shared] = rows["master_used"]
             combined[self.masters :] = rows["mirror_used"]
+            self.counted(z, 0, len(arrived))
+            recorder.work(stream(len(z), z.shape[1], z.element_size(), 2, 2))
         possible = len(parts) + len(self.place)
         counts: dict[str, float | torch.Tensor] = {
             "sent": len(sent) + len(copies),
@@ -211,6 +215,15 @@ class Cdfgnn(ReplicaSystem):
         for name, count in counts.items():
             recorder.metric(f"{name}_{direction}", count, layer)
         return combined
+
+    def counted(self, z: torch.Tensor, compared: int, moved: int) -> None:
+        """Count rows as wide as z: those compared with their cached ones, and those whose differences are
+        taken, coded and added up."""
+        once = stream(1, z.shape[1], z.element_size(), 1, 1)
+        for rows, reads, writes in ((compared if self.cache else 0, 2, 0), (moved, 4, 3)):
+            if rows:
+                read, written = rows * reads * once.read, rows * writes * once.written
+                self.recorder.work(once._replace(rows=rows, read=read, written=written))
 
     def changed(self, z: torch.Tensor, cached: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Which rows of z [k, F] are FRESH, and which are 0 as their cached ones are  [k] bool each.

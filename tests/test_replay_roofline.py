@@ -178,3 +178,13 @@ def test_an_older_trace_says_why_it_has_no_roofline(made, capsys):
     assert "was traced before version 5 of the schema" in told and "compute=traced" in told
     assert told.count("\n") == 1
     assert main([*made[:2], "compute=traced"]) == 0
+
+
+def test_counted_work_of_layers_grows_and_the_rest_takes_no_time_where_that_is_asked():
+    made, element = cluster(), {**PRODUCT._asdict(), "launches": 1}
+    plain, larger = Roofline(made, 2), Roofline(made, 2, grown=10, uncounted="none")
+    once = plain.segment(0, 0, [element], 0.5, 0.5)
+    assert larger.segment(0, 0, [element], 0.5, 0.5) == pytest.approx(10 * once)
+    assert larger.segment(0, -1, [element], 0.5, 0.5) == once
+    assert plain.segment(0, 0, [], 0.5, 0.5) == 0.5 and larger.segment(0, 0, [], 0.5, 0.5) == 0.0
+    assert larger.kept == 0.0 and plain.kept == 0.5

@@ -92,16 +92,18 @@ class Program:
         return len(self.steps)
 
 
-def grown(program: Program, times: float) -> Program:
+def grown(program: Program, times: float, work: bool = True) -> Program:
     """The same as if the graph were so many times as large, at the same degrees and partition: whatever
     belongs to a layer (its work, and the rows that its operations carry) is so many times as large; what
     belongs to none (sums of weights, the optimiser) is as it was.
+
+    work   whether work is; with a roofline it is made so already, where it is counted
     """
     if times == 1:
         return program
 
     def larger(step: Step) -> Step:
-        if isinstance(step, Work) and step.layer >= 0:
+        if work and isinstance(step, Work) and step.layer >= 0:
             return replace(step, seconds=times * step.seconds, flops=round(times * step.flops))
         return step
 

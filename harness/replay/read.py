@@ -220,7 +220,7 @@ def _steps(
         wall = span.end - span.start
         seconds = wall if clock == "wall" else span.cpu
         if lasts is not None:
-            seconds = lasts.segment(worker, span.work, seconds, span.cpu)
+            seconds = lasts.segment(worker, span.layer, span.work, seconds, span.cpu)
         scale = seconds / wall if wall > 0 else 0.0
         since = span.start
         for post in inside:

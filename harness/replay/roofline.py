@@ -107,9 +107,22 @@ class Roofline:
     modelled, kept   seconds of segments so far: of what was counted, and of those that last as traced
     traced           CPU seconds that the counted ones took in the trace
     noted            whether these three grow: not in a run's first epoch, which makes what is made once
+
+    unmeasured       efficiency of kinds of work that the cluster gives no rate of
+    grown            how many times as long the counted work of layers takes (`harness.replay.program.grown`)
+    uncounted        "traced", or "none": segments that say nothing of what they computed take no time
     """
 
-    def __init__(self, cluster: Cluster, workers: int, per_host: int | None = None, unmeasured: float = 1.0):
+    def __init__(
+        self,
+        cluster: Cluster,
+        workers: int,
+        per_host: int | None = None,
+        unmeasured: float = 1.0,
+        grown: float = 1.0,
+        uncounted: str = "traced",
+    ):
+        self.grown, self.uncounted = grown, uncounted
         cluster.check_workers(workers)
         self.cluster, self.devices = cluster, devices_of(cluster, workers, per_host)
         for device in self.devices:
@@ -134,10 +147,13 @@ class Roofline:
         ]
         return [*said, *(["launch_us=0"] if any(d.launch_us is None for d in self.devices) else [])]
 
-    def segment(self, worker: int, done: Iterable[Mapping[str, Any]], traced: float, cpu: float) -> float:
+    def segment(
+        self, worker: int, layer: int, done: Iterable[Mapping[str, Any]], traced: float, cpu: float
+    ) -> float:
         """Seconds of a worker's segment with the elements of its `work`; `traced` where there are none.
 
-        cpu   CPU seconds that it took in the trace
+        layer   -1: none
+        cpu     CPU seconds that it took in the trace
         """
         total, some = 0.0, False
         for each in done:
@@ -145,11 +161,13 @@ class Roofline:
             work = Work(*(each[name] for name in Work._fields))
             self.met.add(work.kind)
             total += each["launches"] * self.speeds.seconds(work, self.devices[worker])
+        if not some and self.uncounted == "none":
+            traced = 0.0
         if self.noted:
             self.kept += 0.0 if some else traced
             self.modelled += total
             self.traced += cpu if some else 0.0
-        return total if some else traced
+        return total * (self.grown if layer >= 0 else 1.0) if some else traced
 
     def said(self) -> str:
         """How the modelled seconds of the segments noted compare with the traced ones, in a sentence."""

@@ -42,6 +42,8 @@ class Settings:
                  with a roofline
     broadcast, all_reduce   how collectives are made (`harness.replay.collectives`)
     efficiency   of a roofline, for kinds of work that the cluster gives no rate of, in (0, 1]
+    uncounted    of a roofline: segments that say nothing of what they computed last as "traced", in CPU
+                 seconds, or take no time, "none"
     grown        as if the graph were so many times as large (`harness.replay.program.grown`)
     engine       "own", or "simgrid" (`harness.replay.engine_simgrid`) with the model that ours is, or
                  "simgrid/default" with its own
@@ -54,6 +56,7 @@ class Settings:
     broadcast: str = "ring"
     all_reduce: str = "ring"
     efficiency: float = 1.0
+    uncounted: str = "traced"
     grown: float = 1.0
     engine: str = "own"
 
@@ -71,6 +74,7 @@ class Settings:
         choice("broadcast", self.broadcast, BROADCASTS)
         choice("all_reduce", self.all_reduce, REDUCTIONS)
         within_above("efficiency", self.efficiency, 0, 1)
+        choice("uncounted", self.uncounted, ("traced", "none"))
         more_than("grown", self.grown, 0)
         if self.grown != 1 and self.cluster == TRACED:
             raise InputError("grown is for described clusters: name one, or leave it out")
@@ -105,10 +109,17 @@ class Replayer:
             if self.settings.compute == "roofline":
                 assert self.described is not None
                 workers, settings = int(trace.config["workers"]), self.settings
-                lasts = Roofline(self.described, workers, settings.per_host, settings.efficiency)
+                lasts = Roofline(
+                    self.described,
+                    workers,
+                    settings.per_host,
+                    settings.efficiency,
+                    settings.grown,
+                    settings.uncounted,
+                )
                 self.rooflines[trace.run_dir] = lasts
             read = program_of(trace, waits=self.described is None, clock=self.clock(trace), lasts=lasts)
-            self.programs[trace.run_dir] = grown(read, self.settings.grown)
+            self.programs[trace.run_dir] = grown(read, self.settings.grown, work=lasts is None)
         return self.programs[trace.run_dir]
 
     def replay(self, trace: Trace) -> Timeline:

@@ -12,6 +12,7 @@ import torch
 from harness.comm.comm import Comm
 from harness.comm.flight import InFlight
 from harness.comm.sparse import fetch_rows
+from harness.comm.work import stream
 from harness.core.traffic import FLOAT, Parts, Traffic, fetch_once, to_all, with_weights
 from harness.partition.shard import Shard
 
@@ -48,7 +49,9 @@ class PendingBlocks:
     def wait(self) -> torch.Tensor:
         self.flight.wait()
         with self.comm.recorder.inside("rest", "unpack", self.layer):
-            return self.rows.pick(self.blocks)
+            picked = self.rows.pick(self.blocks)
+            self.comm.recorder.work(stream(len(picked), picked.shape[1], picked.element_size(), 1, 1))
+            return picked
 
 
 class Blocks:
