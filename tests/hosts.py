@@ -29,24 +29,49 @@ exec "$@"
 
 
 class Hosts:
-    """Hosts 0 and 1, at addresses 10.113.0.1 and 10.113.0.2; `scratch` is a folder that both see."""
+    """Hosts 0, 1, .. at addresses 10.113.0.1, 10.113.0.2, ..; `scratch` is a folder that all see.
 
-    def __init__(self, scratch: Path):
-        self.scratch, self.names = scratch, [f"halobench-{os.getpid()}-{host}" for host in range(2)]
+    mbit   what each sends at most, in 10^6 bits per second; None: as fast as the machine copies
+    """
+
+    def __init__(self, scratch: Path, count: int = 2, mbit: int | None = None):
+        self.scratch, self.names = scratch, [f"halobench-{os.getpid()}-{host}" for host in range(count)]
         self.commands: list[Command] = []
         self.apart = scratch / "elsewhere"
         self.apart.mkdir()
         for name in self.names:
             ip("netns", "add", name)
         # Names of interfaces are at most 15 characters long.
-        ends = [f"hb{os.getpid()}-{host}" for host in range(2)]
-        ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+        ends = [f"hb{os.getpid()}-{host}" for host in range(count)]
+        if count == 2:
+            ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+        else:
+            self._switched(ends)
         for host, (name, end) in enumerate(zip(self.names, ends)):
             ip("link", "set", end, "netns", name)
             ip("-n", name, "link", "set", end, "name", "eth0")
             ip("-n", name, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
             for each in ("lo", "eth0"):
                 ip("-n", name, "link", "set", each, "up")
+            if mbit is not None:
+                # A token bucket of 64 kB; what finds none waits in a queue of up to 400 ms.
+                shaped = ["root", "tbf", "rate", f"{mbit}mbit", "burst", "64kb", "latency", "400ms"]
+                subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", *shaped], check=True)
+                # What a connection has waiting for the link is little, as before a real card: what is sent
+                # the other way would be acknowledged only behind it.
+                few = "net.ipv4.tcp_limit_output_bytes=32768"
+                subprocess.run(["ip", "netns", "exec", name, "sysctl", "-qw", few], check=True)
+
+    def _switched(self, ends: Sequence[str]) -> None:
+        """Interfaces of these names whose other ends a switch joins, in a namespace of its own."""
+        switch = f"halobench-{os.getpid()}-switch"
+        ip("netns", "add", switch)
+        self.names.append(switch)
+        ip("-n", switch, "link", "add", "br0", "type", "bridge")
+        ip("-n", switch, "link", "set", "br0", "up")
+        for host, end in enumerate(ends):
+            ip("link", "add", end, "type", "veth", "peer", "name", f"port{host}", "netns", switch)
+            ip("-n", switch, "link", "set", f"port{host}", "master", "br0", "up")
 
     @staticmethod
     def address(host: int) -> str:
@@ -62,17 +87,21 @@ class Hosts:
         self.commands.append(made)
         return made
 
-    def train(self, *words: str, apart: Path | None = None) -> list[Command]:
-        """torchrun on both hosts, two workers each, of a module and its arguments; gives both commands."""
+    def train(
+        self, *words: str, apart: Path | None = None, count: int = 2, workers: int = 2
+    ) -> list[Command]:
+        """torchrun on `count` hosts, so many workers each, of a module and its arguments; gives the
+        commands."""
         return [
             self.start(
                 host,
-                sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(host),
-                "--nproc-per-node", "2", "--master-addr", self.address(0), "--master-port", "29513",
+                sys.executable, "-m", "torch.distributed.run", "--nnodes", str(count),
+                "--node-rank", str(host), "--nproc-per-node", str(workers),
+                "--master-addr", self.address(0), "--master-port", "29513",
                 "-m", *words,
                 apart=apart,
             )
-            for host in range(2)
+            for host in range(count)
         ]  # fmt: skip
 
     def close(self) -> None:
