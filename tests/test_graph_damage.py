@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.check import InputError
+from harness.check import InputError, listed
 from harness.graph import real
 from harness.graph.sources import load
 from tests.raw_files import block, small, write
@@ -109,6 +109,17 @@ def test_inconsistent_sparse_rows_in_a_pickle_are_named(tmp_path):
         (folder / "raw/ind.cora.allx").write_bytes(pickle.dumps(broken, protocol=2))
         with pytest.raises(InputError, match="ind.cora.allx"):
             load(block("cora"), tmp_path, seed=1)
+
+
+def test_names_out_of_a_damaged_file_stay_on_one_short_line(tmp_path):
+    path = write("reddit", tmp_path, small()) / "raw/reddit_graph.npz"
+    names = ["a\nb\x1b" * 40, *(f"x{number}" for number in range(30))]
+    np.savez(path, **{name: np.ones(1) for name in names})
+    with pytest.raises(InputError, match='array "row" is missing') as refused:
+        load(block("reddit"), tmp_path, seed=1)
+    said = str(refused.value)
+    assert "\n" not in said and "a\\nb\\x1b" in said and "and 11 more" in said and len(said) < 500
+    assert listed([]) == "none" and listed("ab") == "a, b"
 
 
 def test_wild_test_ids_are_refused_before_memory_is_asked_for(tmp_path):

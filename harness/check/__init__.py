@@ -32,6 +32,15 @@ class InputError(ValueError):
         return printable(super().__str__())
 
 
+def listed(names: Iterable[object], most: int = 20) -> str:
+    """Names that stand in a file, on one line: "a, b", "none", or the first `most` of them and how many more
+    there are."""
+    # A name out of a damaged file may be anything: line feeds too, and any length.
+    shown = [name if name.isprintable() else repr(name)[1:-1] for name in map(str, names)]
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(name if len(name) <= 60 else f"{name[:57]}..." for name in shown[:most]) + more or "none"
+
+
 # What a disk answers that is full or broken, or that one may not write.
 DISK = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),

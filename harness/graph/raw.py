@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.check import InputError
+from harness.check import InputError, listed
 from harness.graph.csr import InEdges, dense_rows
 
 FETCH = "fetch the file again"
@@ -98,9 +98,7 @@ def arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()
     with _archive(path) as archive:
         for key in required:
             if key not in archive.files:
-                raise InputError(
-                    f'array "{key}" is missing (there are: {", ".join(archive.files) or "none"}); {FETCH}'
-                )
+                raise InputError(f'array "{key}" is missing (there are: {listed(archive.files)}); {FETCH}')
         found = {}
         for key in (*required, *optional):
             if key in archive.files:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from harness.check import InputError
+from harness.check import InputError, listed
 from harness.core.dgl_kernel import load_dgl
 from harness.graph import raw
 from harness.importing.found import Found
@@ -71,7 +71,7 @@ def read_pyg(path: Path) -> Found:
         )
     if "edge_index" not in stored:
         raise InputError(
-            f'file "{path}" has no edge_index (there are: {_listed(stored)}): store the edges under it'
+            f'file "{path}" has no edge_index (there are: {listed(stored)}): store the edges under it'
         )
     edges = _array(path, "edge_index", stored["edge_index"])
     if edges.ndim != 2 or len(edges) != 2:
@@ -174,7 +174,7 @@ def _first(path: Path, given: Mapping[str, Any], names: Sequence[str], what: str
     name = next((name for name in names if given.get(name) is not None), None)
     if name is None:
         raise InputError(
-            f'file "{path}" has no {what} (there are: {_listed(given)}): store them as'
+            f'file "{path}" has no {what} (there are: {listed(given)}): store them as'
             f" {' or '.join(names[:2])}"
         )
     return _array(path, name, given[name])
@@ -200,7 +200,3 @@ def _matrix(path: Path) -> sparse.spmatrix:
 def _exists(path: Path) -> None:
     if not path.is_file():
         raise InputError(f'file "{path}" is not there: give the path of a file')
-
-
-def _listed(given: Mapping[str, Any]) -> str:
-    return ", ".join(map(str, given)) or "none"

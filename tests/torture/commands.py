@@ -127,6 +127,11 @@ class Commands:
                     run.process.kill()
         ended = run.end()
         left = psutil.wait_procs(family or [], timeout=10)[1]
+        # One that was frozen before it could ask the kernel to end it with its launcher ends when it goes on.
+        for each in left:
+            with contextlib.suppress(psutil.Error):
+                each.resume()
+        left = psutil.wait_procs(left, timeout=10)[1]
         if left:
             return self.tally.note("process frozen", None, f"after {moment:.2f} s: left {left}")
         self._again("process frozen", command, f"frozen after {moment:.2f} s", ended)
