@@ -60,6 +60,7 @@ def test_a_run_is_the_commands_and_is_trained_once(place, forked):
     assert again.run_dir == trace.run_dir and len(forked) == 1, "a finished run is not started again"
 
 
+@pytest.mark.nightly(25)
 def test_a_sweep_gives_its_runs_in_order_and_resumes(place, forked):
     words = place.arguments("system=vanilla,sancus", "system.bound=1,2", "epochs=1")
     found = halobench.sweep(*words)

@@ -62,7 +62,16 @@ def test_a_run_of_a_page_is_composed(command, tmp_path):
 
 
 # Pages whose commands are like those of others.
-AT_NIGHT = ("docs/faq", "docs/findings", "docs/howto/history", "docs/results", "docs/scale", "docs/systems")
+AT_NIGHT = (
+    "docs/faq",
+    "docs/findings",
+    "docs/howto/history",
+    "docs/howto/sweep",
+    "docs/index",
+    "docs/results",
+    "docs/scale",
+    "docs/systems",
+)
 
 
 @pytest.mark.parametrize("command", of("run", nightly=AT_NIGHT))

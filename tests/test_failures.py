@@ -71,11 +71,12 @@ def test_killed_launcher_takes_its_workers_along(place):
     "stop, system, every, evaluated",
     [
         (signal.SIGINT, ("system=held_vanilla",), 25, [0, 25, 50, 59]),
-        (
+        pytest.param(
             signal.SIGTERM,
             ("system=held_sancus", "system.staleness=variation_gap", "system.bound=0.05"),
             0,
             [59],
+            marks=pytest.mark.nightly(15),
         ),
     ],
     ids=["SIGINT-vanilla", "SIGTERM-sancus"],

@@ -108,6 +108,7 @@ def test_an_inclusive_global_tier_that_is_not_larger_than_the_local_ones_is_neve
     assert hits(tiers_of(seed, parts, local, smallest, -1, exclusive=False))[1] == 0
 
 
+@pytest.mark.nightly(20)
 @given(seed=HOW["seed"], parts=HOW["parts"], local=st.integers(0, 16), refresh=st.sampled_from([1, 2, 3]),
        pipeline=st.booleans(), gradients=st.sampled_from(["exact", "fresh"]),
        features=st.sampled_from(["once", "refetch"]))  # fmt: skip

@@ -70,8 +70,10 @@ MANY = (
     "cdfgnn_messages",
     "capgnn_hits",
     "capgnn_rapa",
+    "capgnn_table8",
     "digest_interval",
     "digest_straggler",
+    "pscgcn_hits",
     "staleness_stability",
 )
 SHORT = [

@@ -34,7 +34,7 @@ def moved(works: list[Work]) -> dict[str, tuple[int, int]]:
 
 def traced(run: Path, worker: int, epoch: int) -> list[Work]:
     spans = Trace(run).spans
-    chosen = spans[(spans.worker == worker) & (spans.epoch == epoch)]
+    chosen = spans[(spans.worker == worker) & (spans.epoch == epoch) & (spans.name != "unpack")]
     return [
         Work(*(each[name] for name in Work._fields))
         for elements in chosen.work
@@ -54,7 +54,7 @@ def traced(run: Path, worker: int, epoch: int) -> list[Work]:
 ])  # fmt: skip
 def test_a_plans_work_is_a_traces(system, features, dataset, place, tmp_path):
     """Products and dropout to a hundredth (halo rows are taken to be as full as own ones), passes over rows
-    to a tenth: those of messages are left out."""
+    to a tenth; those of messages are left out."""
     words = [f"system={system}", f"system.features={features}", *dataset, "workers=2", "partition=metis"]
     words += [
         "model.layers=3",

@@ -92,6 +92,7 @@ class WithoutMemory(HeldVanilla):
 
 
 @linux
+@pytest.mark.nightly(20)
 def test_a_run_that_began_over_sockets_goes_on_over_memory_bit_for_bit(place):
     (place.folder / "modules" / "without_memory.py").write_text(WITHOUT_MEMORY)
     (place.folder / "conf" / "system" / "without_memory.yaml").write_text(

@@ -135,6 +135,7 @@ def test_the_cache_is_that_of_the_graph_that_rapa_leaves(pool, policy, pipeline)
     systems.assert_trained_alike(outcome, history)
 
 
+@pytest.mark.nightly(20)
 @given(seed=st.integers(0, 10_000), tight=st.integers(0, 2), share=st.floats(0.3, 1.0))
 def test_a_device_without_room_gives_up_halo_vertices(pool, seed, tight, share):
     """Memory for a share of what the subgraph needs as it is given, beta and all: what is left fits, or no

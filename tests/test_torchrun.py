@@ -65,6 +65,7 @@ def test_another_number_of_workers_is_refused(place, prepared):
     assert place.run().code == 0  # the run is as it was
 
 
+@pytest.mark.nightly(20)
 def test_what_one_worker_lacks_is_told_by_all_before_they_train(place, prepared):
     run_dir, printed = prepared
     shard = Path(files.read_json(run_dir / "shards.json")["folder"]) / "worker-1.safetensors"
