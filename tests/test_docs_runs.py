@@ -50,7 +50,11 @@ def covering(runs: list[list[str]]) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("command", of("run"))
+# Pages with many commands, of like keys.
+COMPOSED_AT_NIGHT = ("docs/findings", "docs/results", "docs/systems")
+
+
+@pytest.mark.parametrize("command", of("run", nightly=COMPOSED_AT_NIGHT))
 def test_a_run_of_a_page_is_composed(command, tmp_path):
     """As the page has it, each value of its sweep at least once: keys, values and the folder."""
     words = command.rest

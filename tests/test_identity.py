@@ -298,6 +298,7 @@ def test_a_graph_of_ones_own_goes_by_its_file_and_its_folder_of_before_is_found(
 # Code
 
 
+@pytest.mark.nightly(15)
 def test_a_finished_run_that_other_code_computed_says_so_and_is_computed_again_where_asked(place):
     place.run("epochs=2")
     (run_dir,) = place.runs()

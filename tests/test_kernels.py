@@ -332,6 +332,7 @@ for name in NAMES:
 """
 
 
+@pytest.mark.nightly(20)
 def test_workers_forked_from_a_process_that_only_loaded_compute_the_same():
     done = in_fresh_python(f"NAMES = {NAMES!r}\n" + FORK)
     assert done.returncode == 0, done.stderr

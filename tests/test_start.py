@@ -133,6 +133,7 @@ assert torch.allclose(weight, torch.tensor(0.7)), weight
 """
 
 
+@pytest.mark.nightly(15)
 def test_the_compiler_comes_when_it_is_asked_for():
     done = fresh_python(COMPILING)
     assert done.returncode == 0, done.stderr

@@ -96,6 +96,7 @@ def checks(place, folder, *more: str):
     return place.truly("-m", "harness", *command[1:], *more)
 
 
+@pytest.mark.nightly(20)
 def test_the_checks_take_a_system_from_outside_the_tree(place, tmp_path):
     done = checks(place, tmp_path, "-k", "partitions or (exact and gcn-2)")
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
