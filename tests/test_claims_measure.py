@@ -158,6 +158,12 @@ def test_a_modelled_epoch_is_the_replays(replayed, tmp_path):
     assert replayed(replayed="waiting_percent") == pytest.approx(100 * waiting / slowest.epoch)
 
 
+def test_a_changed_trace_is_replayed_anew(replayed, tmp_path):
+    before = replayed(replayed="compute")
+    recorded(tmp_path / "run", [[0.03, 0.06]] * 3)
+    assert replayed(replayed="compute") == pytest.approx(before + 0.02)
+
+
 def test_a_twins_modelled_epoch_is_as_if_it_were_whole(tmp_path):
     run = Run(recorded(tmp_path / "run", [[0.01, 0.02]] * 3))
     run.keys = {**run.keys, "dataset.scale": 0.1}

@@ -159,6 +159,25 @@ def test_segments_last_as_what_they_computed_the_others_as_traced(made, clock, k
     assert lasts.assumed == ["efficiency 1 of sparse"]
 
 
+@pytest.mark.parametrize(
+    ("words", "products", "kept"),
+    [
+        (["efficiency=0.25"], [0, 3], 0.001),  # sparse, which the cluster says nothing of, takes 4 times
+        (["uncounted=none"], [0, 0], 0.0),
+        (["grown=10"], [9, 0], 0.001),  # the counted work of layers, whose every part grows
+    ],
+)
+def test_what_is_asked_of_a_roofline_reaches_it(made, words, products, kept):
+    (run, *plain) = made
+    dense, gather = 3 * (3e-6 + 88.8e-6), (GATHER.read + GATHER.written) / 10e9
+    _, replayer, _ = parse([run, *plain, *words])
+    first, second = times_of(replayer.replay(Trace(Path(run)))).workers
+    more, longer = products
+    assert first.compute == pytest.approx((1 + more) * dense)
+    assert second.compute == pytest.approx((1 + more) * (dense + 3e-6 + gather) + longer * gather)
+    assert [own.rest for own in (first, second)] == pytest.approx([kept] * 2)
+
+
 def test_the_command_says_what_is_modelled_and_what_is_not(made, capsys):
     assert main(made) == 0
     told = capsys.readouterr().out

@@ -160,6 +160,18 @@ def test_an_engine_that_cannot_be_had_is_refused_in_one_sentence(nowhere, capsys
     assert said.startswith("error: ") and refusal in said and said.count("\n") == 1
 
 
+def test_the_childs_imports_are_its_own(module, tmp_path, monkeypatch):
+    """Neither PYTHONPATH nor the program's folder, which has a platform.py, shadows what it imports."""
+    (tmp_path / "simgrid.py").write_text("raise SystemExit(3)\n")
+    (tmp_path / "json.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    simgrid.interpreter.cache_clear()
+    assert simgrid.interpreter()
+    rng = np.random.default_rng(0)
+    program, platform = random_program(rng, 2), random_platform(rng, 2, (5.0, 5.0))
+    assert isinstance(simgrid.simulate(program, platform), Timeline)
+
+
 def test_the_command_names_who_timed_it(module, tmp_path, capsys):
     run = recorded(tmp_path / "run", [[0.01, 0.02]] * 3)
     epochs = []

@@ -18,7 +18,7 @@ from rich.console import Console
 from scipy import stats
 
 from harness.check import InputError
-from harness.report import columns, groups, plot, single, style, table
+from harness.report import groups, plot, single, style, table
 from harness.report.__main__ import main
 from harness.trace import files, summary, writer
 from harness.trace.reader import Trace
@@ -179,25 +179,6 @@ def test_the_first_epoch_is_left_out_of_means_and_counted_in_totals(tmp_path):
     assert (s["bytes_epoch"]["layer_0"], s["bytes_first_epoch"], s["bytes_total"]) == (15, 100, 130)
     assert any("means over epochs 2 to 3: the first" in note for note in s["notes"])
     assert s["final"] is None and s["best"] is None
-
-
-@pytest.mark.parametrize("told, sampled", [(0.02, 0.02), (7.0, 0.05)])
-def test_cpu_of_threads_that_sample_beside_the_training_is_no_communication(tmp_path, told, sampled):
-    """It stands with the rest; what was sampled before the epoch began is not in the epoch's seconds."""
-    run = traces.prepare(tmp_path, traces.config(gpus=1))
-    out = writer.TraceWriter(run, 0, 0)
-    for number in range(3):
-        made = traces.epoch(number, transport_cpu=0.05)
-        made.metrics[-1, "sampler_s"] = told
-        out.write(made, loss=0, scores=None, peak_rss_bytes=0)
-    out.close()
-    s = summary.summarise(run)
-    cpu = s["cpu_slowest"]
-    assert (cpu["sampler_s"], cpu["other_threads_s"]) == pytest.approx((sampled, 0.05 - sampled))
-    assert columns.ALL["comm_cpu_s"].value(s) == pytest.approx(0.05 - sampled)
-    assert columns.ALL["rest_cpu_s"].value(s) == pytest.approx(0.1 + sampled)
-    del cpu["sampler_s"]  # a summary of before
-    assert columns.ALL["rest_cpu_s"].value(s) == pytest.approx(0.1)
 
 
 def test_where_there_is_one_epoch_the_note_says_that_values_are_of_it(tmp_path, capsys):

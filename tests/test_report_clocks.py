@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.report import groups, plot, table
+from harness.report import columns, groups, plot, table
 from harness.trace import files, summary, writer
 from harness.trace.reader import Trace
 from tests import traces
@@ -51,3 +51,22 @@ def test_on_a_gpu_the_wall_clock_stands(tmp_path):
     traces.stream(run, range(2))
     s = summary.summarise(run)
     assert s["clock"] == "wall" and any("2 workers shared 1 GPU" in note for note in s["notes"])
+
+
+@pytest.mark.parametrize("told, sampled", [(0.02, 0.02), (7.0, 0.05)])
+def test_cpu_of_threads_that_sample_beside_the_training_is_no_communication(tmp_path, told, sampled):
+    """It stands with the rest; what was sampled before the epoch began is not in the epoch's seconds."""
+    run = traces.prepare(tmp_path, traces.config(gpus=1))
+    out = writer.TraceWriter(run, 0, 0)
+    for number in range(3):
+        made = traces.epoch(number, transport_cpu=0.05)
+        made.metrics[-1, "sampler_s"] = told
+        out.write(made, loss=0, scores=None, peak_rss_bytes=0)
+    out.close()
+    s = summary.summarise(run)
+    cpu = s["cpu_slowest"]
+    assert (cpu["sampler_s"], cpu["other_threads_s"]) == pytest.approx((sampled, 0.05 - sampled))
+    assert columns.ALL["comm_cpu_s"].value(s) == pytest.approx(0.05 - sampled)
+    assert columns.ALL["rest_cpu_s"].value(s) == pytest.approx(0.1 + sampled)
+    del cpu["sampler_s"]  # a summary of before
+    assert columns.ALL["rest_cpu_s"].value(s) == pytest.approx(0.1)

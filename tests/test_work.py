@@ -108,3 +108,33 @@ def test_what_passes_over_rows_is_counted_in_both_passes():
     counting.streamed(torch.relu(x), recorder, reads=1, writes=1)
     found = {s.name: [(w.read, w.written) for w in s.work] for s in recorder.epoch.spans if s.work}
     assert found == {"forward": [(60, 60)], "backward": [(120, 60)], "optimiser": [(240, 180)]}
+
+
+def passes(pool, name: str, segment: str, **knobs) -> list[list[work.Work]]:
+    """By worker and epoch, passes over rows in segments of one name."""
+    graph = random_graph(12, vertices=40)
+    outcome = systems.run(pool, graph, systems.block(name, **knobs), 2, job=counted_apart)
+    return [
+        [each for s in spans if s.name == segment for each in s.work if each.kind == "stream"]
+        for worker in outcome.workers
+        for _, spans in worker["spans"]
+    ]
+
+
+@pytest.mark.parametrize("name", ["cagnet", "sancus"])
+def test_rows_picked_out_of_blocks_are_counted_once_per_product(pool, name):
+    for did in passes(pool, name, "unpack", features="refetch"):
+        # forwards by layer, the narrower side of each, and backwards
+        assert [each.width for each in did] == [5, 4, 3, 4]
+        assert all(each.read == each.written == 8 * each.rows * each.width > 0 for each in did)
+
+
+def test_rows_compared_with_a_cache_are_counted_where_there_is_one(pool):
+    """Per layer and direction: mirrors' parts and masters' own are compared, and at most as many rows are
+    moved as without a cache."""
+    cached, plain = (passes(pool, "cdfgnn", "cache", cache=each) for each in (True, False))
+    for with_it, without in zip(cached, plain, strict=True):
+        compared = [each for each in with_it if not each.written]
+        assert compared and not any(each.written == 0 for each in without)
+        assert all(each.read == 2 * 8 * each.rows * each.width for each in compared)
+        assert 0 < sum(each.written for each in with_it) <= sum(each.written for each in without)

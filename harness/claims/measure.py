@@ -212,12 +212,13 @@ def _replayed(run: Run, what: str, words: str, whole: bool) -> float:
     scale = float(run.keys.get("dataset.scale") or 1.0)
     half = max(1, int(run.summary["workers"]) // 2)
     more = [f"grown={1 / scale:g}"] if whole and scale != 1 else []
-    return REPLAYED[what](_times(run.path, (*words.replace(HALF, str(half)).split(), *more)))
+    written = max(path.stat().st_mtime_ns for path in run.path.iterdir())
+    return REPLAYED[what](_times(run.path, written, (*words.replace(HALF, str(half)).split(), *more)))
 
 
 @functools.lru_cache(maxsize=1024)
-def _times(path: Path, words: tuple[str, ...]) -> Times:
-    """Of a run's replay; several claims ask for one."""
+def _times(path: Path, written: int, words: tuple[str, ...]) -> Times:
+    """Of the replay of a run whose files were last `written` then; several claims ask for one."""
     _, replayer, _ = parse([str(path), *words])
     return times_of(replayer.replay(Trace(path)))
 

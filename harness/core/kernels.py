@@ -187,11 +187,12 @@ class DglKernel(Kernel):
 
 class _TorchProduct:
     """Scales and self-loops are values of the matrix, so that a product is one operation of the device, which
-    adds to what is there by itself."""
+    adds to what is there by itself. Matrices of other scales or types share its indices."""
 
     def __init__(self, block: Csr, values: np.ndarray | None, device: torch.device):
         self._block, self._device = block, device
         self._values = np.ones(block.num_entries, np.float32) if values is None else values
+        self._entries: dict[bool, tuple[torch.Tensor, torch.Tensor]] = {}  # by self_loops
         # By what has gone into their values; the scales are kept, so that no other gets the id of one.
         self._matrices: dict[tuple[object, ...], tuple[torch.Tensor, Any]] = {}
 
@@ -212,15 +213,11 @@ class _TorchProduct:
     def _matrix(
         self, dtype: torch.dtype, row: torch.Tensor | None, column: torch.Tensor | None, self_loops: bool
     ) -> torch.Tensor:
-        indptr, indices, values = self._block.indptr, self._block.indices, self._values
-        if self_loops:
-            rows, ends = np.arange(self._block.num_rows + 1), indptr[1:]
-            indices, values = np.insert(indices, ends, rows[:-1]), np.insert(values, ends, 1)
-            indptr = indptr + rows
-        index = np.int32 if len(indices) < 2**31 else np.int64  # torch wants pointers and indices alike
-        parts = indptr.astype(index, copy=False), indices.astype(index, copy=False), values
-        starts, columns, weights = (torch.from_numpy(p).to(self._device, non_blocking=True) for p in parts)
-        weights = weights.to(dtype)
+        if self_loops not in self._entries:
+            self._entries[self_loops] = self._on_device(self_loops)
+        starts, columns = self._entries[self_loops]
+        values = np.insert(self._values, self._block.indptr[1:], 1) if self_loops else self._values
+        weights = torch.from_numpy(values).to(self._device, dtype)
         if row is not None:
             counts = starts[1:] - starts[:-1]
             weights = weights * torch.repeat_interleave(row.to(dtype), counts, output_size=len(columns))
@@ -230,6 +227,16 @@ class _TorchProduct:
             warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
             shape = (self._block.num_rows, self._block.num_columns)
             return torch.sparse_csr_tensor(starts, columns, weights, shape, check_invariants=False)
+
+    def _on_device(self, self_loops: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where rows begin [rows + 1], and the columns of their entries."""
+        indptr, indices = self._block.indptr, self._block.indices
+        if self_loops:
+            rows = np.arange(self._block.num_rows + 1)
+            indptr, indices = indptr + rows, np.insert(indices, indptr[1:], rows[:-1])
+        index = np.int32 if len(indices) < 2**31 else np.int64  # torch wants pointers and indices alike
+        starts, columns = (torch.from_numpy(p.astype(index, copy=False)) for p in (indptr, indices))
+        return starts.to(self._device, non_blocking=True), columns.to(self._device, non_blocking=True)
 
 
 class TorchKernel(Kernel):
@@ -274,7 +281,9 @@ class SparseOperator:
     ):
         assert not self_loops or block.num_rows == block.num_columns
         self.block, self.kernel, self.device = block, kernel, torch.device(device)
-        self._row, self._column = self._scale(row), self._scale(column)
+        # One tensor where both are one scale: a kernel that keeps what it made of them then makes it once.
+        self._row = self._scale(row)
+        self._column = self._row if column is row else self._scale(column)
         self._values, self._self_loops = values, self_loops
         self._symmetric = symmetric and values is None and block.num_rows == block.num_columns
         self._forward = kernel.prepare(block, values, self.device)

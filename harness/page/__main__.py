@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.check import InputError
 from harness.page import content
-from harness.page.layout import rendered
+from harness.page.layout import check_place, rendered, write
 from harness.page.verdicts import verdicts
 from harness.report import groups
 from harness.report.groups import Group
@@ -46,17 +46,11 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     words = [f"--{name}={value}" for name, value in options.items() if value]
     command = shlex.join(["halobench", "report", "html", *given.runs, *words])
     try:
-        if given.out.is_dir() or not given.out.parent.is_dir():
-            raise InputError(
-                f"out={given.out} is no place for a file: give the name of one in a folder that is there"
-            )
+        check_place("out", given.out)
         text = page(given.runs, command, given.title, given.figures)
-        given.out.write_text(text)
+        write("out", given.out, text)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {given.out} cannot be written: {error.strerror}; give another --out", file=sys.stderr)
         return 2
     print(f"{given.out}: {len(text) / 1e6:.1f} MB; open it in a browser")
     return 0

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
 from harness.check import InputError
+from harness.page.layout import check_place, write
 from harness.plan import page
 from harness.plan.candidate import HEADINGS, Candidate
 from harness.plan.plan import plan
@@ -52,29 +53,18 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     try:
         with read_as_far_as_wanted():
             console = Terminal()
-            made = _advise(
-                options.words, console if console.is_terminal else Terminal(width=200), options.html
-            )
+            wide = console if console.is_terminal else Terminal(width=200)
+            _advise(options.words, wide, options.html)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if options.html is not None:
-        try:
-            options.html.write_text(made)
-        except OSError as error:
-            print(f"error: {options.html} cannot be written: {error.strerror}; give another --html",
-                  file=sys.stderr)  # fmt: skip
-            return 2
-        print(f"{options.html}: open it in a browser")
     return 0
 
 
-def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> str:
-    """Print the advice; gives it as a page too, "" where none is wanted."""
-    if html is not None and (html.is_dir() or not html.parent.is_dir()):
-        raise InputError(
-            f"html={html} is no place for a file: give the name of one in a folder that is there"
-        )
+def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
+    """Print the advice, and write it as a page where one is wanted."""
+    if html is not None:
+        check_place("html", html)
     if any(word.startswith("system=") for word in words):
         raise InputError("system= is what is asked for: leave it out, or plan that one with halobench plan")
     rest = list(words)
@@ -103,10 +93,10 @@ def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> str:
     said = verdict(found, exact, goal)
     for line in said:
         console.print(line, highlight=False, soft_wrap=True)
-    if html is None:
-        return ""
-    command = shlex.join(["halobench", "advise", *words, "--html", str(html)])
-    return page.made(found, exact, rows, said, command)
+    if html is not None:
+        command = shlex.join(["halobench", "advise", *words, "--html", str(html)])
+        write("html", html, page.made(found, exact, rows, said, command))
+        console.print(f"{html}: open it in a browser", highlight=False, soft_wrap=True)
 
 
 def candidates(rest: Sequence[str]) -> list[Candidate]:

@@ -26,6 +26,8 @@ from harness.replay.platform import Platform
 from harness.replay.program import Begin, Operation, Post, Program, Step, Wait, Work
 
 PROGRAM = Path(__file__).with_name("simgrid_program.py")
+# Neither this folder, whose platform.py would be taken for Python's own, nor PYTHONPATH is searched.
+ALONE_THERE = ("-I",)
 INTERPRETER = "HALOBENCH_SIMGRID"  # names the interpreter that has the module
 MODELS = {
     # Without a share for acknowledgements, a bound by TCP's window, and weights by 1 / bandwidth.
@@ -43,7 +45,7 @@ def interpreter() -> str:
     tried = [named] if named else [sys.executable, "/usr/bin/python3"]
     for each in tried:
         try:
-            found = subprocess.run([each, "-c", "import simgrid"], capture_output=True)
+            found = subprocess.run([each, *ALONE_THERE, "-c", "import simgrid"], capture_output=True)
         except OSError:
             continue
         if found.returncode == 0:
@@ -66,7 +68,7 @@ def simulate(
     given = _given(program, platform, made)
     given["options"] = [f"--cfg={option}" for option in MODELS[model]]
     done = subprocess.run(
-        [interpreter(), str(PROGRAM)], input=json.dumps(given), capture_output=True, text=True
+        [interpreter(), *ALONE_THERE, str(PROGRAM)], input=json.dumps(given), capture_output=True, text=True
     )
     found = json.loads(done.stdout) if done.returncode == 0 and done.stdout else None
     if found is None or not all(found["over"]):
