@@ -1,7 +1,8 @@
 """Every published figure, table and claim that a run could show: what is printed, what is found, the verdict.
 
 Reads the runs that `halobench figures EXPERIMENT` has made, and starts none. A claim is decided at the
-largest size ("paper", "small", "smoke") of which all its runs are there.
+largest size ("paper", "small", "smoke") of which all its runs are there; where none are, what `halobench
+figures --keep` has kept of it stands in, and says so.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.check import InputError, choice
-from harness.claims import published, table
+from harness.claims import published, reference, table
 from harness.claims.decide import decided
 from harness.run.runner import Places
 
@@ -38,13 +39,22 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     parser.add_argument(
         "--config-dir", type=Path, metavar="FOLDER", help="where systems of one's own have their yaml"
     )
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        default=reference.FOLDER,
+        metavar="FOLDER",
+        help=f"what was kept of runs that are not there (default {reference.FOLDER})",
+    )
     parser.add_argument("--format", choices=("markdown", "csv"), help="a table with a row per part")
     asked = parser.parse_args(arguments)
     try:
         if asked.paper:
             choice("paper", asked.paper, {entry.paper for entry in published.experiments().values()})
         found = decided(
-            asked.folder, Places(asked.results, asked.results / "cache", Path("data"), asked.config_dir)
+            asked.folder,
+            Places(asked.results, asked.results / "cache", Path("data"), asked.config_dir),
+            asked.reference,
         )
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.claims import evaluate, experiment
+from harness.claims import evaluate, experiment, reference
 from harness.run import runner
 from harness.run.runner import Places
 
 
-def decided(own: Path | None, places: Places) -> list[evaluate.Result]:
+def decided(own: Path | None, places: Places, kept: Path | None = None) -> list[evaluate.Result]:
     """The results of all experiments over the runs in `places`: first those of a folder of one's own, which
     also take the place of the tree's of the same name.
+
+    kept   a folder whose verdicts stand in where runs are not there (`harness.claims.reference`)
     """
     experiments = experiment.load(own) if own else {}
     for name, plan in experiment.load(experiment.FOLDER).items():
@@ -29,4 +31,5 @@ def decided(own: Path | None, places: Places) -> list[evaluate.Result]:
         there = graphs[graph]
         return runner.folders(sweep, places) if any(map(Path.is_dir, there)) else [there[0] / "none"]
 
-    return evaluate.results(experiments, folders)
+    found = evaluate.results(experiments, folders)
+    return reference.with_kept(found, kept, experiments) if kept is not None else found

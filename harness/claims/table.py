@@ -67,6 +67,9 @@ def counts(results: Sequence[Result]) -> list[str]:
         f" {far['not']} not.",
         f"{counted(len(results), 'part')}: {_verdicts(results)}.",
     ]
+    kept = [result for result in results if "reference" in result.size]
+    if kept:
+        papers.append(f"Verdicts kept of runs that are not in this folder: {len(kept)}.")
     findings = [f"{counted(len(own), 'finding')} of this project: {_verdicts(own)}."]
     return [*(papers if results or not own else []), *(findings if own else [])]
 

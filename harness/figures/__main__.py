@@ -59,6 +59,13 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
         choices=experiment.SIZES,
         help="how much is run (default: the smallest that each has, smoke)",
     )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FOLDER",
+        help="keep verdicts, a table of the runs and the PNGs there, for `halobench report claims` where the"
+        " runs are gone",
+    )
     runner.add_places(
         parser, "results/figures", "where each picture goes as PNG and PDF, with its data as CSV"
     )
@@ -71,6 +78,8 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
         if asked.graph:
             words = [*runner.searchpath(asked.config_dir), *f"dataset={asked.graph}".split()]
             overrides.check(words, runner.CONF)
+        if asked.keep:
+            check_keep(asked.keep, asked.graph, chosen)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -91,11 +100,21 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
         try:
             graphs = [asked.graph] if asked.graph else here(figure, places, console)
             if graphs:
-                make(figure, graphs, places, asked.out, console)
+                make(figure, graphs, places, asked.out, console, asked.keep)
         except InputError as error:
             console.print(f"error: {figure.name}: {error}", style="red", highlight=False, soft_wrap=True)
             failed = True
     return int(failed)
+
+
+def check_keep(folder: Path, graph: str | None, chosen: Sequence[Figure]) -> None:
+    """InputError, before anything runs, where what these figures say cannot be kept in `folder`."""
+    from harness.claims import reference
+
+    if graph:
+        raise InputError(f"keep={folder} keeps experiments on their own graphs: leave out --graph")
+    for figure in chosen:
+        reference.check(folder / figure.name, figure.size)
 
 
 def wanted(names: Sequence[str], known: Mapping[str, Figure], folder: Path, size: str | None) -> list[Figure]:

@@ -8,16 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.base.terminal import Terminal
+from harness.claims.experiment import Experiment
 from harness.figures.figure import Figure
 from harness.graph.config import name_of
 from harness.run import runner
 from harness.run.runner import Places
 
 
-def make(figure: Figure, graphs: list[str], places: Places, out: Path, console: Terminal) -> None:
+def make(
+    figure: Figure, graphs: list[str], places: Places, out: Path, console: Terminal, keep: Path | None = None
+) -> None:
     """Run what a figure lacks on these graphs; draw it on each; print what its experiment decides.
 
-    out   the folder that gets a PNG, a PDF and a CSV per picture
+    out    the folder that gets a PNG, a PDF and a CSV per picture
+    keep   the folder that keeps what the runs say (`harness.claims.reference`)
     """
     rows = {graph: figure.rows(graph) for graph in graphs}
     sweeps = [sweep for by_row in rows.values() for sweep in by_row.values()]
@@ -33,10 +37,13 @@ def make(figure: Figure, graphs: list[str], places: Places, out: Path, console: 
     for sweep, missing in lacking.items():
         if missing:
             runner.start(sweep, places)
-    for graph in graphs:
-        _draw(figure, graph, {row: folders[sweep] for row, sweep in rows[graph].items()}, out)
-    if figure.plan is not None and figure.plan.claims:
-        _decide(figure, graphs, folders, out)
+    pictures = [
+        picture
+        for graph in graphs
+        for picture in _draw(figure, graph, {row: folders[s] for row, s in rows[graph].items()}, out)
+    ]
+    if figure.plan is not None:
+        _decide(figure, figure.plan, graphs, folders, out, pictures, keep)
     console.print(f"  {time.monotonic() - started:.0f} s", highlight=False)
 
 
@@ -46,14 +53,16 @@ def _minutes(figure: Figure) -> str:
     return f"; size {figure.size} takes about {figure.plan.sizes[figure.size].minutes:g} minutes on two cores"
 
 
-def _draw(figure: Figure, graph: str, folders: dict[str, list[Path]], out: Path) -> None:
+def _draw(figure: Figure, graph: str, folders: dict[str, list[Path]], out: Path) -> list[Path]:
+    """The pictures of a graph, as PNG."""
     # pandas and matplotlib: nothing before has to wait for them.
     import matplotlib
 
     from harness.report import groups, style
 
+    pictures: list[Path] = []
     if not figure.drawings:
-        return
+        return pictures
     compared, _ = groups.load(dict.fromkeys(folder for found in folders.values() for folder in found))
     whose = {folder: row for row, found in folders.items() for folder in found}
     by_row = [whose[group.first.path] for group in compared]
@@ -70,39 +79,51 @@ def _draw(figure: Figure, graph: str, folders: dict[str, list[Path]], out: Path)
             stem = name_on(figure.name, graph)
             more = drawing if len(figure.drawings) > 1 and drawing != figure.name else ""
             for ending, picture in (made if isinstance(made, dict) else {"": made}).items():
-                _save(picture, out / "-".join(filter(None, [stem, more, ending])))
+                pictures.append(_save(picture, out / "-".join(filter(None, [stem, more, ending]))))
             if hasattr(module, "table"):
                 print(module.table(named))
+    return pictures
 
 
-def _decide(figure: Figure, graphs: list[str], folders: dict[str, list[Path]], out: Path) -> None:
-    """Print the verdicts on the experiment's claims, and draw ours beside what is published."""
+def _decide(
+    figure: Figure,
+    plan: Experiment,
+    graphs: list[str],
+    folders: dict[str, list[Path]],
+    out: Path,
+    pictures: list[Path],
+    keep: Path | None,
+) -> None:
+    """Print the verdicts on an experiment's claims on these graphs, draw ours beside what is published, and
+    keep all of it where that is asked, with the pictures that there are."""
     import matplotlib
 
-    from harness.claims import evaluate, picture, table
+    from harness.claims import evaluate, picture, reference, table
     from harness.report import style
 
-    assert figure.plan is not None
-    only = replace(figure.plan.sizes[figure.size], graphs=graphs)
-    plan = replace(figure.plan, sizes={figure.size: only})
+    plan = replace(plan, sizes={figure.size: replace(plan.sizes[figure.size], graphs=graphs)})
     plan = replace(plan, claims=tuple(claim for claim in plan.claims if plan.on(figure.size, claim.graph)))
     results = evaluate.results({plan.name: plan}, folders.__getitem__)
     own = [result for result in results if result.experiment == plan.name]
-    print(table.plain(own))
+    if plan.claims:
+        print(table.plain(own))
     with matplotlib.rc_context(style.STYLE):
         if (drawing := picture.draw(plan.title, own, graphs)) is not None:
             out.mkdir(parents=True, exist_ok=True)
-            _save(drawing, out / f"{plan.name}-claims")
+            pictures = [*pictures, _save(drawing, out / f"{plan.name}-claims")]
+    if keep is not None:
+        reference.keep(keep, plan, own, folders.__getitem__, pictures)
 
 
-def _save(picture, stem: Path) -> None:
-    """As PNG and PDF, with what is drawn as CSV."""
+def _save(picture, stem: Path) -> Path:
+    """As PNG, which is named, and as PDF, with what is drawn as CSV."""
     from harness.report import drawn, style
 
     for ending in (".pdf", ".png"):
         path = style.save(picture, stem.with_name(stem.name + ending))
     drawn.write(picture, path)
     print(path)
+    return path
 
 
 def name_on(name: str, graph: str) -> str:

@@ -1,0 +1,44 @@
+"""Every experiment at its size `smoke`, whole: runs, pictures, verdicts, as `make figures` makes them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from harness.claims import experiment
+from harness.figures import __main__ as figures
+
+# A picture, a PDF and numbers for each are made of runs that this folder alone has.
+SECONDS = {
+    name: 120 * plan.sizes["smoke"].minutes
+    for name, plan in experiment.load(experiment.FOLDER).items()
+    if "smoke" in plan.sizes
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """One for all, for experiments share runs and graphs."""
+    return tmp_path_factory.mktemp("smoke")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly(seconds)) for name, seconds in SECONDS.items()]
+)
+def test_an_experiment_runs_from_nothing_and_is_drawn_from_its_traces(name, folder, real_data, capsys):
+    places = [f"--{each}={folder / each}" for each in ("results", "cache", "out", "keep")]
+    assert figures.main([name, "--size", "smoke", f"--data-dir={real_data}", *places]) == 0
+    said = capsys.readouterr()
+    assert f"{name}: " in said.err and "error" not in said.err
+    drawn = [Path(line) for line in said.out.splitlines() if line.endswith(".png")]
+    assert drawn
+    for path in drawn:
+        assert Image.open(path).convert("L").getextrema()[0] < 80, "something is drawn"
+        assert path.with_suffix(".csv").stat().st_size and path.with_suffix(".pdf").stat().st_size
+        assert (folder / "keep" / name / path.name).read_bytes() == path.read_bytes()
+    assert figures.main([name, "--size", "smoke", f"--data-dir={real_data}", *places]) == 0
+    assert " 0 to start" in re.sub(r"\s+", " ", capsys.readouterr().err), "what has run is taken again"
