@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.check import InputError
-from harness.claims import evaluate, experiment
+from harness.claims import evaluate, experiment, measure
 from harness.claims.measure import HOW, best_validation, measure_of
 from harness.replay.settings import parse
 from harness.replay.times import times_of
@@ -182,7 +182,27 @@ def test_half_of_the_workers_are_on_each_host(tmp_path):
     assert apart == half > measure_of({"replayed": "waiting", "words": words}).value(Run(folder), math.nan)
 
 
+def test_imbalance_is_the_slowest_workers_computing_over_the_fastests(replayed):
+    assert replayed(replayed="imbalance") == pytest.approx(0.022 / 0.012)  # 2 ms of each are equal
+
+
+def test_modelled_seconds_to_a_score_are_as_many_epochs_as_modelled(tmp_path, monkeypatch):
+    run = Run(traces.finished(tmp_path / "run", traces.config(epochs=5)))
+    best, words = best_validation(run), " ".join(APART)
+    monkeypatch.setattr(measure, "_replayed", lambda run, what, words, whole: 7.0 if whole else 3.0)
+    asked = {"to": 1.0, "of": "mine"}
+    epochs = measure_of({**asked, "in": "epochs"}).value(run, best)
+    made = measure_of({**asked, "in": "modelled", "words": words})
+    assert (made.value(run, best), made.reference, made.scored) == (3 * epochs, "mine", True)
+    whole = measure_of({**asked, "in": "modelled", "words": words, "whole": True})
+    assert whole.value(run, best) == 7 * epochs > 0
+    assert math.isnan(made.value(run, 101.0)), "it never gets there"
+
+
 @pytest.mark.parametrize("given, said", [
+    ({"to": 1, "of": "a", "in": "epochs", "words": "cluster=cdfgnn"}, "in=\"epochs\" is not known"),
+    ({"to": 2, "of": "a", "in": "modelled", "words": "cluster=cdfgnn"}, "to=2"),
+    ({"to": 1, "of": "a", "in": "modelled", "words": "cluster=cdfgn"}, "did you mean"),
     ({"replayed": "epochs", "words": "cluster=cdfgnn"}, "did you mean"),
     ({"replayed": "epoch", "words": "cluster=cdfgn"}, "did you mean"),
     ({"replayed": "epoch", "words": "cluster=cdfgnn grown=0"}, "grown"),

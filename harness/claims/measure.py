@@ -54,6 +54,9 @@ def _slowest(times: Times) -> Epoch:
 REPLAYED: dict[str, Callable[[Times], float]] = {
     "epoch": lambda times: times.epoch,
     "compute": lambda times: _slowest(times).compute + _slowest(times).rest,
+    "imbalance": lambda times: (
+        max(own.compute for own in times.workers) / min(own.compute for own in times.workers)
+    ),
     "waiting": lambda times: _slowest(times).exposed + _slowest(times).idle,
     "waiting_percent": lambda times: 100 * REPLAYED["waiting"](times) / _slowest(times).epoch,
 }
@@ -92,10 +95,13 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
                                          seconds of the modelled epoch on a described cluster, as `halobench
                                          replay RUN WORDS` has them: "epoch", or of the slowest worker
                                          "compute" (with making messages), "waiting", or "waiting_percent" of
-                                         the epoch; `whole`: of a twin as if it were at scale 1; WORKERS/2
+                                         the epoch; "imbalance": the slowest worker's computing over the
+                                         fastest's; `whole`: of a twin as if it were at scale 1; WORKERS/2
                                          among the words stands for half of the run's workers
     {to: 0.99, of: ROW, in: epochs}      epochs, seconds (of the run's clock), wall (seconds by the wall) or
                                          bytes (MB) until the validation score is this share of ROW's best
+    {to: 0.99, of: ROW, in: modelled, words: WORDS, whole: true}
+                                         seconds of as many epochs as modelled
 
     InputError where it is none of these.
     """
@@ -125,16 +131,27 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
             _known_words(words)
             return Measure(lambda run, _: _replayed(run, given["replayed"], words, bool(given.get("whole"))))
         if keys == {"to", "of", "in"}:
-            within(f"{field}.to", given["to"], 0, 1)
             choice(f"{field}.in", given["in"], REACHED)
-            return Measure(
-                lambda run, best: _reached(run, given["to"] * best, REACHED[given["in"]]),
-                str(given["of"]),
-                scored=True,
+            return _until(given, field, lambda run: 1.0)
+        if {"to", "of", "in", "words"} <= keys <= {"to", "of", "in", "words", "whole"}:
+            choice(f"{field}.in", given["in"], ("modelled",))
+            epoch = measure_of(
+                {"replayed": "epoch", **{k: given[k] for k in keys & {"words", "whole"}}}, field
             )
+            return _until({**given, "in": "epochs"}, field, lambda run: epoch.value(run, float("nan")))
     raise InputError(
         f"{field}={given}: give a column's key, {{metric: NAME}}, {{metrics: [...], of: [...]}},"
         " {shards: NAME}, {replayed: epoch, words: WORDS} or {to: SHARE, of: ROW, in: epochs}"
+    )
+
+
+def _until(given: Mapping[str, Any], field: str, each: Callable[[Run], float]) -> Measure:
+    """What has been spent until a score is reached, times what `each` says of the run."""
+    within(f"{field}.to", given["to"], 0, 1)
+    return Measure(
+        lambda run, best: _reached(run, given["to"] * best, REACHED[given["in"]]) * each(run),
+        str(given["of"]),
+        scored=True,
     )
 
 
