@@ -155,6 +155,12 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_sentence(given, says, tmp_
     assert "mine.yaml: " in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_a_list_is_one_value_and_no_sweep(tmp_path):
+    rows = {"a": "system=a system.fanouts=[5,5]", "b": "system=b"}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed() | {"rows": rows}))
+    assert experiment.load(tmp_path)["mine"].rows == rows
+
+
 def runs_of(tmp_path: Path, accuracy: dict[str, float], graph: str = "cora"):
     """Run folders of three seeds by the sweeps of the rule's rows; each row's seeds differ by a point."""
     there = {}

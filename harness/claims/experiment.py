@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -242,7 +243,7 @@ def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str
         graphs = {_named(graph) for size in sizes.values() for graph in size.graphs}
         choice(f"{where}.graph", claim.graph, graphs)
     for row in claim.needed:
-        if "," in rows[row]:
+        if "," in re.sub(r"\[[^]]*]", "", rows[row]):  # a list is one value
             raise InputError(
                 f"{where}.rows: {row} is a sweep ({rows[row]}): give a row for each of its values"
             )
