@@ -163,11 +163,17 @@ def test_a_list_is_one_value_and_no_sweep(tmp_path):
 
 def runs_of(tmp_path: Path, accuracy: dict[str, float], graph: str = "cora"):
     """Run folders of three seeds by the sweeps of the rule's rows; each row's seeds differ by a point."""
-    there = {}
+    there, name = {}, graph.removeprefix("twin/")
+    source = "npz" if graph == name else "twin"
     for system, target in accuracy.items():
         paths = []
         for seed in (1, 2, 3):
-            composed = traces.config(seed=seed, system___target_=f"somewhere.{system}.S", dataset__name=graph)
+            composed = traces.config(
+                seed=seed,
+                system___target_=f"somewhere.{system}.S",
+                dataset__name=name,
+                dataset__source=source,
+            )
             path = tmp_path / f"{graph}-{system}{seed}-{target}"
             paths.append(traces.finished(path, composed, target=target + 0.01 * seed))
         there[f"system={system} dataset=cora seed=1,2,3"] = paths

@@ -177,7 +177,7 @@ def _flat(values: np.ndarray) -> list[float]:
 
 
 def _twin(run: Run) -> bool:
-    return str(run.keys.get("dataset.name", "")).startswith("twin/")
+    return bool(run.summary["twin"])
 
 
 def _diverged(run: Run) -> bool:
