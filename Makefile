@@ -90,7 +90,7 @@ bench-gpu: env  ## on a GPU: an epoch beside PyG's and DGL's, as one JSON, kept 
 SIZE   ?= smoke
 FIG    ?=
 
-figures: env    ## figures and verdicts (SIZE=smoke|small|paper FIG=cdfgnn_fig7): runs what is lacking, then draws; KEEP=results/reference keeps what they say
+figures: env    ## figures and verdicts: SIZE=smoke|small|paper FIG=cdfgnn_fig7 KEEP=results/reference
 	$(RUN) -m harness.figures $(FIG) --size $(SIZE) --data-dir $(DATA) $(if $(KEEP),--keep $(KEEP))
 
 fidelity: env   ## published statistics of each graph beside its twin's

@@ -141,6 +141,10 @@ def changed(**keys) -> dict:
         (changed(measure={"to": 1, "of": "a", "in": "days"}), 'claims[0].measure.in="days" is not known'),
         (changed(graph="dblp"), 'claims[0].graph="dblp" is not known'),
         (changed() | {"rows": {"a": "system=a,c", "b": "system=b"}}, "claims[0].rows: a is a sweep"),
+        (
+            changed() | {"rows": {"a": "system=a x=[1,2],[3]", "b": "system=b"}},
+            "claims[0].rows: a is a sweep",
+        ),
         (changed(measur="x"), "claims[0].measur is not a key of Claim"),
         (RULE | {"sizes": {"big": RULE["sizes"]["small"]}}, 'size="big" is not known'),
         (RULE | {"sizes": {}}, "its claims have no runs"),
@@ -156,7 +160,7 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_sentence(given, says, tmp_
 
 
 def test_a_list_is_one_value_and_no_sweep(tmp_path):
-    rows = {"a": "system=a system.fanouts=[5,5]", "b": "system=b"}
+    rows = {"a": "system=a system.fanouts=[[5,5],[1]]", "b": "system=b"}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed() | {"rows": rows}))
     assert experiment.load(tmp_path)["mine"].rows == rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from dataclasses import replace
@@ -118,15 +119,86 @@ def test_no_reader_takes_it_for_a_run(kept, capsys):
     assert "no run" in capsys.readouterr().err
 
 
-def test_a_damaged_file_is_named_with_how_to_make_it_again(kept, tmp_path):
+@pytest.mark.parametrize("text", ["entry,part\n", "", "\0"])
+def test_a_damaged_file_is_named_with_how_to_make_it_again(kept, tmp_path, text):
     path = kept / "mine" / "claims.csv"
-    path.write_text("entry,part\n")
+    path.write_text(text)
     with pytest.raises(InputError) as refused:
         from_kept(kept, plan_of(tmp_path))
-    assert re.fullmatch(
-        rf"{path} cannot be read \(.+\): make it again with halobench figures mine --size small"
-        rf" --keep {kept}", str(refused.value)
-    )  # fmt: skip
+    assert str(refused.value) == (
+        f"{path} cannot be read: remove it, or make it again with halobench figures mine --keep {kept}"
+    )
+
+
+@pytest.mark.parametrize("text", [None, "", "size\n", "row\na\n"])
+def test_what_is_no_kept_experiment_is_left_alone(tmp_path, text):
+    """A folder of runs, for instance, that has the name of an experiment."""
+    place = tmp_path / "results" / "mine"
+    place.mkdir(parents=True)
+    (place / "precious").write_text("")
+    if text is not None:
+        (place / "runs.csv").write_text(text)
+    runs = runs_of(tmp_path, {"a": 0.8, "b": 0.7})
+    with pytest.raises(InputError, match="results/mine is there and keeps nothing of an experiment"):
+        reference.keep(place.parent, plan_of(tmp_path), [], runs, [])
+    assert (place / "precious").exists()
+
+
+def test_what_was_kept_stays_where_the_new_cannot_be_written(kept, tmp_path, monkeypatch):
+    before, rename = (kept / "mine" / "claims.csv").read_text(), Path.rename
+
+    def full(path, target):
+        if path.name == "mine" and path.parent != kept:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", full)
+    runs = runs_of(tmp_path, {"a": 0.5, "b": 0.5})
+    with pytest.raises(InputError, match="mine cannot be written: No space left on device; give another"):
+        reference.keep(kept, plan_of(tmp_path), [], runs, [])
+    monkeypatch.undo()
+    assert (kept / "mine" / "claims.csv").read_text() == before
+    assert [path.name for path in kept.iterdir()] == ["mine"]
+
+
+def test_a_larger_size_that_was_kept_comes_before_a_smaller_one_that_was_run(kept, tmp_path):
+    plan = plan_of(tmp_path)
+    small = evaluate.results({"mine": plan}, runs_of(tmp_path, {"a": 0.6, "b": 0.7}))
+    smoke = [replace(each, size="smoke") if each.size else each for each in small]
+    (found,) = (
+        each for each in reference.with_kept(smoke, kept, {"mine": plan}) if each.experiment == "mine"
+    )
+    assert found.verdict.word == DIRECTION and found.size == "small, reference"
+
+
+def test_a_fingerprint_of_digits_is_read_as_it_was_written(kept, tmp_path, monkeypatch):
+    path = kept / "mine" / "claims.csv"
+    table = pd.read_csv(path, dtype=str)
+    path.write_text(path.read_text().replace(table["asked"][0], "012345678901"))
+    monkeypatch.setattr(reference, "asked", lambda *_: "012345678901")
+    assert from_kept(kept, plan_of(tmp_path)).verdict.word == DIRECTION
+
+
+def test_a_fingerprint_is_of_the_claims_own_graphs_and_of_the_clusters_it_models(tmp_path, monkeypatch):
+    plan = plan_of(tmp_path, graph="cora", measure={"replayed": "epoch", "words": "cluster=cdfgnn"})
+    (claim,) = plan.claims
+    before = reference.asked(plan, claim, "small")
+    size = plan.sizes["small"]
+    more = replace(plan, sizes={"small": replace(size, graphs=[*size.graphs, "dblp"])})
+    assert reference.asked(more, claim, "small") == before
+    other = replace(plan, sizes={"small": replace(size, graphs=["cora dataset.split=low_label"])})
+    assert reference.asked(other, claim, "small") != before
+    assert "devices" in reference._cluster("cdfgnn") and "#" not in reference._cluster("cdfgnn")
+    monkeypatch.setattr(reference, "_cluster", lambda name: f"{name}, changed")
+    assert reference.asked(plan, claim, "small") != before
+
+
+def test_an_experiment_is_not_kept_without_one_of_its_graphs(tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(RULE))
+    words = ["--from", str(tmp_path), f"--keep={tmp_path / 'k'}", f"--data-dir={tmp_path}"]
+    assert figures.main(words) == 1
+    assert "keeps experiments whole: give --data-dir" in re.sub(r"\s+", " ", capsys.readouterr().err)
+    assert not (tmp_path / "k").exists()
 
 
 def test_the_listing_reads_it(kept, tmp_path, capsys):

@@ -126,14 +126,14 @@ class Experiment:
         """The sweep of a row on a graph, as on the command line.
 
         What a row says wins over what its size says of the same key; EPOCHS/5 stands for a fifth of the
-        size's epochs.
+        size's epochs, and so on.
         """
         asked = self.sizes[size]
         own = self.rows[row].split()
         given = dict(word.split("=", 1) for word in asked.runs.split())
         if "epochs" in given:
-            fifth = str(int(given["epochs"]) // 5)
-            own = [word.replace("EPOCHS/5", fifth) for word in own]
+            epochs = int(given["epochs"])
+            own = [re.sub(r"EPOCHS/(\d+)", lambda found: str(epochs // int(found[1])), word) for word in own]
         keys = {word.split("=", 1)[0] for word in own}
         common = [f"{key}={value}" for key, value in given.items() if key not in keys]
         return " ".join([*own, f"dataset={graph}", *common])
@@ -224,6 +224,16 @@ def _drawings(given: Any) -> dict[str, dict[str, Any]]:
     raise InputError(f"draw={given}: give the names of drawings, each with its options, as NAME: {{}}")
 
 
+def _swept(row: str) -> bool:
+    """Whether a row has several values of a key: a comma that stands in no list."""
+    inside = 0
+    for letter in row:
+        inside += (letter == "[") - (letter == "]")
+        if letter == "," and not inside:
+            return True
+    return False
+
+
 def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str, Size]) -> None:
     choice(f"{where}.compare", claim.compare, COMPARED)
     measure_of(claim.measure, f"{where}.measure")
@@ -243,7 +253,7 @@ def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str
         graphs = {_named(graph) for size in sizes.values() for graph in size.graphs}
         choice(f"{where}.graph", claim.graph, graphs)
     for row in claim.needed:
-        if "," in re.sub(r"\[[^]]*]", "", rows[row]):  # a list is one value
+        if _swept(rows[row]):
             raise InputError(
                 f"{where}.rows: {row} is a sweep ({rows[row]}): give a row for each of its values"
             )

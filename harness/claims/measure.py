@@ -51,12 +51,14 @@ def _slowest(times: Times) -> Epoch:
     return max(times.workers, key=lambda own: own.epoch)
 
 
+def _imbalance(computing: list[float]) -> float:
+    return max(computing) / min(computing) if min(computing) > 0 else float("nan")
+
+
 REPLAYED: dict[str, Callable[[Times], float]] = {
     "epoch": lambda times: times.epoch,
     "compute": lambda times: _slowest(times).compute + _slowest(times).rest,
-    "imbalance": lambda times: (
-        max(own.compute for own in times.workers) / min(own.compute for own in times.workers)
-    ),
+    "imbalance": lambda times: _imbalance([own.compute for own in times.workers]),
     "waiting": lambda times: _slowest(times).exposed + _slowest(times).idle,
     "waiting_percent": lambda times: 100 * REPLAYED["waiting"](times) / _slowest(times).epoch,
 }
@@ -131,10 +133,15 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
             _known_words(words)
             return Measure(lambda run, _: _replayed(run, given["replayed"], words, bool(given.get("whole"))))
         if keys == {"to", "of", "in"}:
+            if given["in"] == "modelled":
+                raise InputError(f"{field}.in=modelled has no cluster: give words, as words: cluster=NAME")
             choice(f"{field}.in", given["in"], REACHED)
             return _until(given, field, lambda run: 1.0)
         if {"to", "of", "in", "words"} <= keys <= {"to", "of", "in", "words", "whole"}:
-            choice(f"{field}.in", given["in"], ("modelled",))
+            if given["in"] != "modelled":
+                raise InputError(
+                    f"{field}.in={given['in']} takes no words: leave them out, or give in: modelled"
+                )
             epoch = measure_of(
                 {"replayed": "epoch", **{k: given[k] for k in keys & {"words", "whole"}}}, field
             )
@@ -142,6 +149,7 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
     raise InputError(
         f"{field}={given}: give a column's key, {{metric: NAME}}, {{metrics: [...], of: [...]}},"
         " {shards: NAME}, {replayed: epoch, words: WORDS} or {to: SHARE, of: ROW, in: epochs}"
+        " (or in: modelled, with words)"
     )
 
 

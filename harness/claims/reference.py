@@ -10,7 +10,9 @@ None of these files is a run's, so that no reader takes a kept folder for one.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +21,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from harness.check import InputError, writing
-from harness.claims.evaluate import NOT_RUN, Folders, Result
+from harness.claims.evaluate import Folders, Result
 from harness.claims.experiment import SIZES, Claim, Experiment
 from harness.claims.verdict import Verdict
 from harness.report.columns import ALL
 from harness.report.groups import Estimate, Run
+from harness.run import runner
 from harness.trace import files
 
 FOLDER = Path("results/reference")
@@ -34,9 +38,20 @@ COLUMNS = ("entry", "part", "mean", "half", "seeds", "verdict", "why", "size", "
 
 
 def asked(experiment: Experiment, claim: Claim, size: str) -> str:
-    """A fingerprint of a claim and of the runs that decide it: another one, where its file has changed."""
-    sweeps = [experiment.sweeps(row, size) for row in claim.needed]
-    return hashlib.sha256(repr((claim, sweeps)).encode()).hexdigest()[:12]
+    """A fingerprint of a claim, of the runs that decide it and of the clusters that it models: another one
+    where a file that says these has changed."""
+    sweeps = [
+        experiment.sweeps(row, size)[at] for row in claim.needed for at in experiment.on(size, claim.graph)
+    ]
+    clusters = [_cluster(name) for name in re.findall(r"\bcluster=([\w/]+)", repr(claim.measure))]
+    return hashlib.sha256(repr((claim, sweeps, clusters)).encode()).hexdigest()[:12]
+
+
+@functools.cache
+def _cluster(name: str) -> str:
+    """What a preset's file says, its comments left out."""
+    path = Path(runner.CONF) / "cluster" / f"{name}.yaml"
+    return repr(yaml.safe_load(path.read_text())) if path.exists() else name
 
 
 def keep(
@@ -45,7 +60,7 @@ def keep(
     """Write what `found` of an experiment at one size says to a folder of the experiment's name.
 
     What the folder held of this experiment is replaced once all is written. InputError where it cannot be
-    written, or holds a larger size.
+    written, or holds a larger size or something else.
     """
     place = folder / experiment.name
     (size,) = experiment.sizes
@@ -66,23 +81,37 @@ def keep(
             files.write_json_atomic(new / "environment.json", first.trace.environment)
             for picture in pictures:
                 shutil.copy(picture, new / picture.name)
+            before = Path(made) / "before"
             if place.exists():
-                place.rename(Path(made) / "before")
-            new.rename(place)
+                place.rename(before)
+            try:
+                new.rename(place)
+            except OSError:
+                if before.exists():
+                    before.rename(place)
+                raise
 
 
 def check(place: Path, size: str) -> None:
-    """InputError where what is kept at `place` is of a larger size than `size`."""
-    runs = place / "runs.csv"
-    before = str(pd.read_csv(runs, usecols=["size"])["size"].iloc[0]) if runs.exists() else size
+    """InputError where what is at `place` is not kept of an experiment, or of a larger size than `size`."""
+    if not place.exists():
+        return
+    try:
+        before = str(pd.read_csv(place / "runs.csv", usecols=["size"])["size"].iloc[0])
+    except (OSError, ValueError, IndexError):
+        raise InputError(
+            f"{place} is there and keeps nothing of an experiment: {MEND}, or remove it"
+        ) from None
     if before in SIZES and SIZES.index(before) > SIZES.index(size):
         raise InputError(f"keep={place.parent} has {place.name} of size {before}, larger than {size}: {MEND}")
 
 
 def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, Experiment]) -> list[Result]:
-    """Results whose runs are not there taken from a kept folder, their size marked "reference".
+    """Results whose runs are not there, or only of a smaller size, taken from a kept folder, their size
+    marked "reference".
 
-    What was kept under another claim, or of other runs, is not taken. InputError that names a damaged file.
+    What was kept under another claim, of other runs or on another cluster is not taken. InputError that names
+    a damaged file.
     """
     kept = {path.parent.name: _read(path) for path in sorted(folder.glob("*/claims.csv"))}
     fingerprints = {
@@ -95,7 +124,7 @@ def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, E
 
     def taken(result: Result) -> Result:
         row = kept.get(result.experiment, {}).get((result.entry, result.says))
-        if result.verdict.word != NOT_RUN or row is None:
+        if row is None or _rank(row["size"]) <= _rank(result.size):
             return result
         if fingerprints.get((result.experiment, result.entry, result.says, row["size"])) != row["asked"]:
             return result
@@ -105,6 +134,11 @@ def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, E
         return replace(result, verdict=verdict, ours=ours, size=f"{row['size']}, reference")
 
     return [taken(result) for result in found]
+
+
+def _rank(size: str) -> int:
+    """Of "" the least, where nothing has been run."""
+    return SIZES.index(size) if size in SIZES else -1
 
 
 def _claims(experiment: Experiment, size: str, found: Sequence[Result]) -> pd.DataFrame:
@@ -139,12 +173,14 @@ def _table(runs: Mapping[tuple[str, str], Sequence[Run]], size: str) -> pd.DataF
 
 def _read(path: Path) -> dict[tuple[str, str], dict]:
     """The claims of a kept file by entry and part."""
+    numbers = {"mean": float, "half": float, "seeds": float}
+    words = {name: str for name in COLUMNS if name not in numbers}
     try:
-        table = pd.read_csv(path, dtype={"why": str}, keep_default_na=True)
+        table = pd.read_csv(path, dtype={**numbers, **words})
         rows = table.fillna({"why": ""})[list(COLUMNS)].to_dict("records")
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError):
         raise InputError(
-            f"{path} cannot be read ({str(error).splitlines()[0]}): make it again with halobench figures"
-            f" {path.parent.name} --size small --keep {path.parent.parent}"
+            f"{path} cannot be read: remove it, or make it again with halobench figures {path.parent.name}"
+            f" --keep {path.parent.parent}"
         ) from None
     return {(row["entry"], row["part"]): row for row in rows}

@@ -99,6 +99,10 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
     for figure in chosen:
         try:
             graphs = [asked.graph] if asked.graph else here(figure, places, console)
+            if asked.keep and len(graphs) < len(figure.graphs):
+                raise InputError(
+                    f"keep={asked.keep} keeps experiments whole: give --data-dir, or leave it out"
+                )
             if graphs:
                 make(figure, graphs, places, asked.out, console, asked.keep)
         except InputError as error:
@@ -114,6 +118,8 @@ def check_keep(folder: Path, graph: str | None, chosen: Sequence[Figure]) -> Non
     if graph:
         raise InputError(f"keep={folder} keeps experiments on their own graphs: leave out --graph")
     for figure in chosen:
+        if figure.plan is None:
+            raise InputError(f"keep={folder} keeps experiments, and {figure.name} is none: leave it out")
         reference.check(folder / figure.name, figure.size)
 
 
