@@ -1,0 +1,44 @@
+"""`grown=K`: a small twin replayed as if it were K times as large, held to the twin that is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.replay.settings import parse
+from harness.replay.times import Times, times_of
+from harness.trace.reader import Trace, find_runs
+
+WORDS = ["cluster=pscgcn", "per_host=2", "compute=roofline", "efficiency=0.5", "uncounted=none"]
+SMALL, TIMES = 0.05, 4  # at both METIS halos are near those of the whole graph (docs/twins.md)
+
+
+def modelled(run: Path, *more: str) -> Times:
+    _, replayer, _ = parse([str(run), *WORDS, *more])
+    return times_of(replayer.replay(Trace(run)))
+
+
+@pytest.mark.parametrize(
+    ("system", "name"),
+    [
+        *(
+            pytest.param(name, "yelp", marks=pytest.mark.nightly(120))
+            for name in ("vanilla", "cagnet", "digest")
+        ),
+        pytest.param("vanilla", "ogbn-products", marks=pytest.mark.nightly(400)),
+    ],
+)
+def test_a_twin_grown_takes_what_a_larger_twin_takes(system, name, place, tmp_path):
+    found = {}
+    for scale in (SMALL, SMALL * TIMES):
+        folder = tmp_path / f"{scale:g}"
+        words = [f"system={system}", f"dataset=twin/{name}", f"dataset.scale={scale:g}", "workers=4"]
+        words += ["partition=metis", "model.hidden=64", "epochs=11", "evaluate.every=11", f"results={folder}"]
+        ended = place.run(*words, "progress=false")
+        assert ended.code == 0, ended.err
+        (found[scale],) = find_runs([folder])
+    grown, whole = modelled(found[SMALL], f"grown={TIMES}"), modelled(found[SMALL * TIMES])
+    print(f"{system} on {name}: {grown.epoch / whole.epoch:.3f} of the larger twin's epoch")
+    assert grown.epoch == pytest.approx(whole.epoch, rel=0.15)
+    assert grown.epoch > 2 * modelled(found[SMALL]).epoch, "it is no smaller graph's"
