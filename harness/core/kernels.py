@@ -217,7 +217,7 @@ class _TorchProduct:
             self._entries[self_loops] = self._on_device(self_loops)
         starts, columns = self._entries[self_loops]
         values = np.insert(self._values, self._block.indptr[1:], 1) if self_loops else self._values
-        weights = torch.from_numpy(values).to(self._device, dtype)
+        weights = torch.from_numpy(values).to(self._device, dtype, non_blocking=True)
         if row is not None:
             counts = starts[1:] - starts[:-1]
             weights = weights * torch.repeat_interleave(row.to(dtype), counts, output_size=len(columns))
