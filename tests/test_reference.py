@@ -86,6 +86,7 @@ def test_each_run_stands_there_in_full_with_its_machine_and_pictures(kept):
     place = kept / "mine"
     runs = pd.read_csv(place / "runs.csv")
     assert list(zip(runs["row"], runs["seed"])) == [(row, seed) for row in "ab" for seed in (1, 2, 3)]
+    assert runs["asked"].is_unique and all(runs["asked"].str.contains("system="))
     assert set(ALL) <= set(runs.columns) and runs["mb_epoch"].notna().all()
     assert json.loads((place / "environment.json").read_text())["cores"] > 0
     assert (place / "mine-claims.png").read_bytes() == b"a picture"

@@ -1,7 +1,7 @@
 """What an experiment's runs said, kept without the runs: a folder per experiment, as in results/reference/.
 
     claims.csv        a row per claim: ours in full, the verdict, and a fingerprint of what was asked
-    runs.csv          a row per run: size, row of the experiment, graph, seed, and every measured column
+    runs.csv          a row per run: size, row, graph, seed, what was asked for, every measured column
     environment.json  of the first run; runs.csv names another machine or other code where there is one
     *.png             the pictures
 
@@ -66,7 +66,10 @@ def keep(
     (size,) = experiment.sizes
     check(place, size)
     runs = {
-        (row, graph): [Run(path) for path in folders(sweep)]
+        (row, graph): [
+            (" ".join(words), Run(path))
+            for words, path in zip(runner.expand(sweep), folders(sweep), strict=True)
+        ]
         for row in experiment.rows
         for graph, sweep in zip(experiment.sizes[size].graphs, experiment.sweeps(row, size))
     }
@@ -77,7 +80,7 @@ def keep(
             new.mkdir()
             _table(runs, size).to_csv(new / "runs.csv", index=False)
             _claims(experiment, size, found).to_csv(new / "claims.csv", index=False)
-            first = next(iter(runs.values()))[0]
+            _, first = next(iter(runs.values()))[0]
             files.write_json_atomic(new / "environment.json", first.trace.environment)
             for picture in pictures:
                 shutil.copy(picture, new / picture.name)
@@ -152,7 +155,7 @@ def _claims(experiment: Experiment, size: str, found: Sequence[Result]) -> pd.Da
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _table(runs: Mapping[tuple[str, str], Sequence[Run]], size: str) -> pd.DataFrame:
+def _table(runs: Mapping[tuple[str, str], Sequence[tuple[str, Run]]], size: str) -> pd.DataFrame:
     """A row per run, all that was measured in full; None where a run has no such value."""
     return pd.DataFrame(
         [
@@ -161,12 +164,13 @@ def _table(runs: Mapping[tuple[str, str], Sequence[Run]], size: str) -> pd.DataF
                 "row": row,
                 "graph": graph,
                 "seed": run.seed,
+                "asked": words,
                 "code": run.code,
                 "machine": run.machine,
                 **{key: column.value(run.summary) for key, column in ALL.items()},
             }
             for (row, graph), own in runs.items()
-            for run in own
+            for words, run in own
         ]
     )
 
