@@ -11,7 +11,7 @@ import sys
 import traceback
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -60,6 +60,28 @@ def run_job(composed: DictConfig) -> Path:
     if said and finished:
         console.print(f"note: {said}; stale=rerun computes it again", highlight=False, soft_wrap=True)
     return run.directory
+
+
+def run_all(runs: Iterable[DictConfig]) -> int:
+    """Every run, each from its composed config. One that fails says why, and the next goes on. Returns the
+    exit code of the first that failed; 0 where none did."""
+    codes = []
+    with plain_warnings():
+        for composed in runs:
+            try:
+                run_job(composed)
+            except Exception as error:
+                codes.append(_told(error)[1])
+    return codes[0] if codes else 0
+
+
+def _told(error: Exception) -> tuple[str, int]:
+    """Say on stderr why a run failed; gives the first line of it and the exit code that stands for it."""
+    if not isinstance(error, InputError | RunFailed):
+        traceback.print_exc()
+    print(f"error: {error}", file=sys.stderr)
+    line = next(iter(str(error).splitlines()), type(error).__name__)
+    return line, 2 if isinstance(error, InputError) else getattr(error, "code", 1)
 
 
 @dataclass
@@ -128,11 +150,7 @@ class Jobs:
                 job.value = _value(Path(job.folder), composed.objective)
             job.error, job.code = "", 0
         except Exception as error:
-            if not isinstance(error, InputError | RunFailed):
-                traceback.print_exc()
-            print(f"error: {error}", file=sys.stderr)
-            job.error = next(iter(str(error).splitlines()), type(error).__name__)
-            job.code = 2 if isinstance(error, InputError) else getattr(error, "code", 1)
+            job.error, job.code = _told(error)
         self._note(number, job)
         if job.error and self.sweep and self.sweep.grid:
             # Optuna's sweeper ends without its results where a point of a grid has no value and is the last.

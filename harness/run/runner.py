@@ -29,7 +29,7 @@ from harness.base.scratch import scratch
 from harness.check import InputError
 from harness.graph import real
 from harness.run import config as configs
-from harness.run import overrides
+from harness.run import overrides, process
 
 CONF = str(Path(__file__).resolve().parents[2] / "conf")
 
@@ -181,27 +181,30 @@ def start(sweep: str, places: Places) -> None:
     """Run what a sweep lacks, as `python -m harness -m` would. InputError with its last words where a run
     failed.
 
-    Each sweep is a process of its own, forked from one that has imported the command: importing takes longer
-    than many a run.
+    Runs are composed here and not by Hydra's sweeper, which composes each several times: a second of every
+    short run. Each sweep is a process of its own, forked from one that has imported the command: importing
+    takes longer than many a run.
     """
+    runs = [run.composed for run in composed(expand(sweep), places)]
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.run.command", "harness.report.single", "harness.run.preload"])
+    context.set_forkserver_preload(["harness.run.jobs", "harness.report.single", "harness.run.preload"])
     with scratch() as folder:
         said = folder / "said"
-        process = context.Process(target=_command, args=(["-m", *sweep.split(), *places.overrides], said))
-        process.start()
+        said.touch()
+        child = context.Process(target=_run_all, args=(runs, said))
+        child.start()
         try:
-            process.join()
+            child.join()
         except BaseException:  # this process was told to stop
-            process.terminate()
-            process.join()
+            child.terminate()
+            child.join()
             raise
-        if process.exitcode:
+        if child.exitcode:
             raise InputError(f"{sweep}: a run failed: {said.read_text(errors='replace').strip()[-2000:]}")
 
 
-def _command(arguments: list[str], said: Path) -> None:
-    """`python -m harness` with these arguments, all that it prints going to the file `said`."""
+def _run_all(runs: list[dict[str, Any]], said: Path) -> None:
+    """Runs, each a composed config; all that they print goes to the file `said`."""
     with said.open("wb") as file:
         for number in (1, 2):
             os.dup2(file.fileno(), number)
@@ -210,9 +213,9 @@ def _command(arguments: list[str], said: Path) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None, "runs are started as another process"
     threading.Thread(target=_stop_with, args=(parent.sentinel,), daemon=True).start()
-    from harness.run import command
+    from harness.run import jobs
 
-    sys.exit(command.run(arguments))
+    sys.exit(process.until_stopped(lambda: jobs.run_all(map(OmegaConf.create, runs))))
 
 
 def _stop_with(parent: int) -> None:
