@@ -173,6 +173,7 @@ class Batch:
     total   seeds of this step on all workers
     divisor what this worker's summed loss is divided by for its gradients, which are then summed over
             workers; None: `total`, for the mean over all seeds of the step
+    weights [b] what each seed's loss is multiplied by, in the model's precision; None: 1
     """
 
     x: torch.Tensor
@@ -180,6 +181,7 @@ class Batch:
     labels: torch.Tensor
     total: int
     divisor: float | None = None
+    weights: torch.Tensor | None = None
 
 
 class Blocks:

@@ -103,17 +103,22 @@ class Evaluator:
 
 
 def local_loss(
-    logits: torch.Tensor, labels: torch.Tensor, train: torch.Tensor, divisor: float
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    train: torch.Tensor,
+    divisor: float,
+    weights: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The summed loss of the rows `train` over `divisor`: with the count of all training vertices, a share of
-    the global mean.
+    """The summed loss of the rows `train` [t] over `divisor`: with the count of all training vertices, a
+    share of the global mean. weights [t]: what each row's loss is multiplied by; None: 1.
 
     Softmax cross-entropy; for multi-label graphs the binary cross-entropy averaged over classes. Shares add
     up over workers.
     """
-    rows = logits[train]
-    if labels.ndim == 1:
-        return F.cross_entropy(rows, labels[train], reduction="sum") / divisor
-    return F.binary_cross_entropy_with_logits(rows, labels[train], reduction="sum") / (
-        divisor * labels.shape[1]
-    )
+    rows, one_label = logits[train], labels.ndim == 1
+    loss = F.cross_entropy if one_label else F.binary_cross_entropy_with_logits
+    whole = divisor if one_label else divisor * labels.shape[1]
+    if weights is None:
+        return loss(rows, labels[train], reduction="sum") / whole
+    each = loss(rows, labels[train], reduction="none")
+    return (each if one_label else each.sum(1)) @ weights / whole

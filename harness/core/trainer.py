@@ -249,7 +249,7 @@ class Trainer:
         ]
         logits = self.model(batch.x, None, strategy, drops, self.recorder)
         seeds = torch.arange(len(batch.labels), device=logits.device)
-        loss = local_loss(logits, batch.labels, seeds, divisor)
+        loss = local_loss(logits, batch.labels, seeds, divisor, batch.weights)
         return self._backward(loss, logits, len(seeds), strategy)
 
     def gradient(self, rows: torch.Tensor, divisor: float) -> torch.Tensor:

@@ -66,17 +66,18 @@ def main(run_dir: str, meeting: str | None = None) -> None:
     """
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     folder, recorder = Path(run_dir), Recorder()
-    seconds = RENDEZVOUS
+    found = None
     with contextlib.suppress(InputError):  # which is told to the others below
-        seconds = configs.load(folder).settings.rendezvous
-    met = Meeting(rank, size, meeting, seconds)
+        found = configs.load(folder)
+    met = Meeting(rank, size, meeting, found.settings.rendezvous if found else RENDEZVOUS)
     try:
         with contextlib.ExitStack() as stack:
             sees, wrong, run = [True] * size, "", None
             if meeting is None:
                 sees, wrong = elsewhere.describe(met, host_name(), folder)
             try:
-                run = held(configs.load(folder), folder)
+                # Who was started elsewhere may have another run's folder until worker 0 has told of it.
+                run = held(found if found and meeting else configs.load(folder), folder)
                 if meeting is None:
                     _check_start(run, folder, size, sees[rank])
                     if rank == 0:

@@ -1,0 +1,181 @@
+"""GraphSAINT: Zeng, Zhou, Srivastava, Kannan, Prasanna, "GraphSAINT: Graph Sampling Based Inductive Learning
+Method", ICLR 2020, with which PSC-GCN (Table II) compares.
+
+Implements training on random subgraphs whose losses and sums are made unbiased:
+
+    before training: draw sets of vertices S_1..S_N until they have more than coverage * V vertices together
+    C_v  = how many of them hold v,   C_vu = how many hold both v and u
+    a step takes the next set S and the edges between its vertices:
+        H^(l+1)_v = sigma(sum over u in S of (C_v / C_vu) A_vu H^(l)_u W)
+        loss = sum over the training vertices v in S of N / (C_v t) L_v
+
+Over the N sets an edge that one of them holds has A_vu as the mean of its weights among those that hold v,
+and the mean of the losses is the mean of the training vertices' losses where each is in one of them.
+
+Notation: V vertices and t training vertices; A normalised in the graph that sets are drawn from. C_v / C_vu
+and N / (C_v t) are the `norm_aggr` and `norm_loss` of its authors' code.
+
+Bytes of a worker and step:
+    weights     2 (P - 1) 4 |W| over all workers
+
+Decisions
+- distributed form: GraphSAINT trains in one process, and PSC-GCN leaves it out of its times as unsuitable for
+  several. With one worker this is the paper's. With more, every worker draws its sets from the graph of its
+  own part: edges between parts are left out, as `local` does, t counts all workers' training vertices, and
+  every worker takes part in every step.
+- an epoch has max over workers of ceil(n / budget) steps, n the vertices of the graph that a worker draws
+  from: as many as take each vertex once in the mean. The loss that is reported is the mean over the steps.
+- graph: all (one setting for all systems: every system here trains on all vertices, of which some are
+  labelled) | train, as in the paper's code, whose graph has the training vertices alone.
+- sampler: walk (random walks from uniform roots) | edge | node, with the probabilities of the paper's code.
+  Its fourth, a walk with a frontier, is not built.
+- budget: vertices drawn per set, of which some are drawn twice; a walk of h steps draws h + 1. null: every
+  set is the whole graph, which is full-batch training.
+- coverage: 50, the code's.
+- the sets that are counted are those that are trained on, in the same order, again and again. The paper's
+  code draws new ones when it has used up the first; there an edge that no counted set held weighs 10,000.
+- a set depends on (seed, worker, number) alone, and is drawn again when it is needed: no set is stored.
+- attention takes its softmax over the edges of S, unscaled.
+- evaluation is exact and sees the whole graph, as for every system.
+Departures: none of the code's clipping of gradients, normalised rows, and dense layer behind the last, which
+no other system here has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from harness.check import at_least, choice, more_than
+from harness.core.batches import Batch, BatchSystem, Block, Sampled
+from harness.core.system import without_effect
+from harness.partition.shard import Csr
+from systems.parts.neighbours import everybodys
+from systems.parts.subgraphs import Counts, Sampler, induced
+
+
+@dataclass
+class Graphsaint(BatchSystem):
+    """The knobs.
+
+    sampler   how a set of vertices is drawn: "walk", "edge" or "node"
+    budget    vertices drawn per set; null: every set is the whole graph
+    length    steps of a walk
+    coverage  how often the sets that weights are estimated from hold each vertex, in the mean
+    graph     what sets are drawn from: "all" vertices, or those of "train"
+    """
+
+    sampler: str = "walk"
+    budget: int | None = 2000
+    length: int = 2
+    coverage: float = 50.0
+    graph: str = "all"
+
+    own_rows: ClassVar[str] = "sends no row of which wire would say anything"
+    every_row: ClassVar[str] = "computes all rows of a subgraph"
+    smaller: ClassVar[str] = "a smaller system.budget"
+
+    def __post_init__(self):
+        choice("sampler", self.sampler, ("walk", "edge", "node"))
+        if self.budget is not None:
+            at_least("budget", self.budget, 1)
+        at_least("length", self.length, 1)
+        more_than("coverage", self.coverage, 0)
+        choice("graph", self.graph, ("all", "train"))
+
+    def ineffective(self):
+        if self.budget is None:
+            why = "at system.budget=null every set is the whole graph"
+            return without_effect(self, ["sampler", "length", "coverage"], why)
+        if self.sampler != "walk":
+            return without_effect(self, ["length"], f"at system.sampler={self.sampler} there is no walk")
+        return []
+
+    def setup(self, context):
+        super().setup(context)
+        shard = self.shard
+        whole = Csr(
+            shard.inner_edges.indptr,
+            shard.inner_edges.indices,
+            shard.num_inner,
+            shard.inner_edges.values,
+        )
+        # The worker's vertices [n] that sets are drawn from, and the graph of them.
+        self.own = np.arange(shard.num_inner, dtype=np.int32)
+        if self.graph == "train":
+            self.own = np.flatnonzero(shard.train).astype(np.int32)
+        self.among = whole if self.graph == "all" else induced(whole, self.own)[0]
+        self.set_degrees = self.among.row_sums().astype(np.asarray(shard.degrees).dtype)
+        self.train = np.asarray(shard.train)[self.own]
+        self.ids = np.asarray(shard.inner)[self.own]
+        self.sets = Sampler(self.among, self.sampler, self.budget, self.length, self.seed, self.comm.rank)
+        self.counts = Counts.of(self.sets, self.coverage)
+        most, self.total = self._everybodys_sizes()
+        self.num_steps = 1 if self.budget is None else max(1, -(-most // self.budget))
+        self.dtype = str(torch.get_default_dtype()).removeprefix("torch.")
+        self.own_features = torch.from_numpy(np.ascontiguousarray(shard.features, self.dtype)).to(self.device)
+        labels = torch.as_tensor(shard.labels).to(self.device)
+        self.labels = labels.to(torch.get_default_dtype()) if labels.ndim == 2 else labels.long()
+
+    def _everybodys_sizes(self) -> tuple[int, int]:
+        """The most vertices that a worker draws from, and all workers' training vertices."""
+        here = np.array([len(self.own), self.train.sum()], np.int64)
+        sizes, seeds = everybodys(self.comm, here).reshape(-1, 2).T
+        return int(sizes.max()), int(seeds.sum())
+
+    def steps(self):
+        return self.num_steps
+
+    def seeds_per_epoch(self, training):
+        # The weights of every step's seeds add up to all training vertices in the mean.
+        return self.num_steps * training
+
+    def before_epoch(self, epoch):
+        self.totals = Counter(steps=self.num_steps)
+
+    def make_batch(self, epoch, step):
+        """The next set's subgraph. Training vertices come first, since a batch's seeds are its first rows."""
+        inside = self.recorder.inside
+        if not self.counts.sets:
+            return None
+        with inside("rest", "subgraph"):
+            found = self.sets.vertices((epoch * self.num_steps + step) % self.counts.sets)
+            seeds = found[self.train[found]]
+            if not len(seeds):
+                return None
+            rows = np.concatenate([seeds, found[~self.train[found]]])
+            edges, places = induced(self.among, rows)
+            held = self.counts.vertices[rows]
+            scales = np.repeat(held, np.diff(edges.indptr)) / self.counts.edges[places]
+            edges.values = (scales if edges.values is None else scales * edges.values).astype(self.dtype)
+        with inside("rest", "blocks"):
+            none = Csr(np.zeros_like(edges.indptr), edges.indices[:0], 0)
+            alone = Sampled(
+                edges,
+                none,
+                self.ids[rows],
+                self.ids[:0],
+                self.set_degrees[rows],
+                self.set_degrees[:0],
+                np.ones(len(rows)),
+            )
+            first = Block(alone, self.adjacency, 0)
+            blocks = [first, *[first.of_layer(1)] * (self.num_layers - 1)]
+        self.totals.update(edges=edges.num_entries, inputs=len(rows))
+        taken = torch.from_numpy(self.own[rows]).long().to(self.device)
+        weights = torch.from_numpy((self.counts.sets / held[: len(seeds)]).astype(self.dtype))
+        return Batch(
+            self.own_features[taken],
+            blocks,
+            self.labels[taken[: len(seeds)]],
+            self.total,
+            weights=weights.to(self.device),
+        )
+
+    def after_epoch(self, epoch):
+        for name, value in self.totals.items():
+            self.recorder.metric(name, value)
