@@ -69,6 +69,8 @@ from systems.parts.neighbours import Chosen, Expander, hop_key
 from systems.parts.sampled import FEATURES, Drawn, SampledBatches
 from systems.parts.tasks import Dag, Scheduler
 
+NSC, FETCH = "nsc", "fetch"  # what a task does
+
 
 @dataclass
 class Making:
@@ -176,7 +178,8 @@ class Bytegnn(SampledBatches):
         batch.parts, batch.undone = [None] * len(chunks), len(chunks)
         for place, chunk in enumerate(chunks):
             cost = int(self.names.degrees[chunk].sum())
-            self.scheduler.task(dag, cost, partial(self.nsc, dag, place, chunk))
+            layer = self.num_layers - 1 - len(batch.found)
+            self.scheduler.task(dag, cost, partial(self.nsc, dag, place, chunk), (NSC, layer))
 
     def nsc(self, dag: Dag[Making], place: int, chunk: np.ndarray) -> None:
         batch, expander = dag.work, self.expander()
@@ -224,7 +227,8 @@ class Bytegnn(SampledBatches):
         remote = names[(names < low) | (names >= high)]
         width = self.own.own["features"].shape[1]
         for chunk in np.split(remote, range(self.task, len(remote), self.task)) if len(remote) else ():
-            self.scheduler.task(dag, len(chunk) * width, partial(self.fetch_rows, dag, chunk))
+            run = partial(self.fetch_rows, dag, chunk)
+            self.scheduler.task(dag, len(chunk) * width, run, (FETCH, self.num_layers - len(dag.work.found)))
 
     def fetch_rows(self, dag: Dag[Making], chunk: np.ndarray) -> None:
         self.expander()
@@ -254,7 +258,11 @@ class Bytegnn(SampledBatches):
     def after_epoch(self, epoch):
         super().after_epoch(epoch)
         tally = self.scheduler.take_tally()
-        self.recorder.metric("sampler_s", tally.seconds)
+        self.recorder.metric("sampler_s", sum(spent.total for spent in tally.spent.values()))
+        # By the layer whose block a task's hop makes; of a fetch, by the last block that is there.
+        for (kind, layer), spent in sorted(tally.spent.items()):
+            self.recorder.metric(f"{kind}_s", spent.total, layer)
+            self.recorder.metric(f"{kind}_tasks", spent.count, layer)
         self.recorder.metric("launches", tally.begun)
         self.recorder.metric("queue", tally.waiting / max(tally.taken, 1))
 

@@ -29,6 +29,7 @@ from harness.comm.recorder import cpu_count
 from systems.parts.ahead import failed
 
 Work = TypeVar("Work")
+Kind = tuple[str, int]  # what a task does, and for which layer
 
 POLL = 0.005  # seconds between two looks of the coarse scheduler
 C = 100 / math.log(101)
@@ -45,6 +46,13 @@ def score(gap: float, used: float, sample: float, train: float, waiting: int) ->
     return gap * idle(used) * sample / (train * (waiting + 1))
 
 
+def turn(order: str, batch: int, cost: float, added: int) -> tuple[float, ...]:
+    """Which of the ready tasks is run next: that of the least turn. order: "dag", of the oldest batch the
+    cheapest | "fifo", that which became ready first. batch and added: numbers in the order in which batches
+    were begun and tasks became ready."""
+    return (batch, cost, added) if order == "dag" else (added,)
+
+
 @dataclass
 class Mean:
     """A running mean."""
@@ -54,6 +62,9 @@ class Mean:
 
     def add(self, value: float) -> None:
         self.total, self.count = self.total + value, self.count + 1
+
+    def join(self, other: Mean) -> None:
+        self.total, self.count = self.total + other.total, self.count + other.count
 
     @property
     def value(self) -> float:
@@ -68,7 +79,7 @@ class Dag(Generic[Work]):
     work: Work
     left: int = 0
     begun: float = field(default_factory=time.monotonic)
-    seconds: float = 0.0  # CPU seconds of its tasks
+    spent: dict[Kind, Mean] = field(default_factory=dict)  # CPU seconds of its tasks, by kind
     error: Exception | None = None
     made: bool = False
 
@@ -76,12 +87,12 @@ class Dag(Generic[Work]):
 @dataclass
 class Tally:
     """Since it was last asked for: batches that were begun; those that waited when one was taken, summed over
-    the batches that were taken; and the CPU seconds that these took to be made."""
+    the batches that were taken; and the CPU seconds of the tasks that made these, by kind."""
 
     begun: int = 0
     waiting: int = 0
     taken: int = 0
-    seconds: float = 0.0
+    spent: dict[Kind, Mean] = field(default_factory=dict)
 
 
 class Scheduler(Generic[Work]):
@@ -117,7 +128,7 @@ class Scheduler(Generic[Work]):
         self.end = steps * epochs
         self.cores = max(1, cpu_count() // comm.size)
         self.changed = threading.Condition(threading.RLock())
-        self.ready: list[tuple[tuple[float, ...], Dag[Work], Callable[[], None]]] = []
+        self.ready: list[tuple[tuple[float, ...], Dag[Work], Callable[[], None], Kind]] = []
         self.dags: dict[int, Dag[Work]] = {}  # begun and not taken
         self.next = self.expected = -1  # the next that is begun, and that is taken; -1 before the first
         self.added = 0
@@ -160,7 +171,8 @@ class Scheduler(Generic[Work]):
                     raise dag.error
                 raise failed(self.comm, dag.error, epoch, step) from dag.error
             del self.dags[number]
-            self.tally.seconds += dag.seconds
+            for kind, spent in dag.spent.items():
+                self.tally.spent.setdefault(kind, Mean()).join(spent)
             self.taken_at = time.monotonic()
             return dag.work
 
@@ -181,13 +193,13 @@ class Scheduler(Generic[Work]):
 
     # -- tasks --
 
-    def task(self, dag: Dag[Work], cost: float, run: Callable[[], None]) -> None:
+    def task(self, dag: Dag[Work], cost: float, run: Callable[[], None], kind: Kind = ("task", -1)) -> None:
         """Add a task that is ready."""
         with self.changed:
             dag.left += 1
             self.added += 1
-            key = (dag.number, cost, self.added) if self.order == "dag" else (self.added,)
-            heapq.heappush(self.ready, (key, dag, run))
+            place = turn(self.order, dag.number, cost, self.added)
+            heapq.heappush(self.ready, (place, dag, run, kind))
             self.changed.notify_all()
 
     def hold(self, dag: Dag[Work]) -> None:
@@ -209,7 +221,7 @@ class Scheduler(Generic[Work]):
                 self.changed.wait_for(lambda: self.ready or self.closed)
                 if self.closed:
                     return
-                _, dag, run = heapq.heappop(self.ready)
+                _, dag, run, kind = heapq.heappop(self.ready)
             began = time.thread_time()
             try:
                 run()
@@ -219,7 +231,7 @@ class Scheduler(Generic[Work]):
                     self.changed.notify_all()
                 continue  # what else the batch needs is never done
             with self.changed:
-                dag.seconds += time.thread_time() - began
+                dag.spent.setdefault(kind, Mean()).add(time.thread_time() - began)
                 self.release(dag)
 
     # -- which batches are begun --
