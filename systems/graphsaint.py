@@ -24,14 +24,16 @@ Decisions
   own part: edges between parts are left out, as `local` does, t counts all workers' training vertices, and
   every worker takes part in every step.
 - an epoch has max over workers of ceil(n / budget) steps, n the vertices of the graph that a worker draws
-  from: as many as take each vertex once in the mean. The loss that is reported is the mean over the steps.
+  from: as many as draw n vertices, of which some are drawn twice and others not at all. The loss that is
+  reported is the mean over the steps.
 - graph: all (one setting for all systems: every system here trains on all vertices, of which some are
   labelled) | train, as in the paper's code, whose graph has the training vertices alone.
 - sampler: walk (random walks from uniform roots) | edge | node, with the probabilities of the paper's code.
   Its fourth, a walk with a frontier, is not built.
 - budget: vertices drawn per set, of which some are drawn twice; a walk of h steps draws h + 1. null: every
   set is the whole graph, which is full-batch training.
-- coverage: 50, the code's.
+- coverage: 50, the code's. The sets are drawn and counted before the first epoch, outside the clock, and
+  again where a run goes on.
 - the sets that are counted are those that are trained on, in the same order, again and again. The paper's
   code draws new ones when it has used up the first; there an edge that no counted set held weighs 10,000.
 - a set depends on (seed, worker, number) alone, and is drawn again when it is needed: no set is stored.
@@ -65,7 +67,7 @@ class Graphsaint(BatchSystem):
     sampler   how a set of vertices is drawn: "walk", "edge" or "node"
     budget    vertices drawn per set; null: every set is the whole graph
     length    steps of a walk
-    coverage  how often the sets that weights are estimated from hold each vertex, in the mean
+    coverage  how often the counted sets hold each vertex, in the mean
     graph     what sets are drawn from: "all" vertices, or those of "train"
     """
 
@@ -114,6 +116,7 @@ class Graphsaint(BatchSystem):
         self.ids = np.asarray(shard.inner)[self.own]
         self.sets = Sampler(self.among, self.sampler, self.budget, self.length, self.seed, self.comm.rank)
         self.counts = Counts.of(self.sets, self.coverage)
+        self.place = np.full(len(self.own), -1, np.int32)
         most, self.total = self._everybodys_sizes()
         self.num_steps = 1 if self.budget is None else max(1, -(-most // self.budget))
         self.dtype = str(torch.get_default_dtype()).removeprefix("torch.")
@@ -148,7 +151,7 @@ class Graphsaint(BatchSystem):
             if not len(seeds):
                 return None
             rows = np.concatenate([seeds, found[~self.train[found]]])
-            edges, places = induced(self.among, rows)
+            edges, places = induced(self.among, rows, self.place)
             held = self.counts.vertices[rows]
             scales = np.repeat(held, np.diff(edges.indptr)) / self.counts.edges[places]
             edges.values = (scales if edges.values is None else scales * edges.values).astype(self.dtype)

@@ -42,7 +42,7 @@ def test_what_is_kept_is_still_asked_for(found):
     assert kept, "size small has been run"
     plans = {name: experiment.one(name) for name in kept}
     run = {
-        (name, claim.says)
+        (name, claim.entry, claim.says)
         for name, plan in plans.items()
         for claim in plan.claims
         if plan.on("small", claim.graph)
@@ -50,6 +50,8 @@ def test_what_is_kept_is_still_asked_for(found):
     stale = [
         each.says
         for each in found
-        if (each.experiment, each.says) in run and not each.size and each.verdict.word == "not run"
+        if (each.experiment, each.entry, each.says) in run
+        and not each.size
+        and each.verdict.word == "not run"
     ]
     assert not stale, "halobench figures EXPERIMENT --size small --keep results/reference"

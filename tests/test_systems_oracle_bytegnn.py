@@ -88,7 +88,13 @@ def test_no_schedule_changes_a_bit_or_a_byte_and_all_train_as_distdgl_does(pool)
                 assert mine["sent"] == theirs["sent"] and any(mine["sent"])
                 for _, spans in mine["spans"]:
                     assert any(s.kind == "wait" and s.name == "batch" for s in spans)
-                assert all(epoch[-1, "sampler_s"] > 0 for epoch in mine["metrics"])
+                for epoch in mine["metrics"]:
+                    spent = {key: value for key, value in epoch.items() if key[1] in ("nsc_s", "fetch_s")}
+                    assert epoch[-1, "sampler_s"] == pytest.approx(sum(spent.values())) and spent
+                    assert {(layer, "nsc_s") for layer in (0, 1)} <= set(spent)
+                    # At least one task per hop and step that has seeds, and with task=1 one per vertex.
+                    seeds = epoch[1, "nsc_tasks"]
+                    assert seeds >= (epoch[-1, "seeds"] if scheduling.get("task") == 1 else 1)
                 begun = sum(epoch[-1, "launches"] for epoch in mine["metrics"])
                 assert begun == sum(epoch[-1, "steps"] for epoch in mine["metrics"]), "each batch once"
 

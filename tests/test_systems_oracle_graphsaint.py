@@ -22,12 +22,13 @@ SEEDS = st.integers(0, 10_000)
 KINDS = st.sampled_from(["walk", "edge", "node"])
 
 
-def whole_of(graph) -> Csr:
-    """The edges of a graph as a single worker's shard has them: without self-loops."""
+def whole_of(graph, index=np.int32) -> Csr:
+    """The edges of a graph as a single worker's shard has them: without self-loops. index: of `indptr`, which
+    is int64 from 2^31 edges on."""
     rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
     kept = rows != graph.indices
     starts = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=graph.num_vertices))])
-    return Csr(starts.astype(np.int32), np.asarray(graph.indices)[kept], graph.num_vertices)
+    return Csr(starts.astype(index), np.asarray(graph.indices)[kept], graph.num_vertices)
 
 
 def rows_of(edges: Csr) -> np.ndarray:
@@ -145,8 +146,13 @@ def test_weights_are_unbiased_over_the_counted_sets(graph, kind, budget, length,
 
 
 @settings(max_examples=60)
-@given(graph=graphs(min_vertices=2), seed=SEEDS, mixed=st.booleans())
-def test_an_induced_graph_has_the_edges_between_its_vertices(graph, seed, mixed):
+@given(
+    graph=graphs(min_vertices=2),
+    seed=SEEDS,
+    mixed=st.booleans(),
+    index=st.sampled_from([np.int32, np.int64]),
+)
+def test_an_induced_graph_has_the_edges_between_its_vertices(graph, seed, mixed, index):
     """Numbered as they are given: two ascending runs, as a batch has them, or one."""
     generator = np.random.default_rng(seed)
     chosen = np.flatnonzero(generator.random(graph.num_vertices) < 0.6)
@@ -154,9 +160,11 @@ def test_an_induced_graph_has_the_edges_between_its_vertices(graph, seed, mixed)
         first = generator.random(len(chosen)) < 0.5
         chosen = np.concatenate([chosen[first], chosen[~first]])
     dense = np.zeros((graph.num_vertices, graph.num_vertices), int)
-    whole = whole_of(graph)
+    whole = whole_of(graph, index)
     dense[rows_of(whole), whole.indices] = 1
-    found, places = induced(whole, chosen.astype(np.int32))
+    scratch = np.full(graph.num_vertices, -1, np.int32)
+    found, places = induced(whole, chosen.astype(np.int32), scratch)
+    assert found.indptr.dtype == index and (scratch == -1).all()
     made = np.zeros((len(chosen), len(chosen)), int)
     made[rows_of(found), found.indices] = 1
     np.testing.assert_array_equal(made, dense[np.ix_(chosen, chosen)])
@@ -166,7 +174,8 @@ def test_an_induced_graph_has_the_edges_between_its_vertices(graph, seed, mixed)
 
 @pytest.mark.parametrize("kind", ["walk", "edge", "node"])
 def test_vertices_are_drawn_as_often_as_is_said(kind):
-    """With one draw per set (one edge of two ends), over 40,000 sets: within five standard deviations."""
+    """A walk of one step, an edge, or two vertices per set, over 40,000 sets: within five standard
+    deviations."""
     graph, sets = random_graph(3, vertices=12), 40_000
     whole = whole_of(graph)
     degrees, rows, n = np.diff(whole.indptr), rows_of(whole), graph.num_vertices

@@ -72,11 +72,17 @@ def test_latency_lies_between_hops_and_keeps_no_thread(found, batches, latency):
 
 
 def test_fetches_in_order_wait_for_the_batches_before():
-    """Two threads, two batches of a hop and a fetch: fifo draws both hops first; in order the second batch's
-    fetch waits for the first's hop only, which is done."""
+    """Two batches of a hop and a fetch. As tasks are ready both hops come first, whatever fetches wait for;
+    with the oldest first the first batch is made before the second's hop. A fetch in order waits for hops."""
     hop, fetch = Stage(1, 1.0), Stage(1, 1.0, 0)
     assert made([hop, fetch], 2, 1, "fifo") == [3.0, 4.0]
     assert made([hop, fetch], 2, 1, "dag") == [2.0, 4.0]
     held = Stage(1, 1.0, in_order=True)
     assert made([hop, held], 2, 1, "fifo") == [3.0, 4.0]
     assert made([Stage(1, 2.0), held], 2, 2, "dag", latency=0.5) == [4.0, 4.0]
+
+
+def test_inside_a_batch_the_cheapest_task_is_first():
+    """Three short fetches before a long hop that was ready first, so that what follows it comes later."""
+    found = [Stage(1, 2.0), Stage(3, 1.0), Stage(1, 4.0, 0)]
+    assert made(found, 1, 2, "dag") == [7.0] and made(found, 1, 2, "fifo") == [6.0]

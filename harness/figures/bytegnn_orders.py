@@ -6,6 +6,7 @@ From the metrics `nsc_tasks`, `nsc_s`, `fetch_tasks` and `fetch_s`, by layer, an
 kind count as equally long, so that inside a batch the cheapest is any.
 """
 
+from harness.check import InputError
 from harness.figures.panels import by_epoch, line, panels
 from systems.parts.virtual import Stage, made
 
@@ -54,8 +55,10 @@ def stages_of(run) -> list[Stage]:
     found = {}
     for kind in ("nsc", "fetch"):
         tasks, seconds = (by_epoch(run, f"{kind}_{what}").loc[1:].sum() for what in ("tasks", "s"))
-        for layer in tasks.index:
-            found[kind, layer] = max(1, round(tasks[layer] / batches)), seconds[layer] / tasks[layer]
+        for layer in tasks.index[tasks > 0]:
+            found[kind, layer] = round(tasks[layer] / batches), seconds[layer] / tasks[layer]
+    if not found:
+        raise InputError(f"{run.path} has no tasks after its first epoch: give epochs=2 or more")
     layers = sorted((layer for kind, layer in found if kind == "nsc"), reverse=True)
     stages = [Stage(*found["nsc", layer], hop - 1 if hop else None) for hop, layer in enumerate(layers)]
     once = run.trace.config["system"]["features"] == "once"

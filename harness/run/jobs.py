@@ -11,10 +11,10 @@ import sys
 import traceback
 import uuid
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
@@ -31,7 +31,7 @@ from harness.trace import files, objective
 NOTES = ".jobs"  # folder below `results` for what jobs of other processes leave, while a sweep goes on
 
 
-def run_job(composed: DictConfig) -> Path:
+def run_job(composed: DictConfig | dict[str, Any]) -> Path:
     """One run from a composed config; returns its folder. A run that has finished before is shown, not run
     again.
     """
@@ -62,17 +62,19 @@ def run_job(composed: DictConfig) -> Path:
     return run.directory
 
 
-def run_all(runs: Iterable[DictConfig]) -> int:
-    """Every run, each from its composed config. One that fails says why, and the next goes on. Returns the
-    exit code of the first that failed; 0 where none did."""
-    codes = []
+def run_all(runs: Sequence[dict[str, Any]]) -> int:
+    """Every run, each from its composed config. One that fails says why, and the next goes on; at the end the
+    failed ones are told. Returns the exit code of the first that failed; 0 where none did."""
+    failed = []
     with plain_warnings():
         for composed in runs:
             try:
                 run_job(composed)
             except Exception as error:
-                codes.append(_told(error)[1])
-    return codes[0] if codes else 0
+                failed.append((configs.check(composed).directory, *_told(error)))
+    for folder, why, _ in failed:
+        print(f"{folder}: {why}", file=sys.stderr)
+    return failed[0][2] if failed else 0
 
 
 def _told(error: Exception) -> tuple[str, int]:

@@ -178,12 +178,12 @@ def finished(run_dirs: list[Path]) -> list[Path]:
 
 
 def start(sweep: str, places: Places) -> None:
-    """Run what a sweep lacks, as `python -m harness -m` would. InputError with its last words where a run
-    failed.
+    """Run what a sweep lacks, the runs that `python -m harness -m` would make. InputError where one of them
+    cannot be, and none is started then; with the last words of those that failed where some did.
 
-    Runs are composed here and not by Hydra's sweeper, which composes each several times: a second of every
-    short run. Each sweep is a process of its own, forked from one that has imported the command: importing
-    takes longer than many a run.
+    Runs are composed here and not by Hydra's sweeper, which composes each several times, a second of every
+    short run: words for a launcher or a sweeper of Hydra's have no effect. Each sweep is a process of its
+    own, forked from one that has imported what runs need: importing takes longer than many a run.
     """
     runs = [run.composed for run in composed(expand(sweep), places)]
     context = multiprocessing.get_context("forkserver")
@@ -215,7 +215,7 @@ def _run_all(runs: list[dict[str, Any]], said: Path) -> None:
     threading.Thread(target=_stop_with, args=(parent.sentinel,), daemon=True).start()
     from harness.run import jobs
 
-    sys.exit(process.until_stopped(lambda: jobs.run_all(map(OmegaConf.create, runs))))
+    sys.exit(process.until_stopped(lambda: jobs.run_all(runs)))
 
 
 def _stop_with(parent: int) -> None:

@@ -13,13 +13,17 @@ from harness.partition.shard import Csr
 from systems.parts.neighbours import hop_key
 
 
-def induced(graph: Csr, rows: np.ndarray) -> tuple[Csr, np.ndarray]:
-    """The edges between the vertices `rows` [q], which are numbered as they are given and whose columns
-    ascend, and where each stands among the edges of `graph`, whose columns ascend too."""
-    place = np.full(graph.num_rows, -1, np.int32)
+def induced(graph: Csr, rows: np.ndarray, place: np.ndarray | None = None) -> tuple[Csr, np.ndarray]:
+    """The edges between the vertices `rows` [q] int32, of one or two ascending runs, which are numbered as
+    they are given; and where each stands among the edges of `graph`. Columns ascend in both.
+
+    place   [n] int32, all -1 before and after; None: a new one
+    """
+    place = np.full(graph.num_rows, -1, np.int32) if place is None else place
     place[rows] = np.arange(len(rows), dtype=np.int32)
     indptr, edges = _edges_between(graph.indptr, graph.indices, rows, place)
     columns = place[graph.indices[edges]]
+    place[rows] = -1
     values = None if graph.values is None else np.asarray(graph.values)[edges]
     return Csr(indptr, columns, len(rows), values), edges
 
@@ -33,7 +37,7 @@ def _edges_between(indptr, indices, rows, place):
         if rows[i] < rows[i - 1]:
             first = i
             break
-    starts = np.zeros(len(rows) + 1, np.int32)
+    starts = np.zeros(len(rows) + 1, indptr.dtype)
     for i in range(len(rows)):
         count = 0
         for e in range(indptr[rows[i]], indptr[rows[i] + 1]):
@@ -83,18 +87,17 @@ class Sampler:
         if self.budget is None or not n:
             return np.arange(n, dtype=np.int32)
         key = np.uint64(hop_key(self.seed, number, self.worker, 0))
-        seen = np.zeros(n, bool)
         if self.kind == "walk" or not len(self.graph.indices):
             steps = self.length if self.kind == "walk" else 0
             roots = -(-self.budget // (steps + 1))
-            _walk(self.graph.indptr, self.graph.indices, key, roots, steps, seen)
-        elif self.kind == "node":
-            seen[_in_proportion(self.sums, key, self.budget)] = True
+            drawn = _walk(self.graph.indptr, self.graph.indices, key, roots, steps)
         else:
-            drawn = _in_proportion(self.sums, key, -(-self.budget // 2))
-            seen[self.graph.indices[drawn]] = True
-            seen[np.searchsorted(self.graph.indptr, drawn, side="right") - 1] = True
-        return np.flatnonzero(seen).astype(np.int32)
+            times = self.budget if self.kind == "node" else -(-self.budget // 2)
+            drawn = _in_proportion(self.sums, key, times)
+            if self.kind == "edge":
+                ends = np.searchsorted(self.graph.indptr, drawn, side="right") - 1
+                drawn = np.concatenate([self.graph.indices[drawn], ends])
+        return np.unique(drawn).astype(np.int32)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -105,16 +108,21 @@ def _below(key, number, most):
 
 
 @numba.njit(cache=True, nogil=True)
-def _walk(indptr, indices, key, roots, steps, seen):
+def _walk(indptr, indices, key, roots, steps):
+    found = np.empty(roots * (steps + 1), np.int64)
+    at = 0
     for root in range(roots):
-        v = _below(key, root * (steps + 1), len(seen))
-        seen[v] = True
+        v = _below(key, root * (steps + 1), len(indptr) - 1)
+        found[at] = v
+        at += 1
         for step in range(steps):
             neighbours = indptr[v + 1] - indptr[v]
             if not neighbours:
                 break
-            v = indices[indptr[v] + _below(key, root * (steps + 1) + 1 + step, neighbours)]
-            seen[v] = True
+            v = np.int64(indices[indptr[v] + _below(key, root * (steps + 1) + 1 + step, neighbours)])
+            found[at] = v
+            at += 1
+    return found[:at]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -142,12 +150,13 @@ class Counts:
         graph, sets, together = sampler.graph, 0, 0
         vertices, edges = np.zeros(graph.num_rows, np.int32), np.zeros(graph.num_entries, np.int32)
         enough = 0 if sampler.budget is None else coverage * graph.num_rows
+        seen = np.zeros(graph.num_rows, bool)
         while graph.num_rows and together <= enough:
             found = sampler.vertices(sets)
-            seen = np.zeros(graph.num_rows, bool)
             seen[found] = True
             vertices[found] += 1
             _count_edges(graph.indptr, graph.indices, found, seen, edges)
+            seen[found] = False
             together, sets = together + len(found), sets + 1
         return Counts(sets, vertices, edges)
 

@@ -4,6 +4,7 @@ ready in one order or another. Nothing is drawn, and no time passes."""
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,7 @@ def made(
     order    as `tasks.turn` has it, a task's cost being its seconds
     latency  seconds from when a task leaves its thread to when it is done: another machine's answer
     """
+    assert all(math.isfinite(stage.seconds) for stage in stages), "a task ends"
     return _Clock(stages, batches, threads, order, latency).run()
 
 
