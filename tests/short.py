@@ -17,7 +17,7 @@ def shorten_figures(monkeypatch, place, one: tuple[str, ...] = ONE) -> None:
     """
     whole = Experiment.sweep
 
-    def start(sweep, there):
+    def start(sweep, there, made=None):
         ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
         assert ended.code == 0, ended.err
 

@@ -173,7 +173,7 @@ def test_what_pages_ask_of_the_study_is_known(tmp_path, capsys):
 def test_the_study_of_a_page_is_written(command, place, monkeypatch, tmp_path, capsys):
     """Its rows, kinds and partitions: one seed and two epochs on a small graph in place of each."""
 
-    def start(sweep, there):
+    def start(sweep, there, made=None):
         ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
         assert ended.code == 0, ended.err
 

@@ -54,7 +54,7 @@ def with_runs(monkeypatch, name: str, rows: dict[str, str]) -> None:
 def starting(place):
     """What starts a sweep in these tests: a forked command, for to start one alone takes seconds."""
 
-    def start(sweep, there):
+    def start(sweep, there, made=None):
         ended = Started(place, ["-m", *sweep.split(), *there.overrides]).end()
         assert ended.code == 0, ended.err
 

@@ -28,7 +28,7 @@ SMALL = ["dataset=twin/flickr", "dataset.scale=0.005", "dataset.split=random", "
 def here(place, tmp_path, monkeypatch):
     """Words of where runs go, which `place` starts."""
 
-    def start(sweep, places):
+    def start(sweep, places, made=None):
         ended = Started(place, ["-m", *sweep.split(), *places.overrides]).end()
         assert ended.code == 0, ended.err
 

@@ -57,7 +57,7 @@ def test_the_winner_needs_least_time_and_not_fewest_epochs():
 
 @pytest.fixture
 def here(place, tmp_path, monkeypatch):
-    def start(sweep, places):
+    def start(sweep, places, made=None):
         ended = Started(place, ["-m", *sweep.split(), *places.overrides]).end()
         assert ended.code == 0, ended.err
 

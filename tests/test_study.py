@@ -18,16 +18,14 @@ TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
 def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys):
     started = []
 
-    def start(sweep, places):
+    def start(sweep, places, made=None):
         started.append(sweep)
         ended = Started(place, ["-m", *sweep.replace("gpus=4", "gpus=2").split(), *places.overrides]).end()
         assert ended.code == 0, ended.err
 
-    folders = runner.folders
+    expand = runner.expand
     monkeypatch.setattr(runner, "start", start)
-    monkeypatch.setattr(
-        runner, "folders", lambda sweep, places: folders(sweep.replace("gpus=4", "gpus=2"), places)
-    )
+    monkeypatch.setattr(runner, "expand", lambda sweep: expand(sweep.replace("gpus=4", "gpus=2")))
     monkeypatch.setattr(
         study,
         "GRAPHS",
@@ -149,18 +147,16 @@ def test_a_row_of_a_system_from_outside_the_tree(place, monkeypatch, tmp_path, c
     monkeypatch.setattr(study, "GRAPHS", {"tiny": study.Study(TINY)})
     asked = []
 
-    def start(sweep, places):
+    def start(sweep, places, made=None):
         short = sweep.replace("gpus=4", "gpus=2 kernel=numba threads=1")
         asked.append(short)
         ended = Started(place, ["-m", *short.split(), *places.overrides]).end()
         assert ended.code == 0, ended.err
 
-    folders = runner.folders
+    expand = runner.expand
     monkeypatch.setattr(runner, "start", start)
     monkeypatch.setattr(
-        runner,
-        "folders",
-        lambda sweep, places: folders(sweep.replace("gpus=4", "gpus=2 kernel=numba threads=1"), places),
+        runner, "expand", lambda sweep: expand(sweep.replace("gpus=4", "gpus=2 kernel=numba threads=1"))
     )
     page = tmp_path / "page.md"
     arguments = ["--config-dir", str(place.folder / "conf"), "--kinds", "one setting", "--epochs", "2",

@@ -25,18 +25,19 @@ def make(
     """
     rows = {graph: figure.rows(graph) for graph in graphs}
     sweeps = [sweep for by_row in rows.values() for sweep in by_row.values()]
-    folders = {sweep: runner.folders(sweep, places) for sweep in sweeps}
-    lacking = {sweep: len(found) - len(runner.finished(found)) for sweep, found in folders.items()}
+    runs = {sweep: runner.composed(runner.expand(sweep), places) for sweep in sweeps}
+    folders = {sweep: [run.directory for run in made] for sweep, made in runs.items()}
+    lacking = {sweep: runner.lacking(made) for sweep, made in runs.items()}
     total = len({folder for found in folders.values() for folder in found})
     console.print(
         f"{figure.name}: {total} runs on {', '.join(graph.split()[0] for graph in graphs)},"
-        f" {sum(lacking.values())} to start{_minutes(figure)}",
+        f" {sum(map(len, lacking.values()))} to start{_minutes(figure)}",
         highlight=False,
     )
     started = time.monotonic()
     for sweep, missing in lacking.items():
         if missing:
-            runner.start(sweep, places)
+            runner.start(sweep, places, missing)
     pictures = [
         picture
         for graph in graphs

@@ -136,9 +136,10 @@ def train(each: Candidate, rest: Sequence[str], goal: float | None) -> float:
     sample = [word.partition("=")[2] for word in rest if word.startswith("sample=")]
     words += [f"dataset.scale={value}" for value in sample]
     places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))
-    folder = runner.composed([words], places)[0].directory
-    if not (folder / "summary.json").exists():
-        runner.start(" ".join(words), places)
+    made = runner.composed([words], places)
+    folder = made[0].directory
+    if runner.lacking(made):
+        runner.start(" ".join(words), places, made)
     trace = Trace(folder)
     scores = trace.epochs.drop_duplicates("epoch").set_index("epoch")[f"val_{leading_score(trace)}"].dropna()
     if scores.empty:

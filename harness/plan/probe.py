@@ -38,8 +38,9 @@ def probe(words: Sequence[str], run: Run, given: Given) -> Probe:
         changed.append(f"dataset.scale={given.sample:g}")
     settings = run.settings
     places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))
-    runner.start(" ".join(changed), places)
-    folder = runner.composed([changed], places)[0].directory
+    made = runner.composed([changed], places)
+    folder = made[0].directory
+    runner.start(" ".join(changed), places, made)
     summary = files.read_json(folder / "summary.json")
     sent, memory = float(sum(summary["bytes_epoch"].values())), float(summary["peak_rss_max"])
     said = (

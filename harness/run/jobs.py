@@ -11,7 +11,7 @@ import sys
 import traceback
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -62,16 +62,16 @@ def run_job(composed: DictConfig | dict[str, Any]) -> Path:
     return run.directory
 
 
-def run_all(runs: Sequence[dict[str, Any]]) -> int:
-    """Every run, each from its composed config. One that fails says why, and the next goes on; at the end the
-    failed ones are told. Returns the exit code of the first that failed; 0 where none did."""
+def run_all(runs: Mapping[Path, dict[str, Any]]) -> int:
+    """Every run, each from its folder and its composed config. One that fails says why, and the next goes on;
+    at the end the failed ones are told. Returns the exit code of the first that failed; 0 where none did."""
     failed = []
     with plain_warnings():
-        for composed in runs:
+        for folder, composed in runs.items():
             try:
                 run_job(composed)
             except Exception as error:
-                failed.append((configs.check(composed).directory, *_told(error)))
+                failed.append((folder, *_told(error)))
     for folder, why, _ in failed:
         print(f"{folder}: {why}", file=sys.stderr)
     return failed[0][2] if failed else 0

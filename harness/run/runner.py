@@ -177,15 +177,24 @@ def finished(run_dirs: list[Path]) -> list[Path]:
     return [run_dir for run_dir in run_dirs if (run_dir / "summary.json").exists()]
 
 
-def start(sweep: str, places: Places) -> None:
+def lacking(made: Sequence[configs.Run]) -> list[configs.Run]:
+    """Of these runs those that have not finished."""
+    return [run for run in made if not finished([run.directory])]
+
+
+def start(sweep: str, places: Places, made: Sequence[configs.Run] | None = None) -> None:
     """Run what a sweep lacks, the runs that `python -m harness -m` would make. InputError where one of them
     cannot be, and none is started then; with the last words of those that failed where some did.
+
+    made   of its runs those to start, where they are composed already; None: all
 
     Runs are composed here and not by Hydra's sweeper, which composes each several times, a second of every
     short run: words for a launcher or a sweeper of Hydra's have no effect. Each sweep is a process of its
     own, forked from one that has imported what runs need: importing takes longer than many a run.
     """
-    runs = [run.composed for run in composed(expand(sweep), places)]
+    if made is None:
+        made = composed(expand(sweep), places)
+    runs = {run.directory: run.composed for run in made}
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["harness.run.jobs", "harness.report.single", "harness.run.preload"])
     with scratch() as folder:
@@ -203,8 +212,8 @@ def start(sweep: str, places: Places) -> None:
             raise InputError(f"{sweep}: a run failed: {said.read_text(errors='replace').strip()[-2000:]}")
 
 
-def _run_all(runs: list[dict[str, Any]], said: Path) -> None:
-    """Runs, each a composed config; all that they print goes to the file `said`."""
+def _run_all(runs: dict[Path, dict[str, Any]], said: Path) -> None:
+    """Runs, each a folder and its composed config; all that they print goes to the file `said`."""
     with said.open("wb") as file:
         for number in (1, 2):
             os.dup2(file.fileno(), number)

@@ -98,11 +98,12 @@ of its own (EBV).
   exact and sees the whole graph for all, the control too.
 - `llcg` takes five optimiser steps per epoch; its row of a fifth of the epochs takes as many steps as the
   others. `distdgl` and `bytegnn` take one per mini-batch of 4 x 32 training vertices (4 x 1000 on tolokers
-  and coauthor-physics, where most vertices train): compare them over time, bytes and steps, and not over
-  epochs.
+  and coauthor-physics, where most vertices train), `gas`, `cluster_gcn` and `graphsaint` one per subgraph:
+  compare them over time, bytes and steps, and not over epochs.
 - Times are of the machine named; where it has fewer cores than workers, wall time says nothing of the
   system, and communication is given as CPU seconds: what the training thread spent waiting, and the
   transport's threads. `cluster=` names device speeds that CaPGNN's RAPA reads; nobody ran on them.
+- A row that is neither in a graph's tables nor named there as not made is younger than the tables.
 - What each system does, knob by knob: the pages beside this one.
 """
 
@@ -219,13 +220,14 @@ def gather(
         for partition in extent.partitions.split(","):
             sweep = sweep_of(name, how, replace(extent, partitions=partition), places)
             started = time.monotonic()
-            folders = runner.folders(sweep, places)
-            missing = len(folders) - len(runner.finished(folders))
+            runs = runner.composed(runner.expand(sweep), places)
+            folders = [run.directory for run in runs]
+            missing = runner.lacking(runs)
             try:
                 if missing and not asked.only_there:
-                    runner.start(sweep, places)
+                    runner.start(sweep, places, missing)
                     console.print(
-                        f"{name}, {kind}, {row}, {partition}: {counted(missing, 'run')},"
+                        f"{name}, {kind}, {row}, {partition}: {counted(len(missing), 'run')},"
                         f" {time.monotonic() - started:.0f} s",
                         highlight=False,
                     )
