@@ -67,8 +67,8 @@ from harness.check import at_least, choice
 from harness.comm.comm import Comm
 from harness.comm.pulls import Exchanged, Own, Pulls, Purpose
 from harness.core.batches import Batch, BatchSystem, Block, BlockPass, Sampled
+from harness.core.evaluate import targets
 from harness.core.system import Ready, check_features, without_effect
-from harness.partition.shard import Csr
 from systems.parts.clusters import ClusterBatches, metis_clusters
 from systems.parts.kept import KeptRows, in_order
 from systems.parts.neighbours import ALL, Expander, Names, everybodys, lists_of
@@ -138,8 +138,7 @@ class Gas(BatchSystem):
         others = comm.size > 1 and self.outside == "history"
         self.pulls: Pulls = Exchanged(comm, own) if others else Own(comm, own)
         self.kept = KeptRows(self.names, self.pulls)
-        labels = torch.as_tensor(shard.labels).to(self.device)
-        self.labels = labels.to(torch.get_default_dtype()) if labels.ndim == 2 else labels.long()
+        self.labels = targets(shard.labels, self.device)
         of = metis_clusters(shard, self.clusters, self.seed)
         seeds = np.bincount(of[np.asarray(shard.train)], minlength=of.max() + 1).astype(np.int32)
         counts = everybodys(comm, np.array([len(seeds)], np.int32))
@@ -255,10 +254,9 @@ def alone(found: Sampled, outside: str) -> Sampled:
     counted anew ("drop")."""
     if outside == "zero":
         return dataclasses.replace(found, leaves=len(found.halo_ids))
-    none = Csr(np.zeros_like(found.halo.indptr), found.halo.indices[:0], 0)
     return dataclasses.replace(
         found,
-        halo=none,
+        halo=found.halo.emptied(0),
         halo_ids=found.halo_ids[:0],
         halo_degrees=found.halo_degrees[:0],
         degrees=found.inner.row_sums(),

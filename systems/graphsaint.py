@@ -39,8 +39,8 @@ Decisions
 - a set depends on (seed, worker, number) alone, and is drawn again when it is needed: no set is stored.
 - attention takes its softmax over the edges of S, unscaled.
 - evaluation is exact and sees the whole graph, as for every system.
-Departures: none of the code's clipping of gradients, normalised rows, and dense layer behind the last, which
-no other system here has.
+Departures: without the code's clipping of gradients, rows scaled to length 1, and dense layer behind the
+last: one model for all systems (`model.norm=l2` scales rows).
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ import torch
 
 from harness.check import at_least, choice, more_than
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
+from harness.core.evaluate import targets
 from harness.core.system import without_effect
-from harness.partition.shard import Csr
 from systems.parts.neighbours import everybodys
 from systems.parts.subgraphs import Counts, Sampler, induced
 
@@ -100,17 +100,11 @@ class Graphsaint(BatchSystem):
     def setup(self, context):
         super().setup(context)
         shard = self.shard
-        whole = Csr(
-            shard.inner_edges.indptr,
-            shard.inner_edges.indices,
-            shard.num_inner,
-            shard.inner_edges.values,
-        )
         # The worker's vertices [n] that sets are drawn from, and the graph of them.
         self.own = np.arange(shard.num_inner, dtype=np.int32)
         if self.graph == "train":
             self.own = np.flatnonzero(shard.train).astype(np.int32)
-        self.among = whole if self.graph == "all" else induced(whole, self.own)[0]
+        self.among = shard.inner_edges if self.graph == "all" else induced(shard.inner_edges, self.own)[0]
         self.set_degrees = self.among.row_sums().astype(np.asarray(shard.degrees).dtype)
         self.train = np.asarray(shard.train)[self.own]
         self.ids = np.asarray(shard.inner)[self.own]
@@ -121,8 +115,7 @@ class Graphsaint(BatchSystem):
         self.num_steps = 1 if self.budget is None else max(1, -(-most // self.budget))
         self.dtype = str(torch.get_default_dtype()).removeprefix("torch.")
         self.own_features = torch.from_numpy(np.ascontiguousarray(shard.features, self.dtype)).to(self.device)
-        labels = torch.as_tensor(shard.labels).to(self.device)
-        self.labels = labels.to(torch.get_default_dtype()) if labels.ndim == 2 else labels.long()
+        self.labels = targets(shard.labels, self.device)
 
     def _everybodys_sizes(self) -> tuple[int, int]:
         """The most vertices that a worker draws from, and all workers' training vertices."""
@@ -156,10 +149,9 @@ class Graphsaint(BatchSystem):
             scales = np.repeat(held, np.diff(edges.indptr)) / self.counts.edges[places]
             edges.values = (scales if edges.values is None else scales * edges.values).astype(self.dtype)
         with inside("rest", "blocks"):
-            none = Csr(np.zeros_like(edges.indptr), edges.indices[:0], 0)
             alone = Sampled(
                 edges,
-                none,
+                edges.emptied(0),
                 self.ids[rows],
                 self.ids[:0],
                 self.set_degrees[rows],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
@@ -100,6 +101,13 @@ class Evaluator:
 
     def __call__(self, model: Model) -> Scores:
         return self.scorer(self.logits(model))
+
+
+def targets(labels: np.ndarray, device: torch.device) -> torch.Tensor:
+    """Labels as `local_loss` takes them, on a device: of one label per vertex [k] int64, of several [k, C] in
+    the default precision."""
+    found = torch.as_tensor(labels).to(device)
+    return found.long() if found.ndim == 1 else found.to(torch.get_default_dtype())
 
 
 def local_loss(

@@ -21,7 +21,7 @@ from harness.core.context import Context
 from harness.core.counted import Score
 from harness.core.counting import lost, stepped
 from harness.core.cuts import make_cut
-from harness.core.evaluate import Evaluator, local_loss
+from harness.core.evaluate import Evaluator, local_loss, targets
 from harness.core.inputs import Static
 from harness.core.kernels import Kernel, make_kernel
 from harness.core.models import Model, Strategy
@@ -80,8 +80,7 @@ class Trainer:
         self.kernel = make_kernel(kernel, device) if isinstance(kernel, str) else kernel
         self.kernel.order, self.kernel.recorder = order or Order(), comm.recorder
         self.x = torch.as_tensor(shard.features).to(device, torch.get_default_dtype())
-        labels = torch.as_tensor(shard.labels).to(device)
-        self.labels = labels.to(self.x.dtype) if labels.ndim == 2 else labels.long()
+        self.labels = targets(shard.labels, device)
         masks = [
             torch.as_tensor(mask).to(device).nonzero().squeeze(1)
             for mask in (shard.train, shard.val, shard.test)

@@ -30,6 +30,10 @@ class Csr:
     def num_entries(self) -> int:
         return len(self.indices)
 
+    def emptied(self, num_columns: int) -> Csr:
+        """As many rows, with no entry in `num_columns` columns."""
+        return Csr(np.zeros_like(self.indptr), self.indices[:0], num_columns)
+
     def row_sums(self) -> np.ndarray:
         """[rows] the sums of the values, float64; the numbers of entries where all values are 1."""
         counts = np.diff(self.indptr)

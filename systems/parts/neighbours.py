@@ -77,7 +77,7 @@ def lists_of(shard: Shard, local: bool) -> dict[str, np.ndarray]:
     owner = np.repeat(np.arange(shard.num_workers), shard.halo_counts)
     far = (first[owner] + shard.halo_rows).astype(np.int32)
     if local:
-        halo = Csr(np.zeros_like(inner.indptr), halo.indices[:0], halo.num_columns)
+        halo = halo.emptied(halo.num_columns)
     starts = inner.indptr.astype(np.int64) + halo.indptr
     lists = np.empty((int(starts[-1]), 1 + shard.weighted), np.int32)
     none = np.empty(0, np.float32)

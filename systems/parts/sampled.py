@@ -15,6 +15,7 @@ import torch
 from harness.check import InputError, at_least, choice
 from harness.comm.pulls import Own, Pulls, Purpose, Read, book
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
+from harness.core.evaluate import targets
 from harness.core.system import check_features, without_effect
 from systems.parts.kept import KeptRows, Pieces, in_order
 from systems.parts.neighbours import ALL, Names, everybodys, lists_of
@@ -175,7 +176,7 @@ class SampledBatches(BatchSystem):
         with self.recorder.inside("rest", "gather", 0):
             rows = self.kept.rows(drawn.inputs, FEATURES, self.features == "once", drawn.pulled)
             foreign = self.pulls if self.split == "even" else self.own
-            labels = torch.from_numpy(in_order(self.names, foreign, "labels", seeds, LABELS))
+            labels = in_order(self.names, foreign, "labels", seeds, LABELS)
             self.totals.update(self.kept.counts, edges=sum(each.num_edges for each in found))
         if not len(seeds):
             return None
@@ -185,9 +186,8 @@ class SampledBatches(BatchSystem):
                 for layer, each in enumerate(reversed(found))
             ]
             x = torch.from_numpy(rows).to(self.device)
-            labels = labels.to(self.device, x.dtype if labels.ndim == 2 else torch.int64)
         divisor = self.comm.size * len(seeds) if self.loss == "worker" else None
-        return Batch(x, blocks, labels, drawn.total, divisor)
+        return Batch(x, blocks, targets(labels, self.device), drawn.total, divisor)
 
     def state_dict(self):
         return {"kept": torch.from_numpy(self.kept.names_kept())}
