@@ -7,6 +7,7 @@ import pytest
 
 from harness.claims.experiment import FOLDER
 from harness.figures import (
+    bytegnn_orders,
     capgnn_hits,
     capgnn_rapa,
     capgnn_table8,
@@ -22,6 +23,7 @@ from harness.figures import (
 from harness.figures.figure import available
 from harness.graph.twin_specs import SPECS
 from harness.report import groups
+from systems.parts.virtual import Stage
 from harness.run import runner
 from tests import traces
 from tests.conftest import ROOT
@@ -152,6 +154,31 @@ def test_cdfgnn_messages_are_shares_of_those_possible(drawn):
     assert lines(threshold) == {"epsilon": pytest.approx([0.01, 0.02, 0.03])}, "on an axis of its own"
     for ax, start in ((first, 0.01), (second, 0.1)):
         assert ax.get_title(loc="left") == f"dropout 0, epsilon from {start}: 1 epochs under 5%"
+
+
+def test_bytegnns_stages_are_a_mean_batchs_tasks_after_the_first_epoch(tmp_path):
+    """Two epochs of two steps: hops from the seeds on (layer 1, then 0), each hop's fetches after it; those of
+    the seeds' own rows, layer 2, after none."""
+    counts = {"steps": 2, "nsc_tasks": {0: 6, 1: 2}, "fetch_tasks": {0: 4, 1: 10, 2: 2}}
+    seconds = {"nsc_s": {0: 3.0, 1: 0.5}, "fetch_s": {0: 1.0, 1: 5.0, 2: 0.25}}
+    epoch = {
+        (layer, name): value
+        for name, values in (counts | seconds).items()
+        for layer, value in (values.items() if isinstance(values, dict) else [(-1, values)])
+    }
+    first = {key: 1000 * value for key, value in epoch.items()}
+    for features in ("once", "refetch"):
+        folder = tmp_path / features
+        composed = traces.config(gpus=1, epochs=3, system__name="bytegnn", system__features=features)
+        traces.measured(folder, [first, epoch, epoch], composed)
+        last = features == "once"
+        hops_and_fetches = bytegnn_orders.stages_of(groups.load([folder])[0][0].first)
+        assert hops_and_fetches[:2] == [Stage(1, 0.25, None), Stage(3, 0.5, 0)]
+        assert set(hops_and_fetches[2:]) == {
+            Stage(2, 0.25, 1, last),
+            Stage(5, 0.5, 0, last),
+            Stage(1, 0.125, None, last),
+        }
 
 
 def test_pscgcn_hit_rates_are_those_after_the_first_renewal(drawn):

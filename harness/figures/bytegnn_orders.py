@@ -2,8 +2,8 @@
 trace says in the mean; batches are begun at one moment; other machines answer after `latency` seconds, which
 is assumed.
 
-From the metrics `nsc_tasks`, `nsc_s`, `fetch_tasks` and `fetch_s`, by layer, and `steps`. Tasks of equal
-kind count as equally long, so that inside a batch the cheapest is any.
+From the metrics `nsc_tasks`, `nsc_s`, `fetch_tasks` and `fetch_s`, by layer, and `steps`. Tasks of one
+kind and layer count as equally long.
 """
 
 from harness.check import InputError
