@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +32,10 @@ def knobs(yaml: str) -> str:
 def decisions(module: Path) -> str:
     """What follows "Decisions" in a module's docstring; "Departures" as a paragraph of its own."""
     _, text = docstring(module)
-    return re.sub(r"\s*^Departures: *", "\n\nDepartures from the paper: ", text, flags=re.M)
+    text, named, departures = re.compile(r"\s*^Departures: *", re.M).sub("\0", text).partition("\0")
+    if not named:
+        return text
+    return f"{text}\n\n{textwrap.fill(f'Departures from the paper: {departures}', 110, break_on_hyphens=False)}"
 
 
 def docstring(module: Path) -> tuple[str, str]:

@@ -45,12 +45,17 @@ def verdicts(found: Sequence[Result]) -> str:
         ]
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         before = name
-    return "\n".join([*counted(found), "", *rows])
+    return "\n".join([filled(found), "", *rows])
 
 
 def counted(found: Sequence[Result]) -> list[str]:
     """Counts without the line that says where they are from, which the page says itself."""
     return [line for line in table.counts(found) if not line.startswith("Verdicts kept")]
+
+
+def filled(found: Sequence[Result]) -> str:
+    """The counts as a paragraph."""
+    return textwrap.fill(" ".join(counted(found)), 110)
 
 
 def up_to_date(page: str, paper: str, found: Sequence[Result]) -> str:
@@ -62,7 +67,7 @@ def up_to_date(page: str, paper: str, found: Sequence[Result]) -> str:
 
 def readme(text: str, found: Sequence[Result]) -> str:
     """README with its counts replaced."""
-    return COUNTS.sub(textwrap.fill(" ".join(counted(found)), 110), text)
+    return COUNTS.sub(filled(found), text)
 
 
 def main(root: Path = ROOT) -> int:
