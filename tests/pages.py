@@ -35,7 +35,9 @@ def decisions(module: Path) -> str:
     text, named, departures = re.compile(r"\s*^Departures: *", re.M).sub("\0", text).partition("\0")
     if not named:
         return text
-    return f"{text}\n\n{textwrap.fill(f'Departures from the paper: {departures}', 110, break_on_hyphens=False)}"
+    return (
+        f"{text}\n\n{textwrap.fill(f'Departures from the paper: {departures}', 110, break_on_hyphens=False)}"
+    )
 
 
 def docstring(module: Path) -> tuple[str, str]:

@@ -23,8 +23,8 @@ from harness.figures import (
 from harness.figures.figure import available
 from harness.graph.twin_specs import SPECS
 from harness.report import groups
-from systems.parts.virtual import Stage
 from harness.run import runner
+from systems.parts.virtual import Stage
 from tests import traces
 from tests.conftest import ROOT
 from tests.oracles import bytes as count
