@@ -157,7 +157,7 @@ def test_cdfgnn_messages_are_shares_of_those_possible(drawn):
 
 
 def test_bytegnns_stages_are_a_mean_batchs_tasks_after_the_first_epoch(tmp_path):
-    """Two epochs of two steps: hops from the seeds on (layer 1, then 0), each hop's fetches after it; those of
+    """Two epochs of two steps: hops from the seeds on (layer 1, then 0), with fetches after each; those of
     the seeds' own rows, layer 2, after none."""
     counts = {"steps": 2, "nsc_tasks": {0: 6, 1: 2}, "fetch_tasks": {0: 4, 1: 10, 2: 2}}
     seconds = {"nsc_s": {0: 3.0, 1: 0.5}, "fetch_s": {0: 1.0, 1: 5.0, 2: 0.25}}
