@@ -241,7 +241,7 @@ class Bytegnn(SampledBatches):
         """This thread's, which reads by `local.beside`."""
         if not hasattr(self.local, "expander"):
             self.local.beside = self.pulls.beside()
-            self.local.expander = Expander(self.names, self.local.beside, self.remote, self.replace)
+            self.local.expander = self.expands(self.local.beside)
         return self.local.expander
 
     # -- the training thread --

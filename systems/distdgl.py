@@ -32,7 +32,8 @@ Decisions
   seeds.
 - a draw depends on (seed, epoch, step, hop, global vertex id) alone, and dropout on (seed, epoch, step,
   layer, global id): so with `batches=global` neither the partition nor the number of workers changes
-  anything but rounding.
+  anything but rounding. `key=worker` draws apart: two workers that expand one vertex in the same step and hop
+  draw by themselves.
 - unbiased: what a vertex draws is weighed by d_v / k_v, with degrees of the whole graph. For GraphSAGE that
   is the mean over the sample. `scale=block` counts degrees anew inside the block, as DGL's GraphConv does.
 - fan-outs are listed from the seeds; drawn without replacement, or with it (`replace`: every vertex with
@@ -71,7 +72,7 @@ from harness.comm.pulls import Exchanged, Mapped
 from harness.core.system import without_effect
 from systems.parts.ahead import Ahead
 from systems.parts.kept import kept_ids
-from systems.parts.neighbours import Chosen, Expander, everybodys, hop_key
+from systems.parts.neighbours import Chosen, everybodys, hop_key
 from systems.parts.sampled import FEATURES, Drawn, SampledBatches
 
 POLICIES = ("degree", "random", "frequency")
@@ -120,7 +121,7 @@ class Distdgl(SampledBatches):
     def setup(self, context):
         super().setup(context)
         self.beside = self.pulls.beside() if self.prefetch else None
-        self.expander = Expander(self.names, self.beside or self.pulls, self.remote, self.replace)
+        self.expander = self.expands(self.beside or self.pulls)
         self.asked_for: np.ndarray | None = (
             None  # [V] steps of the first epoch in which a vertex was an input
         )

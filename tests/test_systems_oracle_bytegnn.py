@@ -46,6 +46,7 @@ SCHEDULING = {
         "split": st.sampled_from(["even", "owner"]),
         "features": st.sampled_from(["once", "refetch"]),
         "replace": st.booleans(),
+        "key": st.sampled_from(["vertex", "worker"]),
         **SCHEDULING,
     }),
 )  # fmt: skip
@@ -60,7 +61,8 @@ def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, 
     steps = steps_of(graph, assignment, parts, how.epochs, how.seed, knobs)
     want = distdgl.train(
         graph, assignment, outcome.weights[0], steps, fanouts=fanouts, model=model, seed=how.seed,
-        epochs=how.epochs, features=knobs["features"], replace=knobs["replace"], **how.optimiser,
+        epochs=how.epochs, features=knobs["features"], replace=knobs["replace"], key=knobs["key"],
+        **how.optimiser,
     )  # fmt: skip
     systems.assert_trained_alike(outcome, want, rtol=1e-6)
     for epoch in range(how.epochs):
@@ -92,9 +94,11 @@ def test_no_schedule_changes_a_bit_or_a_byte_and_all_train_as_distdgl_does(pool)
                     spent = {key: value for key, value in epoch.items() if key[1] in ("nsc_s", "fetch_s")}
                     assert epoch[-1, "sampler_s"] == pytest.approx(sum(spent.values())) and spent
                     assert {(layer, "nsc_s") for layer in (0, 1)} <= set(spent)
-                    # A task per hop and step that has seeds at least, and with task=1 one per seed.
-                    seeds = epoch[1, "nsc_tasks"]
-                    assert (seeds == epoch[-1, "seeds"]) if scheduling.get("task") == 1 else seeds >= 1
+                    # A task per step at least; with task=1 one per seed, and one in a step without seeds.
+                    tasks, seeds, steps = epoch[1, "nsc_tasks"], epoch[-1, "seeds"], epoch[-1, "steps"]
+                    idle_steps = steps - -(-seeds // knobs["batch"])
+                    assert tasks >= steps
+                    assert tasks == seeds + idle_steps or scheduling.get("task") != 1
                 begun = sum(epoch[-1, "launches"] for epoch in mine["metrics"])
                 assert begun == sum(epoch[-1, "steps"] for epoch in mine["metrics"]), "each batch once"
 

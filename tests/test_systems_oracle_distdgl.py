@@ -58,6 +58,7 @@ def sent_of(outcome, epoch: int) -> Counter:
         "scale": st.sampled_from(["global", "block"]),
         "redraw": st.sampled_from(["hop", "vertex"]),
         "replace": st.booleans(),
+        "key": st.sampled_from(["vertex", "worker"]),
         "loss": st.sampled_from(["global", "worker"]),
     }),
     drop_last=st.booleans(),
@@ -77,7 +78,7 @@ def test_losses_weights_and_bytes_equal_the_oracle(
     want = distdgl.train(
         graph, assignment, outcome.weights[0], steps, fanouts=fanouts, model=model, seed=how.seed,
         epochs=how.epochs, scale=knobs["scale"], features=knobs["features"],
-        redraw=knobs["redraw"], replace=knobs["replace"], loss=knobs["loss"],
+        redraw=knobs["redraw"], replace=knobs["replace"], key=knobs["key"], loss=knobs["loss"],
         label=3 if kind == "multilabel" else 4, **how.optimiser,
     )  # fmt: skip
     systems.assert_trained_alike(outcome, want, rtol=1e-6)

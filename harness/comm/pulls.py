@@ -35,8 +35,8 @@ from harness.comm.host import map_shared
 
 Arrays = Mapping[str, np.ndarray]
 Asked = Sequence[np.ndarray]  # by owner: [q] int32 local rows there
-# (an owner's arrays, rows [q]) -> how many neighbours each has [q] int32, and the chosen ones [items, c]
-Draw = Callable[[Arrays, np.ndarray], tuple[np.ndarray, np.ndarray]]
+# (an owner's arrays, rows [q], the worker that asks) -> how many neighbours each has [q] int32, and the chosen ones [items, c]
+Draw = Callable[[Arrays, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 Taken = Callable[[np.ndarray], np.ndarray]  # how many of them are chosen [q], from how many each has [q]
 Lists = tuple[np.ndarray, np.ndarray]
 
@@ -87,7 +87,7 @@ class Own(Pulls):
 
     def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
         assert all(p == self.comm.rank or not len(each) for p, each in enumerate(asked))
-        return [draw(self.own, each) for each in asked]
+        return [draw(self.own, each, self.comm.rank) for each in asked]
 
     def beside(self) -> Beside:
         everybodys: list[Arrays] = [{}] * self.comm.size
@@ -114,10 +114,11 @@ class Mapped(Pulls):
         return answers
 
     def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
-        answers = [draw(self.own, asked[self.comm.rank])] * self.comm.size
+        rank = self.comm.rank
+        answers = [draw(self.own, asked[rank], rank)] * self.comm.size
         with _Reading(self.comm, purpose) as reading:
             for owner in self.comm.peers:
-                counts, items = answers[owner] = draw(self.arrays[owner], asked[owner])
+                counts, items = answers[owner] = draw(self.arrays[owner], asked[owner], rank)
                 reading.count(owner, len(asked[owner]), counts.nbytes + items.nbytes)
         return answers
 
@@ -153,7 +154,13 @@ class Beside(Pulls):
         return self._each(lambda arrays, rows: arrays[name][rows], lambda rows: rows.nbytes, asked, purpose)
 
     def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
-        return self._each(draw, lambda found: found[0].nbytes + found[1].nbytes, asked, purpose)
+        rank = self.comm.rank
+        return self._each(
+            lambda arrays, rows: draw(arrays, rows, rank),
+            lambda found: found[0].nbytes + found[1].nbytes,
+            asked,
+            purpose,
+        )
 
     def _each(
         self,
@@ -285,7 +292,7 @@ class Exchanged(Pulls):
     def lists(self, draw: Draw, taken: Taken, asked: Asked, purpose: Purpose) -> list[Lists]:
         rank = self.comm.rank
         questions = self._ask(asked, purpose)
-        answers = [draw(self.own, question) for question in questions]
+        answers = [draw(self.own, question, asker) for asker, question in enumerate(questions)]
         counts = self._send(
             [counts for counts, _ in answers], [len(each) for each in asked], purpose.answered, purpose.layer
         )

@@ -117,8 +117,11 @@ def _merge(starts, near_ptr, near, near_bits, far_ptr, far, far_bits, near_ids, 
 
 def hop_key(seed: int, epoch: int, step: int, hop: int) -> int:
     """64 bits: another for every (seed, epoch, step, hop)."""
-    key = 0
-    for part in (seed, epoch, step, hop):
+    return _chained(0, seed, epoch, step, hop)
+
+
+def _chained(key: int, *parts: int) -> int:
+    for part in parts:
         key = mix_int((key + part * GOLDEN + 1) % 2**64)
     return key
 
@@ -227,10 +230,13 @@ class Expander:
     remote   "all"; "zero": other workers' vertices are leaves, whose rows are 0 in every layer, and nothing
              is asked of them
     replace  neighbours are drawn with replacement
+    apart    a draw depends on the worker that asks for it, too
     """
 
-    def __init__(self, names: Names, pulls: Pulls, remote: str = "all", replace: bool = False):
-        self.names, self.pulls, self.replace = names, pulls, replace
+    def __init__(
+        self, names: Names, pulls: Pulls, remote: str = "all", replace: bool = False, apart: bool = False
+    ):
+        self.names, self.pulls, self.replace, self.apart = names, pulls, replace, apart
         low, high = names.bounds[names.rank], names.bounds[names.rank + 1]
         self.low, self.high = (int(low), int(high)) if remote == "zero" else (0, len(names.ids))
         self.place = np.full(
@@ -246,7 +252,10 @@ class Expander:
         """What `vertices` [n] int32 names draw, each at its owner."""
         fan_out = FanOut(most, self.replace)
         order, asked = self.names.by_owner(vertices)
-        draw: Callable = lambda arrays, rows: drawn(arrays, rows, key, fan_out)  # noqa: E731
+
+        def draw(arrays: Arrays, rows: np.ndarray, asker: int) -> tuple[np.ndarray, np.ndarray]:
+            return drawn(arrays, rows, _chained(key, asker) if self.apart else key, fan_out)
+
         found = self.pulls.lists(draw, fan_out.taken, asked, Purpose("sample", "neighbours", layer))
         counts = np.empty(len(vertices), np.int32)
         counts[order] = np.concatenate([counts for counts, _ in found])

@@ -18,7 +18,7 @@ from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
 from harness.core.system import check_features, without_effect
 from systems.parts.kept import KeptRows, Pieces, in_order
-from systems.parts.neighbours import ALL, Names, everybodys, lists_of
+from systems.parts.neighbours import ALL, Expander, Names, everybodys, lists_of
 from systems.parts.seeds import Seeds
 
 FEATURES, LABELS = Purpose("ids", "features", 0), Purpose("labels", "labels", -1)
@@ -52,6 +52,8 @@ class SampledBatches(BatchSystem):
     split     who trains which vertex: "even" or "owner"
     loss      gradients are of the mean over all workers' seeds ("global"), or of the mean of each "worker"'s
     replace   neighbours are drawn with replacement
+    key       what a draw depends on, beside seed, epoch, step and hop: the "vertex", or also the "worker" that
+              draws
     features  "once": a row is pulled the first time it is an input, and kept; "refetch": in every step
     remote    "all"; the controls "zero" (rows of other workers' vertices are 0) and "drop" (they are no
               neighbours)
@@ -65,6 +67,7 @@ class SampledBatches(BatchSystem):
     split: str = "even"
     loss: str = "global"
     replace: bool = False
+    key: str = "vertex"
     features: str = "once"
     remote: str = "all"
     scale: str = "global"
@@ -82,6 +85,7 @@ class SampledBatches(BatchSystem):
         choice("batches", self.batches, ("worker", "global"))
         choice("split", self.split, ("even", "owner"))
         choice("loss", self.loss, ("global", "worker"))
+        choice("key", self.key, ("vertex", "worker"))
         check_features(self.features)
         choice("remote", self.remote, ("all", "zero", "drop"))
         choice("scale", self.scale, ("global", "block"))
@@ -103,7 +107,7 @@ class SampledBatches(BatchSystem):
     def ineffective(self):
         said = []
         if self.fanouts is None:
-            draws = [name for name in ("redraw", "replace") if hasattr(self, name)]
+            draws = [name for name in ("redraw", "replace", "key") if hasattr(self, name)]
             said += without_effect(self, draws, "system.fanouts=null takes every neighbour, and draws none")
         if self.batch is None:
             said += without_effect(self, ["drop_last"], "at system.batch=null no batch is short")
@@ -156,6 +160,10 @@ class SampledBatches(BatchSystem):
     def access(self, own: dict[str, np.ndarray]) -> Pulls:
         """How this worker pulls from the others, whose arrays are as its own. Collective."""
         raise NotImplementedError
+
+    def expands(self, pulls: Pulls) -> Expander:
+        """What makes blocks of what is drawn through `pulls`."""
+        return Expander(self.names, pulls, self.remote, self.replace, self.key == "worker")
 
     def structure(self, epoch: int, step: int) -> Drawn:
         """A step's, in the training thread; waits for it where another thread makes it."""

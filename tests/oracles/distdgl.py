@@ -70,13 +70,16 @@ class Step:
     asked: list[list[int]]
 
 
-def expand(graph, seeds, fanouts, seed: int, epoch: int, step: int, redraw="hop", replace=False) -> Step:
+def expand(
+    graph, seeds, fanouts, seed: int, epoch: int, step: int, redraw="hop", replace=False, apart=()
+) -> Step:
+    """apart: (the worker,) where each draws by itself."""
     a = adjacency(graph) != 0
     listed = [[int(u) for u in np.flatnonzero(a[v]) if u != v] for v in range(len(a))]
     frontiers, drawn, asked = [sorted(int(v) for v in seeds)], [], []
     how = choose_again if replace else choose
     for hop, most in enumerate(fanouts, 1):
-        key = key_of(seed, epoch, step, hop)
+        key = key_of(seed, epoch, step, hop, *apart)
         known = drawn[-1] if redraw == "vertex" and drawn else {}
         asked.append([v for v in frontiers[-1] if v not in known])
         drawn.append({**known, **{v: how(listed[v], most, key, v) for v in asked[-1]}})
@@ -116,7 +119,7 @@ class History:
 
 def train(
     graph, assignment, weights, steps, *, fanouts, model, seed, lr, weight_decay, epochs, scale="global",
-    features="once", value=8, label=4, redraw="hop", replace=False, loss="global",
+    features="once", value=8, label=4, redraw="hop", replace=False, loss="global", key="vertex",
 ):  # fmt: skip
     """`steps[epoch][step][worker]` are the seeds, as global ids. value, label: bytes of a feature, and of a
     vertex's labels. loss: "worker" follows the mean of the workers' means."""
@@ -133,7 +136,8 @@ def train(
             members, summed = sum(len(own) for own in seeds), torch.zeros(()).double()
             followed = torch.zeros(()).double()
             for i, own in enumerate(seeds):
-                made = expand(graph, own, fanouts, seed, epoch, number, redraw, replace)
+                apart = (i,) if key == "worker" else ()
+                made = expand(graph, own, fanouts, seed, epoch, number, redraw, replace, apart)
                 for layer in range(layers):
                     hop = layers - 1 - layer
                     theirs = [v for v in made.asked[hop] if assignment[v] != i]
