@@ -37,7 +37,8 @@ USUAL = {"dataset.scale": 1.0, "dataset.split": "own", "dataset.labels_per_class
 @dataclass(frozen=True)
 class Estimate:
     """A mean over n seeds. `half` is half the width of its 95 % interval (Student's t): None with fewer than
-    two seeds, 0 for what does not vary (counts). Formatted, an interval is shown only where there is one."""
+    two seeds, 0 for what does not vary (counts). Formatted, an interval is shown only where it is more than the rounding of
+    the mean."""
 
     mean: float
     half: float | None
@@ -46,7 +47,9 @@ class Estimate:
     def __format__(self, spec: str) -> str:
         if np.isnan(self.mean):
             return "-"
-        return format(self.mean, spec) + (f" ± {self.half:{spec.removeprefix('+')}}" if self.half else "")
+        if self.half is None or self.half <= 1e-12 * abs(self.mean):
+            return format(self.mean, spec)
+        return f"{self.mean:{spec}} ± {self.half:{spec.removeprefix('+')}}"
 
 
 def estimate(values: Iterable[float | None]) -> Estimate:
