@@ -26,7 +26,7 @@ from tests.launching import ROOT
 SYSTEMS = ("vanilla", "sancus", "cdfgnn", "pscgcn", "pipegcn", "adaqp")
 # A thread each: hosts that are namespaces of one machine would each take all of its cores.
 GRAPH = ("dataset=twin/flickr", "dataset.scale=0.1", "model.hidden=128", "evaluate.every=1000", "threads=1")
-EPOCHS = 12
+EPOCHS = 40
 
 
 class Held(NamedTuple):
@@ -69,7 +69,7 @@ def trained(hosts: Hosts, runs: Sequence[Path], count: int, workers: int) -> Non
 
 def held(scratch: Path, count: int, mbit: int, systems: Sequence[str] = SYSTEMS) -> list[Held]:
     """`count` hosts of one worker each, all of which send at most `mbit`."""
-    alone = prepared(scratch / "loopback", count, systems)
+    alone = prepared(scratch / "loopback", count, systems, "transport=sockets")
     apart = prepared(scratch / "shaped", count, systems)
     for name, runs, several in (("one", alone, 1), ("many", apart, count)):
         (scratch / name).mkdir()

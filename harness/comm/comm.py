@@ -23,19 +23,11 @@ from harness.comm.crossing import Crossing
 from harness.comm.flight import HaloPlan, InFlight
 from harness.comm.recorder import ROUTES, Recorder
 from harness.comm.transport import ALONE, NullTransport, PeerLost, Transfer, Transport
+from harness.comm.wire import Wire
 from harness.comm.work import pack
 
-WIRES = ("float32", "bfloat16")
-# Purposes whose rows are never rounded: evaluation is exact, whatever the training sends.
-EXACT = frozenset({"evaluate"})
-# The type under which bfloat16 rows are handed over. Transports only move their bytes, but not all of them
-# know bfloat16, and neither NCCL nor gloo's broadcast knows 16-bit integers.
-WIRED = torch.float16
 
-Key = tuple[str | int, ...]  # which buffer: direction, purpose, layer, ...
-
-
-class Comm:
+class Comm(Wire):
     """The transport of one worker.
 
     rank, size   this worker and how many there are
@@ -57,15 +49,11 @@ class Comm:
         wire: str = "float32",
     ):
         assert isinstance(transport, NullTransport) == (size == 1)
+        super().__init__(device, transport, wire)
         self.rank = rank
         self.size = size
-        self.device = device
         self.recorder = recorder
         recorder.follow(device)
-        self.transport = transport
-        self.halves = wire == "bfloat16"
-        self.staged = device.type == "cuda" and transport.on_host
-        self._buffers: dict[tuple[Key, str], torch.Tensor] = {}
         self._sequence = 0
         self._under_way: dict[int, InFlight] = {}  # posted and not waited for, by sequence number
 
@@ -223,9 +211,14 @@ class Comm:
         return parts
 
     def all_reduce(
-        self, tensor: torch.Tensor, purpose: str, layer: int = -1, direction: str = "backward"
-    ) -> None:
-        """Sum `tensor` over the workers, in place, and wait for it."""
+        self,
+        tensor: torch.Tensor,
+        purpose: str,
+        layer: int = -1,
+        direction: str = "backward",
+        wait: bool = True,
+    ) -> InFlight:
+        """Sum `tensor` over the workers, in place; wait for it, unless whoever calls does."""
         total = 2 * (self.size - 1) * tensor.numel() * tensor.element_size()
         mine = total // self.size + (self.rank < total % self.size)
         wire = self._wire(tensor, (purpose, layer))
@@ -239,7 +232,9 @@ class Comm:
             blocking=True,
             finish=self._unwire(tensor, wire),
         )
-        flight.wait()
+        if wait:
+            flight.wait()
+        return flight
 
     @torch.no_grad()
     def sum_weights(self, tensors: Sequence[torch.Tensor], share: float = 1.0) -> None:
@@ -257,10 +252,16 @@ class Comm:
         """Sums over workers of a few numbers, in double precision; for reporting, so only outside the train
         clock.
         """
+        flight, sums = self.start_total(values)
+        flight.wait()
+        found: list[float] = sums.tolist()
+        return found
+
+    def start_total(self, values: Sequence[float]) -> tuple[InFlight, torch.Tensor]:
+        """The same, begun, and the sums [k] once it has been waited for."""
         assert not self.recorder.training
         tensor = torch.tensor(list(values), dtype=torch.float64, device=self._wire_device)
-        self.all_reduce(tensor, "report")
-        return tensor.tolist()
+        return self.all_reduce(tensor, "report", wait=False), tensor
 
     def barrier(self) -> None:
         assert not self.recorder.training
@@ -314,58 +315,6 @@ class Comm:
         """The id of the next operation, which every worker gives it in the same place of its own sequence."""
         self._sequence += 1
         return f"{self.recorder.epoch.epoch}:{self._sequence}"
-
-    def buffer(
-        self, key: Key, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | None = None
-    ) -> torch.Tensor:
-        """A buffer kept from epoch to epoch: fresh memory for every transfer costs more than the transfer."""
-        device = device or self.device
-        have = self._buffers.get((key, device.type))
-        if have is None or have.shape != shape or have.dtype != dtype:
-            have = torch.empty(
-                shape, dtype=dtype, device=device, pin_memory=self.staged and device.type == "cpu"
-            )
-            self._buffers[key, device.type] = have
-        return have
-
-    def outgoing(self, key: Key, shape: tuple[int, ...], dtype: torch.dtype, halved: bool) -> torch.Tensor:
-        """A tensor to fill and hand to `start_exchange`, once: where the transport has one, its own, so that
-        nothing is copied. Rows that travel `halved` are copied in any case.
-        """
-        own = None if self.staged or halved else self.transport.outgoing(shape, dtype)
-        return self.buffer(key, shape, dtype) if own is None else own
-
-    @property
-    def _wire_device(self) -> torch.device:
-        return torch.device("cpu") if self.staged else self.device
-
-    def halved(self, dtype: torch.dtype, layer: int, purpose: str) -> bool:
-        """Whether rows of this type, layer and purpose travel as bfloat16."""
-        return self.halves and dtype.is_floating_point and layer >= 0 and purpose not in EXACT
-
-    def _wire(self, tensor: torch.Tensor, key: Key, halved: bool = False) -> torch.Tensor:
-        """The tensor as the transport takes it: itself, or a copy, in bfloat16 where `halved`, and pinned
-        where GPU rows travel over gloo.
-        """
-        tensor = tensor.contiguous()
-        if not self.staged and not halved:
-            return tensor
-        dtype = torch.bfloat16 if halved else tensor.dtype
-        wire = self.buffer((*key, "wire"), tuple(tensor.shape), dtype, self._wire_device).copy_(tensor)
-        return wire.view(WIRED) if halved else wire
-
-    def _wire_like(self, tensor: torch.Tensor, key: Key = (), halved: bool = False) -> torch.Tensor:
-        """What a peer's `_wire` of such a tensor is received in."""
-        if halved:
-            shape = tuple(tensor.shape)
-            return self.buffer((*key, "wire in"), shape, WIRED, self._wire_device)
-        return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True) if self.staged else tensor
-
-    def _unwire(self, tensor: torch.Tensor, wire: torch.Tensor) -> Callable[[], object] | None:
-        if wire is tensor:
-            return None
-        halved = wire.dtype == WIRED != tensor.dtype
-        return lambda: tensor.copy_(wire.view(torch.bfloat16) if halved else wire)
 
 
 class PendingHalo(Crossing):

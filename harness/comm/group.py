@@ -17,12 +17,13 @@ from harness.check import InputError
 from harness.comm.meeting import Meeting
 from harness.comm.members import Seat
 from harness.comm.memory_transport import MemoryTransport
+from harness.comm.nccl import NcclTransport
 from harness.comm.neighbours import let_nobody_in, listening
+from harness.comm.sockets import SocketTransport
 from harness.comm.transport import (
     ALONE,
     UNLIMITED,
     PeerLost,
-    TorchTransport,
     Transport,
     losing_peers,
 )
@@ -52,7 +53,7 @@ def process_group(meeting: Meeting, seat: Seat, transport: str = "auto") -> Iter
             carrier = memory_of(meeting, transport)
         if carrier is None:
             stack.enter_context(_open_group(meeting, seat))
-            carrier = TorchTransport()
+            carrier = SocketTransport() if seat.backend == "gloo" else NcclTransport()
         stack.callback(carrier.close)
         yield carrier
 

@@ -35,7 +35,8 @@ from harness.comm.host import map_shared
 
 Arrays = Mapping[str, np.ndarray]
 Asked = Sequence[np.ndarray]  # by owner: [q] int32 local rows there
-# (an owner's arrays, rows [q], the worker that asks) -> how many neighbours each has [q] int32, and the chosen ones [items, c]
+# (an owner's arrays, rows [q], the worker that asks) -> how many neighbours each has [q] int32, and the
+# chosen ones [items, c]
 Draw = Callable[[Arrays, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 Taken = Callable[[np.ndarray], np.ndarray]  # how many of them are chosen [q], from how many each has [q]
 Lists = tuple[np.ndarray, np.ndarray]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.check import InputError, at_least, choice, more_than
-from harness.comm.comm import WIRES
 from harness.comm.meeting import RENDEZVOUS
 from harness.comm.sparse import FORMS
 from harness.comm.transport import TRANSPORTS
+from harness.comm.wire import WIRES
 from harness.core.kernels import check_kernel
 from harness.core.order import ORDERS
 

@@ -14,8 +14,9 @@ import torch.distributed as dist
 
 from harness import cli
 from harness.comm import group, members
+from harness.comm.nccl import NcclTransport
 from harness.comm.recorder import Recorder
-from harness.comm.transport import NullTransport, TorchTransport
+from harness.comm.transport import NullTransport
 from harness.run import launch, worker
 from tests.pretend.install import pretended
 
@@ -38,10 +39,10 @@ def pretend(gpus: int) -> None:
 
     def train_pretended(*arguments: Any) -> None:
         with pretended(Recorder(), nccl=dist.is_initialized() and "nccl" in dist.get_backend()):
-            train(*(TorchTransport() if isinstance(each, Later) else each for each in arguments))
+            train(*(NcclTransport() if isinstance(each, Later) else each for each in arguments))
 
     dist.init_process_group = init_process_group
-    group.TorchTransport = Later
+    group.NcclTransport = Later
     worker.train = train_pretended
 
 

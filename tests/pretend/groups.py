@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from harness.comm.comm import Comm
+from harness.comm.nccl import NcclTransport
 from harness.comm.recorder import Recorder
-from harness.comm.transport import TorchTransport
 from tests.pretend.install import pretended
 from tests.pretend.tally import DRAIN
 
@@ -19,7 +19,7 @@ def operations(comm: Comm) -> dict[str, Any]:
     recorder = Recorder()
     recorder.begin_epoch(0)
     with pretended(recorder, nccl=True) as tally, recorder.train():
-        nccl, one_each = TorchTransport(), [2 * int(p != comm.rank) for p in range(2)]
+        nccl, one_each = NcclTransport(), [2 * int(p != comm.rank) for p in range(2)]
         rows = torch.full((2, 1), 10.0 * comm.rank, device="cuda")
         received = torch.zeros(2, 1, device="cuda")
         exchange = nccl.exchange(received, rows, one_each, one_each)
@@ -42,23 +42,23 @@ def operations(comm: Comm) -> dict[str, Any]:
 
 def on_the_host(comm: Comm) -> None:
     with pretended(Recorder(), nccl=True):
-        TorchTransport().broadcast({0: torch.zeros(2)})
+        NcclTransport().broadcast({0: torch.zeros(2)})
 
 
 def strided(comm: Comm) -> None:
     with pretended(Recorder(), nccl=True):
-        TorchTransport().all_reduce(torch.zeros(2, 3, device="cuda").t())
+        NcclTransport().all_reduce(torch.zeros(2, 3, device="cuda").t())
 
 
 def short(comm: Comm) -> None:
     with pretended(Recorder(), nccl=True):
-        TorchTransport().all_reduce(torch.zeros(2, dtype=torch.int16, device="cuda"))
+        NcclTransport().all_reduce(torch.zeros(2, dtype=torch.int16, device="cuda"))
 
 
 def another_order(comm: Comm) -> None:
     """Worker 1 begins with the broadcast."""
     with pretended(Recorder(), nccl=True):
-        nccl, x = TorchTransport(), torch.zeros(2, device="cuda")
+        nccl, x = NcclTransport(), torch.zeros(2, device="cuda")
         first = nccl.all_reduce(x) if comm.rank == 0 else nccl.broadcast({0: x})
         first.wait()
 
@@ -68,7 +68,7 @@ def another_size(comm: Comm) -> None:
     with pretended(Recorder(), nccl=True):
         send, receive = ([0, 3], [0, 2]) if comm.rank == 0 else ([2, 0], [2, 0])
         rows = torch.zeros(max(send), 1, device="cuda")
-        TorchTransport().exchange(torch.zeros(2, 1, device="cuda"), rows, receive, send).wait()
+        NcclTransport().exchange(torch.zeros(2, 1, device="cuda"), rows, receive, send).wait()
 
 
 def sent_is_written(comm: Comm) -> None:
@@ -84,7 +84,7 @@ def written_in_flight(comm: Comm, which: int) -> None:
     with pretended(Recorder(), nccl=True):
         counts = [int(p != comm.rank) for p in range(2)]
         tensors = torch.zeros(1, 1, device="cuda"), torch.zeros(1, 1, device="cuda")
-        exchange = TorchTransport().exchange(*tensors, counts, counts)
+        exchange = NcclTransport().exchange(*tensors, counts, counts)
         tensors[which].fill_(5.0)
         exchange.wait()
 
@@ -101,7 +101,7 @@ def behind(comm: Comm) -> SimpleNamespace:
     recorder = Recorder()
     recorder.begin_epoch(0)
     with pretended(recorder, nccl=True, rate=RATE):
-        own = Comm(comm.rank, comm.size, torch.device("cuda", 0), recorder, TorchTransport())
+        own = Comm(comm.rank, comm.size, torch.device("cuda", 0), recorder, NcclTransport())
         x, total = torch.zeros(ROWS, 1, device="cuda"), torch.ones(2, device="cuda")
         counts = [ROWS * int(p != comm.rank) for p in range(2)]
         own.barrier()  # from here on the two workers' times are the same

@@ -10,8 +10,8 @@ import torch
 from harness.bench import overlap
 from harness.comm.clock import DeviceClock
 from harness.comm.comm import Comm
+from harness.comm.nccl import NcclTransport
 from harness.comm.recorder import Recorder
-from harness.comm.transport import TorchTransport
 from harness.core.architectures import Gcn
 from harness.core.optimisers import Adam
 from harness.core.trainer import Trainer
@@ -29,7 +29,7 @@ def observed(comm: Comm, block: dict[str, Any], drains: bool, shard: Any) -> dic
     def passed(rate: float) -> tuple[dict[str, list], Comm]:
         recorder = Recorder()
         with pretended(recorder, nccl=True, rate=rate):
-            own = Comm(comm.rank, comm.size, torch.device("cuda", 0), recorder, TorchTransport())
+            own = Comm(comm.rank, comm.size, torch.device("cuda", 0), recorder, NcclTransport())
             trainer = Trainer(
                 shard,
                 own,

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from harness.comm.comm import Comm
+from harness.comm.nccl import NcclTransport
 from harness.comm.recorder import Recorder
-from harness.comm.transport import TorchTransport
 from harness.conformance.pool import MEMORY, WorkerPool
 from harness.conformance.runs import shards_of
 from harness.core.checkpoint import Checkpoints
@@ -127,7 +127,7 @@ def train(
         if where != "cpu":
             tally = stack.enter_context(pretended(recorder, nccl=where == "nccl"))
             device = torch.device("cuda", 0)
-            carrier = TorchTransport() if where == "nccl" else carrier
+            carrier = NcclTransport() if where == "nccl" else carrier
         comm = Comm(comm.rank, comm.size, device, recorder, carrier, wire)
         trainer = make_trainer(comm, system, model, shard)
         losses, scores, cpu = [], [], []

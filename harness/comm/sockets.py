@@ -1,0 +1,201 @@
+"""Bytes over gloo's sockets, as messages between pairs of workers.
+
+Every worker posts what it expects before what it sends. gloo tells a peer that it may send over the
+connection that carries this worker's own rows, in the order in which both were posted: the other way round,
+two workers whose rows are due at nearly the same time would send one after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from queue import SimpleQueue
+
+import torch
+import torch.distributed as dist
+
+from harness.comm.transport import UNLIMITED, PeerLost, Transfer, losing_peers
+
+AT_ONCE = datetime.timedelta(milliseconds=1)
+LEAVING = 10.0  # seconds that a thread has to end, after which the process goes on without it
+
+
+class SocketTransport:
+    """The default group of torch.distributed, of gloo. Making one is collective, in an open group.
+
+    Messages carry the number of their operation, so that they are told from those of others. Threads wait for
+    operations in the order in which they were posted, and say when each was through: one for rows, one for
+    sums, which are not to stand behind rows that nobody waits for yet.
+    """
+
+    name, on_host = "sockets", True
+
+    def __init__(self) -> None:
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.group = dist.group.WORLD
+        # The next worker first, so that not all send to worker 0 at once.
+        self.peers = [(self.rank + k) % self.size for k in range(1, self.size)]
+        self.number = 0
+        self.under_way: dict[int, list[dist.Work]] = {}  # by number
+        self.rows, self.sums = Lane("rows"), Lane("sums")
+
+    def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
+        return None
+
+    def exchange(
+        self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
+    ) -> Transfer:
+        return self._of_rows(incoming.split(list(receive)), outgoing.split(list(send)))
+
+    def broadcast(self, blocks: dict[int, torch.Tensor]) -> Transfer:
+        nothing = torch.empty(0)
+        receive = [blocks.get(p, nothing) for p in range(self.size)]
+        return self._of_rows(receive, [receive[self.rank]] * self.size)
+
+    def all_reduce(self, tensor: torch.Tensor) -> Transfer:
+        total = OrderedSum(self, tensor.detach().view(-1))
+        return self.sums.see_through(total.finish)
+
+    def close(self) -> None:
+        # A message that waits keeps its connections open, and peers would never hear that this worker left.
+        # gloo closes them all where a wait runs out of time.
+        with contextlib.suppress(RuntimeError):
+            for works in list(self.under_way.values()):
+                for work in list(works):
+                    work.wait(AT_ONCE)
+        self.rows.close()
+        self.sums.close()
+        self.group = None
+
+    def reserved(self) -> int:
+        """The number of the next operation, which every worker gives it in the same place."""
+        number, self.number = self.number, self.number + 1
+        return number
+
+    def post(self, number: int, receive: Sequence[torch.Tensor], send: Sequence[torch.Tensor]) -> None:
+        """Post a message from and to every other worker, by rank, none where it is empty; what this worker
+        sends itself is copied. PeerLost where one is."""
+        mine, own = receive[self.rank], send[self.rank]
+        if own.numel() and mine.data_ptr() != own.data_ptr():
+            mine.copy_(own)
+        works = self.under_way[number] = []
+        with losing_peers():
+            if self.group is None:
+                raise PeerLost("this worker has left")
+            works += [self.group.recv([receive[p]], p, number) for p in self.peers if receive[p].numel()]
+            works += [self.group.send([send[p]], p, number) for p in self.peers if send[p].numel()]
+
+    def wait(self, number: int) -> None:
+        """Wait for an operation's messages; once. PeerLost where a peer is, or this worker has left."""
+        works = self.under_way[number]
+        try:
+            with losing_peers():
+                for place in range(len(works)):
+                    works[place].wait(UNLIMITED)
+        finally:
+            # Nothing is to hold a message, and by it its connections: not even a frame of what was raised.
+            del self.under_way[number]
+            works.clear()
+
+    def _of_rows(self, receive: Sequence[torch.Tensor], send: Sequence[torch.Tensor]) -> Transfer:
+        number = self.reserved()
+        self.post(number, receive, send)
+        return self.rows.see_through(partial(self.wait, number))
+
+
+class Lane:
+    """A thread that sees operations through, one after the other."""
+
+    def __init__(self, name: str):
+        self.posted: SimpleQueue[tuple[Callable[[], None], Seen] | None] = SimpleQueue()
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread.start()
+
+    def see_through(self, finish: Callable[[], None]) -> Seen:
+        """An operation that is through when `finish` returns."""
+        seen = Seen()
+        self.posted.put((finish, seen))
+        return seen
+
+    def close(self) -> None:
+        """End the thread, after what it was given."""
+        self.posted.put(None)
+        self.thread.join(LEAVING)
+
+    def _run(self) -> None:
+        while (given := self.posted.get()) is not None:
+            finish, seen = given
+            try:
+                finish()
+            except Exception as error:
+                seen.error = error
+            seen.ended = time.monotonic()
+            seen.through.set()
+
+
+class Seen:
+    """An operation that a thread sees through.
+
+    ended   when it was, in seconds of CLOCK_MONOTONIC
+    error   why it failed
+    """
+
+    def __init__(self) -> None:
+        self.through = threading.Event()
+        self.ended: float | None = None
+        self.error: Exception | None = None
+
+    def wait(self) -> None:
+        self.through.wait()
+        if self.error is not None:
+            raise self.error
+
+    def look(self) -> None:
+        pass  # the thread tells
+
+
+class OrderedSum:
+    """A tensor's sum over the workers under way, in place, in the order of ranks: ((t_0 + t_1) + t_2) + ...
+    `harness.comm.memory_transport.Sum` adds in this order too, so that both give the same bits.
+
+    Each of P > 2 workers adds up one block of the n elements:
+
+        first half    every worker sends its terms of block j to worker j, which adds the P terms in order
+        second half   worker j sends block j of the sum to all others
+
+    All workers together send (P - 1) n elements in either half: 2 (P - 1) n, the traffic of a ring. Two
+    workers send each other all of their terms, which are as many, and have no second half.
+
+    Made, and so posted, in the training thread; `finish` is the rest.
+    """
+
+    def __init__(self, transport: SocketTransport, tensor: torch.Tensor):
+        self.transport, self.tensor = transport, tensor
+        rank, size = transport.rank, transport.size
+        if size == 2:
+            theirs, nothing = torch.empty_like(tensor), tensor[:0]
+            receive, send = ([nothing if p == rank else each for p in range(2)] for each in (theirs, tensor))
+            self.terms = [theirs, tensor] if rank else [tensor, theirs]
+        else:
+            self.blocks = tensor.tensor_split(size)
+            self.terms = list(tensor.new_empty(size, len(self.blocks[rank])))
+            receive, send = self.terms, list(self.blocks)
+        self.first, self.second = transport.reserved(), transport.reserved()
+        transport.post(self.first, receive, send)
+
+    def finish(self) -> None:
+        """Wait for the first half, add, and see the second half through."""
+        self.transport.wait(self.first)
+        size = self.transport.size
+        if size == 2:
+            torch.add(*self.terms, out=self.tensor)
+            return
+        total = self.terms[0]
+        for term in self.terms[1:]:
+            total += term
+        self.transport.post(self.second, self.blocks, [total] * size)
+        self.transport.wait(self.second)
