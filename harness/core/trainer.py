@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -307,7 +307,17 @@ class Trainer:
 
     def global_loss(self, local: torch.Tensor | float) -> float:
         """The mean loss over the global training vertices, from every worker's share."""
-        return self.comm.total([float(local)])[0]
+        return self.start_global_loss(local)()
+
+    def start_global_loss(self, local: torch.Tensor | float) -> Callable[[], float]:
+        """The same, begun: what is given waits for it."""
+        flight, total = self.comm.start_total([float(local)])
+
+        def loss() -> float:
+            flight.wait()
+            return float(total)
+
+        return loss
 
     def evaluate(self) -> Scores:
         """Exact scores of every split under the current weights."""

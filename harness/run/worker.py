@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -271,7 +272,9 @@ def train(
         if met and rank == 0:
             progress.resumed(met, bytes_sent(run_dir, rank, trainer.next_epoch))
         saving, diverged, ended = 0.0, False, False
-        waiting: list[tuple[Epoch, torch.Tensor]] = []  # trained, and not yet written
+        # Epochs that are trained and not yet written; of an asynchronous run its rounds.
+        pending: list[tuple[Epoch, Callable[[], float] | None]] = []
+        shares: list[tuple[Epoch, torch.Tensor]] = []
         while met <= last:
             if beats:
                 beats.begin(rank, trainer.next_epoch)
@@ -281,19 +284,32 @@ def train(
                 recorder.metric(PEAK_RESERVED, torch.cuda.max_memory_reserved(device))
             recorder.epoch.log += saving  # of the checkpoint before this epoch
             saving = 0.0
-            waiting.append((recorder.epoch, loss_share))
             done = run.system.epochs_done(recorder.epoch.epoch)
             due = bool(saved_every) and done // saved_every > met // saved_every and done <= last
-            finished: Sequence[tuple[Epoch, torch.Tensor | float | None]] = waiting
-            if rounds is not None:
+            finished: list[tuple[Epoch, Callable[[], float] | None]]
+            if rounds is None:
+                # Over sockets a loss's sum stands behind rows under way. Waiting for it at once would let
+                # rows that the system need not wait for yet pass outside the clock: it is read an epoch
+                # later, unless workers meet here anyway.
+                with recorder.clock("log"):
+                    pending.append((recorder.epoch, trainer.start_global_loss(loss_share)))
+                number = recorder.epoch.epoch
+                meet = due or number == last or bool(every and number % every == 0)
+                finished, pending = (pending, []) if meet else (pending[:-1], pending[-1:])
+            else:
+                shares.append((recorder.epoch, loss_share))
                 if not due and done <= last:
                     continue  # evaluation and logging are collective: the workers would wait for each other
-                progress.sent(epoch for epoch, _ in waiting)
-                finished = rounds.epochs(waiting, met, done, peak_rss())
-            for recorder.epoch, local_loss in finished:
+                progress.sent(epoch for epoch, _ in shares)
+                finished = [
+                    (epoch, partial(trainer.global_loss, share) if share is not None else None)
+                    for epoch, share in rounds.epochs(shares, met, done, peak_rss())
+                ]
+                shares = []
+            for recorder.epoch, global_loss in finished:
                 number = recorder.epoch.epoch
                 with recorder.clock("log"):
-                    loss = trainer.global_loss(local_loss) if local_loss is not None else None
+                    loss = global_loss() if global_loss is not None else None
                 broken = loss is not None and not math.isfinite(loss)
                 scores = None
                 if not broken and (number == last or (every and number % every == 0)):
@@ -312,7 +328,7 @@ def train(
                     peak_rss_bytes=peak_rss(),
                 )
                 progress.epoch(recorder.epoch, loss, scores)
-            waiting, met = [], done
+            met = done
             if ended or (diverged and run.settings.diverged == "stop"):
                 break
             # After the trace: a run goes on from a checkpoint only if every epoch before it was traced.
