@@ -65,23 +65,27 @@ def test_every_picture_on_a_page_has_its_command_and_its_data():
         assert "--size small" in command and "--out docs/figures" in command
 
 
-# Those that start most runs are drawn at night alone, shortened and in full.
-MANY = (
-    "cdfgnn_messages",
-    "capgnn_hits",
-    "capgnn_rapa",
-    "capgnn_table8",
-    "digest_interval",
-    "digest_straggler",
-    "pscgcn_hits",
-    "staleness_stability",
-)
+# Those that start most runs are drawn at night alone, shortened and in full: seconds on a slow machine.
+MANY = {
+    "cdfgnn_messages": 40,
+    "capgnn_hits": 40,
+    "capgnn_rapa": 40,
+    "capgnn_table8": 40,
+    "digest_interval": 40,
+    "digest_straggler": 40,
+    "pscgcn_hits": 40,
+    "sancus_broadcasts": 40,
+    "staleness": 240,
+    "staleness_stability": 40,
+}
+# Its runs do not settle, which is what it shows: another machine's end elsewhere.
+UNSETTLED = ("staleness",)
 SHORT = [
     pytest.param(
         page,
         command,
         id=name,
-        marks=pytest.mark.nightly(40) if command.split()[0] in MANY else (),
+        marks=pytest.mark.nightly(MANY[command.split()[0]]) if command.split()[0] in MANY else (),
     )
     for (page, command), name in zip(DRAWN, NAMES)
 ]
@@ -103,13 +107,13 @@ def test_a_pages_command_draws_what_the_page_shows(page, command, place, monkeyp
         str(tmp_path / "results"),
     ]
     assert figures.main([*given, "--cache", str(place.folder / "cache")]) == 0
-    (mine,) = tmp_path.glob(f"{name}*.csv")
+    (mine,) = (path for path in tmp_path.glob(f"{name}*.csv") if not path.stem.endswith("-claims"))
     for theirs in shown(page, name):
         assert outline(data_of(mine)) == outline(data_of(theirs))
 
 
 @pytest.mark.nightly(200)
-@pytest.mark.parametrize("page, command", DRAWN, ids=NAMES)
+@pytest.mark.parametrize("page, command", [each for each in DRAWN if each[1].split()[0] not in UNSETTLED])
 def test_a_pages_command_draws_the_pages_data(page, command, real_data, tmp_path):
     """In full: the same points, but for seconds; values that training gives within a tenth of a panel's
     range, for machines differ in the last bits."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.transforms import offset_copy
 
 from harness.figures.panels import knob, line, panels
 from harness.report import groups as by_group
@@ -43,8 +44,13 @@ def draw(
             points = sorted(_points(members, groups, over, score, last).items())
             x, y = [at for at, _ in points], [each.mean for _, each in points]
             line(ax, x, y, name, index, marker="o", markersize=4)
+            drawn = ax.lines[-1]
             half = [each.half or 0.0 for _, each in points]
-            ax.errorbar(x, y, half, fmt="none", ecolor=ax.lines[-1].get_color(), capsize=3)
+            _, caps, bars = ax.errorbar(x, y, half, fmt="none", ecolor=drawn.get_color(), capsize=3)
+            # Side by side, so that intervals do not lie on each other.
+            aside = offset_copy(ax.transData, figure, x=4 * (index - (len(names) - 1) / 2), units="points")
+            for artist in (drawn, *caps, *bars):
+                artist.set_transform(aside)
         ax.set_xscale("log")
         ax.set_xticks(sorted({_value(group, over) for group in groups}))
         ax.minorticks_off()
