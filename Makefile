@@ -20,9 +20,9 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	-$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[balance]'
 	touch $@
 
-demo: env       ## the main job on an embedded twin: progress, a result table, a picture
+demo: env       ## four systems on a synthetic twin of Reddit: a table and pictures
 	$(RUN) -m harness -m system=vanilla,zero_halo,cagnet,sancus dataset=twin/reddit dataset.scale=0.02 \
-	  gpus=4 epochs=30 results=results/demo
+	  workers=4 epochs=30 results=results/demo
 	$(RUN) -m harness.report table results/demo
 	$(RUN) -m harness.report plot results/demo --out results/demo/figures
 

@@ -5,7 +5,7 @@ This is the reference of every comparison for bytes, time and accuracy.
 
 Notation: n inner, m halo vertices of a worker; H^l [n, f_l] the input of layer l (H^0 = X).
 
-Bytes an epoch over all workers, 4-byte floats (2 for 4 under `wire=bfloat16`), M = total halo vertices:
+Bytes per epoch over all workers, 4-byte floats (2 for 4 under `wire=bfloat16`), M = total halo vertices:
     forward   4 M f_l for every layer l >= 1, and for l = 0 under `features=refetch`
     backward  4 M f_l for every layer l >= 1
 

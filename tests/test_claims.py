@@ -208,7 +208,7 @@ def test_a_changed_trace_changes_the_verdict(tmp_path):
 def test_one_is_told_in_the_singular():
     result = evaluate.Result("entry", "experiment", "it holds", evaluate.Verdict(HOLDS, ""))
     assert table.counts([result]) == [
-        "1 experiment: 1 decided whole, 0 in part, 0 not.",
+        "1 published experiment: 1 decided whole, 0 in part, 0 not.",
         f"1 part: 1 {HOLDS}.",
     ]
     assert table.counts([result, result])[1] == f"2 parts: 2 {HOLDS}."
@@ -223,7 +223,7 @@ def test_what_no_paper_says_is_decided_too_and_counted_apart(tmp_path, capsys):
     assert (found[-1].entry, found[-1].verdict.word, found[-1].own) == ("mine", DIRECTION, True)
     assert [each.own for each in found].count(True) == 1
     assert table.counts(found) == [
-        "92 experiments: 0 decided whole, 0 in part, 92 not.",
+        "92 published experiments: 0 decided whole, 0 in part, 92 not.",
         "92 parts: 92 not yet.",
         f"1 finding of this project: 1 {DIRECTION}.",
     ]
@@ -242,7 +242,7 @@ def test_the_listing_names_all_and_counts_them(tmp_path, capsys):
     assert cli.main(["report", "claims", str(tmp_path), nothing]) == 0
     said = capsys.readouterr().out
     assert all(f"{name}: " in said for name in published.experiments())
-    assert "92 experiments: 0 decided whole, 0 in part, 92 not." in said
+    assert "92 published experiments: 0 decided whole, 0 in part, 92 not." in said
     assert cli.main(["report", "claims", str(tmp_path), "--paper", "digest", "--format", "csv"]) == 0
     rows = capsys.readouterr().out.splitlines()
     assert rows[0] == ",".join(table.COLUMNS) and all(row.startswith("digest_") for row in rows[1:])

@@ -142,6 +142,7 @@ def test_a_plugin_that_is_there_is_named_once(monkeypatch):
         overrides.check(["-m", "hydra/sweeper=other", "seed=1,2"], CONF)
 
 
+@pytest.mark.nightly(10)
 def test_optuna_maximises_the_best_validation_score(place):
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
     optuna = ("hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", "hydra.sweeper.sampler.seed=1")

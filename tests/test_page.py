@@ -135,7 +135,7 @@ def test_the_answer_stands_first(elements):
     answer = said.index("Take bns to send the fewest bytes")
     assert said.index("The answer") < answer < said.index("What the papers say")
     assert "one seed has no interval" in said
-    assert "92 experiments" in said
+    assert "92 published experiments" in said
 
 
 def test_verdicts_need_one_folder_of_results(results, tmp_path):

@@ -63,8 +63,8 @@ def counts(results: Sequence[Result]) -> list[str]:
     by_entry = [list(parts) for _, parts in itertools.groupby(results, key=lambda result: result.entry)]
     far = Counter(map(whole, by_entry))
     papers = [
-        f"{counted(len(by_entry), 'experiment')}: {far['whole']} decided whole, {far['in part']} in part,"
-        f" {far['not']} not.",
+        f"{counted(len(by_entry), 'published experiment')}: {far['whole']} decided whole,"
+        f" {far['in part']} in part, {far['not']} not.",
         f"{counted(len(results), 'part')}: {_verdicts(results)}.",
     ]
     kept = [result for result in results if "reference" in result.size]

@@ -65,7 +65,9 @@ COMMANDS = {
         "harness.calibrate.__main__", "this machine as a cluster that runs can be replayed on"
     ),
     "runs": Command("harness.cli.runs", "run folders: list, show, compare, remove, extend; clean the cache"),
-    "figures": Command("harness.figures.__main__", "the figures of the papers; starts the runs they lack"),
+    "figures": Command(
+        "harness.figures.__main__", "experiments: starts the runs they lack, draws, prints verdicts"
+    ),
     "study": Command("harness.study.__main__", "every system on real graphs, as one page of tables"),
     "import": Command(
         "harness.importing.__main__", "an npz graph from CSV, PyG, DGL, OGB, networkx or scipy"

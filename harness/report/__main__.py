@@ -34,7 +34,9 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     parser = argparse.ArgumentParser(
         prog=program,
         description="Tables and pictures of finished runs.",
-        epilog="`halobench report RUN...` is `table`; `halobench report claims`: what papers print, decided.",
+        epilog="`halobench report RUN...` is `table`. `halobench report html`: one page with the answer."
+        " `halobench report claims`: verdicts on what papers print. `halobench report history`: what changed"
+        " between revisions.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     shown = "runs side by side: mean and 95 %% interval over seeds"

@@ -37,8 +37,8 @@ USUAL = {"dataset.scale": 1.0, "dataset.split": "own", "dataset.labels_per_class
 @dataclass(frozen=True)
 class Estimate:
     """A mean over n seeds. `half` is half the width of its 95 % interval (Student's t): None with fewer than
-    two seeds, 0 for what does not vary (counts). Formatted, an interval is shown only where it is more than the rounding of
-    the mean."""
+    two seeds, 0 for what does not vary (counts). Formatted, an interval is shown only where it is
+    more than the rounding of the mean."""
 
     mean: float
     half: float | None

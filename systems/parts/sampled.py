@@ -52,8 +52,8 @@ class SampledBatches(BatchSystem):
     split     who trains which vertex: "even" or "owner"
     loss      gradients are of the mean over all workers' seeds ("global"), or of the mean of each "worker"'s
     replace   neighbours are drawn with replacement
-    key       what a draw depends on, beside seed, epoch, step and hop: the "vertex", or also the "worker" that
-              draws
+    key       what a draw depends on, beside seed, epoch, step and hop: the "vertex", or the "worker" that
+              asks too
     features  "once": a row is pulled the first time it is an input, and kept; "refetch": in every step
     remote    "all"; the controls "zero" (rows of other workers' vertices are 0) and "drop" (they are no
               neighbours)
