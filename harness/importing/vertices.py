@@ -100,7 +100,9 @@ def endpoints(vertices: Vertices, named: np.ndarray, refuse: Callable[[int, str]
     if (at < 0).any():
         row = int(np.argmin(at))
         raise refuse(
-            row, f'vertex "{named[row]}" has no row in {vertices.table}: add one, or remove this edge'
+            row,
+            f'vertex "{named[row]}" has no row in {vertices.table}: add one, remove this edge, or give'
+            " --rows-in-order where rows have no ids",
         )
     return at
 
@@ -115,7 +117,11 @@ def _ids(table: Table, rows_in_order: bool) -> tuple[pd.Index, list[int]]:
     repeated = ids.duplicated()
     if repeated.any():
         row = int(np.argmax(repeated))
-        raise table.refuse(row, f'vertex "{ids[row]}" has a row above: give each vertex one row')
+        raise table.refuse(
+            row,
+            f'vertex "{ids[row]}" has a row above: give each vertex one row, or --rows-in-order where rows have'
+            " no ids",
+        )
     if (ids == "").any():
         raise table.refuse(int(np.argmax(ids == "")), "the id is empty: give every vertex an id")
     return ids, [c for c in columns if c != column]
