@@ -1,13 +1,13 @@
-"""What goes wrong between workers that share memory: rows that do not fit, workers that are lost, memory that
-cannot be shared.
-"""
+"""What goes wrong between workers: rows that do not fit, workers that are lost, memory that cannot be had."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import multiprocessing
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -20,8 +20,10 @@ import torch.distributed as dist
 
 from harness.check import InputError
 from harness.comm import group, memory_transport, nameless, segments
+from harness.comm.comm import Comm
 from harness.comm.meeting import Meeting
 from harness.comm.members import Seat
+from harness.comm.recorder import Recorder
 from harness.comm.transport import PeerLost
 from harness.conformance.pool import MEMORY
 
@@ -88,6 +90,66 @@ def test_who_waits_for_a_worker_that_failed_has_lost_a_peer(pool, transport):
         AssertionError, match=r"(?s)PeerLost: worker [02] lost a peer in all_reduce .*the first cause"
     ):
         pool.run(fails_alone, 3, transport=transport)
+
+
+def fails_in_the_middle(comm, killed: bool = False) -> None:
+    """Worker 1, of rows that are half-way to and from it."""
+    counts = [3_000_000 * int(p != comm.rank) for p in range(comm.size)]
+    rows = torch.ones(sum(counts), 2)
+    exchange = comm.transport.exchange(torch.empty_like(rows), rows, counts, counts)
+    if comm.rank == 1:
+        time.sleep(0.005)  # no message is through by then
+        if killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ValueError("the first cause")
+    exchange.wait()
+    comm.barrier()
+
+
+def test_a_peer_that_failed_in_the_middle_of_a_message_is_heard_of(pool):
+    """gloo itself tells such a message nothing."""
+    with pytest.raises(AssertionError, match="the first cause") as failed:
+        pool.run(fails_in_the_middle, 3, transport="sockets")
+    assert str(failed.value).count("PeerLost: ") >= 2
+
+
+def told_when_killed(rank: int, folder: str, answers) -> None:
+    meeting = Meeting(rank, 3, str(Path(folder) / "store"), 30)
+    try:
+        with group.process_group(meeting, Seat.on_cpu(rank, 3), "sockets") as transport:
+            fails_in_the_middle(Comm(rank, 3, torch.device("cpu"), Recorder(), transport), killed=True)
+    except PeerLost as lost:
+        answers.put((rank, str(lost)))
+
+
+@pytest.mark.nightly(30)
+def test_a_peer_that_was_killed_in_the_middle_of_a_message_is_heard_of(monkeypatch, tmp_path):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    workers = [context.Process(target=told_when_killed, args=(k, str(tmp_path), answers)) for k in range(3)]
+    for worker in workers:
+        worker.start()
+    try:
+        assert {answers.get(timeout=60)[0] for _ in range(2)} == {0, 2}
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.join()
+
+
+def totals_together(comm) -> list[float]:
+    """Two sums begun before either is waited for, as losses are, of rows that go through host memory."""
+    comm.staged = True
+    begun = [comm.start_total([value + comm.rank]) for value in (10.0, 100.0)]
+    for flight, _ in begun:
+        flight.wait()
+    return [float(total) for _, total in begun]
+
+
+@pytest.mark.parametrize("transport", sorted({MEMORY, "sockets"}))
+def test_sums_under_way_together_do_not_share_memory(pool, transport):
+    assert pool.run(totals_together, 2, transport=transport) == [[21.0, 201.0]] * 2
 
 
 def cannot_share(comm, where, folder) -> str:

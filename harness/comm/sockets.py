@@ -21,7 +21,9 @@ import torch.distributed as dist
 from harness.comm.transport import UNLIMITED, PeerLost, Transfer, losing_peers
 
 AT_ONCE = datetime.timedelta(milliseconds=1)
-LEAVING = 10.0  # seconds that a thread has to end, after which the process goes on without it
+LEAVING = 0.5  # seconds that what is under way has to end when this worker leaves
+LEFT = 5.0  # and when another one has left
+NEVER = 2**31 - 1  # the number of a message that nobody sends
 
 
 class SocketTransport:
@@ -30,18 +32,32 @@ class SocketTransport:
     Messages carry the number of their operation, so that they are told from those of others. Threads wait for
     operations in the order in which they were posted, and say when each was through: one for rows, one for
     sums, which are not to stand behind rows that nobody waits for yet.
+
+    gloo tells a message that is half-way nothing of a connection that ended. So each worker expects a message
+    from every other one that never comes: where one of these fails a peer has left, and so have operations
+    that are still under way a little later.
     """
 
     name, on_host = "sockets", True
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.group = dist.group.WORLD
+        group = dist.group.WORLD
+        assert group is not None, "a group is open"
+        self.group: dist.ProcessGroup | None = group
         # The next worker first, so that not all send to worker 0 at once.
         self.peers = [(self.rank + k) % self.size for k in range(1, self.size)]
         self.number = 0
         self.under_way: dict[int, list[dist.Work]] = {}  # by number
         self.rows, self.sums = Lane("rows"), Lane("sums")
+        self.leaving = threading.Event()
+        self.never = [group.recv([torch.empty(1)], p, NEVER) for p in self.peers]
+        self.listeners = [
+            threading.Thread(target=self._listen, args=(place,), name="peer", daemon=True)
+            for place in range(len(self.peers))
+        ]
+        for listener in self.listeners:
+            listener.start()
 
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
         return None
@@ -61,15 +77,27 @@ class SocketTransport:
         return self.sums.see_through(total.finish)
 
     def close(self) -> None:
+        self.leaving.set()
+        for lane in (self.rows, self.sums):
+            lane.close()
         # A message that waits keeps its connections open, and peers would never hear that this worker left.
-        # gloo closes them all where a wait runs out of time.
-        with contextlib.suppress(RuntimeError):
-            for works in list(self.under_way.values()):
-                for work in list(works):
-                    work.wait(AT_ONCE)
-        self.rows.close()
-        self.sums.close()
+        # gloo closes them where a wait runs out of time.
+        for work in [*self.never, *(work for works in list(self.under_way.values()) for work in list(works))]:
+            with contextlib.suppress(RuntimeError):
+                work.wait(AT_ONCE)
+        for thread in (*self.listeners, self.rows.thread, self.sums.thread):
+            thread.join(LEAVING)
+        self.never.clear()
         self.group = None
+
+    def _listen(self, place: int) -> None:
+        try:
+            self.never[place].wait(UNLIMITED)
+        except RuntimeError as error:
+            if self.leaving.wait(LEFT):
+                return
+            for lane in (self.rows, self.sums):
+                lane.lose(f"{error}")
 
     def reserved(self) -> int:
         """The number of the next operation, which every worker gives it in the same place."""
@@ -82,12 +110,13 @@ class SocketTransport:
         mine, own = receive[self.rank], send[self.rank]
         if own.numel() and mine.data_ptr() != own.data_ptr():
             mine.copy_(own)
-        works = self.under_way[number] = []
+        works: list[dist.Work] = []
         with losing_peers():
             if self.group is None:
                 raise PeerLost("this worker has left")
             works += [self.group.recv([receive[p]], p, number) for p in self.peers if receive[p].numel()]
             works += [self.group.send([send[p]], p, number) for p in self.peers if send[p].numel()]
+        self.under_way[number] = works
 
     def wait(self, number: int) -> None:
         """Wait for an operation's messages; once. PeerLost where a peer is, or this worker has left."""
@@ -112,17 +141,32 @@ class Lane:
 
     def __init__(self, name: str):
         self.posted: SimpleQueue[tuple[Callable[[], None], Seen] | None] = SimpleQueue()
+        self.under_way: set[Seen] = set()
+        self.lock = threading.Lock()
+        self.lost: str | None = None  # why, since a peer has left
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.thread.start()
 
     def see_through(self, finish: Callable[[], None]) -> Seen:
         """An operation that is through when `finish` returns."""
         seen = Seen()
+        with self.lock:
+            self.under_way.add(seen)
         self.posted.put((finish, seen))
+        if self.lost is not None:
+            self._end(seen, _lost(self.lost))
         return seen
 
+    def lose(self, why: str) -> None:
+        """End what is under way, and what comes, since a peer has left. The thread may wait for ever."""
+        self.lost = why
+        with self.lock:
+            left = list(self.under_way)
+        for seen in left:
+            self._end(seen, _lost(why))
+
     def close(self) -> None:
-        """End the thread, after what it was given."""
+        """Let the thread end after what it was given, where that does not take long."""
         self.posted.put(None)
         self.thread.join(LEAVING)
 
@@ -132,15 +176,33 @@ class Lane:
             try:
                 finish()
             except Exception as error:
-                seen.error = error
-            seen.ended = time.monotonic()
-            seen.through.set()
+                self._end(seen, error)
+            else:
+                self._end(seen)
+
+    def _end(self, seen: Seen, error: Exception | None = None) -> None:
+        """Say that an operation is through; the first who does so is right."""
+        with self.lock:
+            if seen not in self.under_way:
+                return
+            self.under_way.remove(seen)
+            seen.ended, seen.error = time.monotonic(), error
+        seen.through.set()
+
+
+def _lost(why: str) -> Exception:
+    """What gloo said of a connection that ended, as `losing_peers` has it."""
+    try:
+        with losing_peers():
+            raise RuntimeError(why)
+    except Exception as error:
+        return error
 
 
 class Seen:
     """An operation that a thread sees through.
 
-    ended   when it was, in seconds of CLOCK_MONOTONIC
+    ended   when it was, in seconds of CLOCK_MONOTONIC; not before those that the thread was given before it
     error   why it failed
     """
 

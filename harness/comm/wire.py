@@ -62,7 +62,7 @@ class Wire:
         where GPU rows travel over gloo.
         """
         tensor = tensor.contiguous()
-        if not self.staged and not halved:
+        if not halved and tensor.device.type == self._wire_device.type:
             return tensor
         dtype = torch.bfloat16 if halved else tensor.dtype
         wire = self.buffer((*key, "wire"), tuple(tensor.shape), dtype, self._wire_device).copy_(tensor)

@@ -119,8 +119,8 @@ def _ids(table: Table, rows_in_order: bool) -> tuple[pd.Index, list[int]]:
         row = int(np.argmax(repeated))
         raise table.refuse(
             row,
-            f'vertex "{ids[row]}" has a row above: give each vertex one row, or --rows-in-order where rows have'
-            " no ids",
+            f'vertex "{ids[row]}" has a row above: give each vertex one row, or --rows-in-order where'
+            " rows have no ids",
         )
     if (ids == "").any():
         raise table.refuse(int(np.argmax(ids == "")), "the id is empty: give every vertex an id")

@@ -328,6 +328,8 @@ def train(
                     peak_rss_bytes=peak_rss(),
                 )
                 progress.epoch(recorder.epoch, loss, scores)
+                if diverged and run.settings.diverged == "stop":
+                    break  # what was trained since is not written
             met = done
             if ended or (diverged and run.settings.diverged == "stop"):
                 break

@@ -35,7 +35,8 @@ class TraceWriter:
     attempt   how many times the run was started before
     first     the epoch at which the attempt goes on; None: whichever is the first that is written
 
-    Every epoch is flushed as it ends, so a worker that dies takes nothing with it but the epoch it was in.
+    Every epoch is flushed as it is written, so a worker that dies takes nothing with it but the epoch it was
+    in and the one before, whose loss was not read yet.
     """
 
     def __init__(self, run_dir: Path, worker: int, attempt: int, first: int | None = None):
