@@ -106,8 +106,7 @@ class Evaluator:
 def targets(labels: np.ndarray, device: torch.device) -> torch.Tensor:
     """Labels as `local_loss` takes them, on a device: of one label per vertex [k] int64, of several [k, C] in
     the default precision."""
-    found = torch.as_tensor(labels).to(device)
-    return found.long() if found.ndim == 1 else found.to(torch.get_default_dtype())
+    return torch.as_tensor(labels).to(device, torch.int64 if labels.ndim == 1 else torch.get_default_dtype())
 
 
 def local_loss(
