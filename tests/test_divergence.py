@@ -26,6 +26,13 @@ def test_a_run_that_diverges_stops_and_says_so(place, system):
     assert "finished before" in again.out and "diverged: from epoch" in again.out
 
 
+def test_nothing_is_written_behind_the_epoch_that_diverged(place):
+    """Whose loss is read when the next one has been trained, where workers meet for a checkpoint."""
+    assert place.run(WILD, "epochs=40", "evaluate.every=0", "checkpoint_every=3").code == 0
+    trace = Trace(place.runs()[0])
+    assert trace.summary["diverged"] == trace.epochs["epoch"].max() == 1
+
+
 def test_a_run_goes_on_where_asked_and_is_still_told(place):
     done = place.run(WILD, "epochs=6", "diverged=go_on")
     assert done.code == 0 and "diverged: from epoch" in done.out

@@ -8,6 +8,7 @@ import dataclasses
 import mmap
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
 from harness.comm.ring import Ring
+from harness.comm.sockets import SocketTransport
 from harness.conformance.pool import MEMORY, WorkerPool
 from harness.conformance.subject import facts_of
 from harness.conformance.train import train
@@ -352,3 +354,17 @@ def test_a_worker_alone_exchanges_with_nobody():
     ):
         assert transfer.ended is not None
         transfer.wait()
+
+
+def test_over_sockets_what_is_expected_is_posted_before_what_is_sent():
+    """gloo tells a peer that it may send behind this worker's own rows."""
+    posted = []
+    carrier = object.__new__(SocketTransport)
+    carrier.rank, carrier.peers, carrier.under_way = 1, [2, 0], {}
+    carrier.group = SimpleNamespace(
+        recv=lambda tensors, peer, number: posted.append(("from", peer, number)),
+        send=lambda tensors, peer, number: posted.append(("to", peer, number)),
+    )
+    rows = [torch.ones(2), torch.ones(0), torch.ones(2)]
+    carrier.post(7, rows, [torch.ones(2), torch.ones(0), torch.ones(0)])
+    assert posted == [("from", 2, 7), ("from", 0, 7), ("to", 0, 7)]

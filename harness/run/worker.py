@@ -268,6 +268,10 @@ def train(
     trace = own if rounds is None else rounds
     last = run.settings.epochs - 1
     every, saved_every = run.evaluate.every, run.settings.checkpoint_every
+
+    def scored(number: int) -> bool:
+        return number == last or bool(every and number % every == 0)
+
     with Progress(run, enabled=rank == 0) as progress, contextlib.closing(trace):
         if met and rank == 0:
             progress.resumed(met, bytes_sent(run_dir, rank, trainer.next_epoch))
@@ -293,8 +297,7 @@ def train(
                 # later, unless workers meet here anyway.
                 with recorder.clock("log"):
                     pending.append((recorder.epoch, trainer.start_global_loss(loss_share)))
-                number = recorder.epoch.epoch
-                meet = due or number == last or bool(every and number % every == 0)
+                meet = due or scored(recorder.epoch.epoch)
                 finished, pending = (pending, []) if meet else (pending[:-1], pending[-1:])
             else:
                 shares.append((recorder.epoch, loss_share))
@@ -307,12 +310,11 @@ def train(
                 ]
                 shares = []
             for recorder.epoch, global_loss in finished:
-                number = recorder.epoch.epoch
                 with recorder.clock("log"):
                     loss = global_loss() if global_loss is not None else None
                 broken = loss is not None and not math.isfinite(loss)
                 scores = None
-                if not broken and (number == last or (every and number % every == 0)):
+                if not broken and scored(recorder.epoch.epoch):
                     scores = trainer.evaluate()
                     if scores.not_finite:
                         recorder.metric(NOT_FINITE, scores.not_finite)
