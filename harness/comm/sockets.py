@@ -92,12 +92,13 @@ class SocketTransport:
 
     def _listen(self, place: int) -> None:
         try:
-            self.never[place].wait(UNLIMITED)
+            with losing_peers():
+                self.never[place].wait(UNLIMITED)
         except RuntimeError as error:
             if self.leaving.wait(LEFT):
                 return
             for lane in (self.rows, self.sums):
-                lane.lose(f"{error}")
+                lane.lose(error)
 
     def reserved(self) -> int:
         """The number of the next operation, which every worker gives it in the same place."""
@@ -143,7 +144,7 @@ class Lane:
         self.posted: SimpleQueue[tuple[Callable[[], None], Seen] | None] = SimpleQueue()
         self.under_way: set[Seen] = set()
         self.lock = threading.Lock()
-        self.lost: str | None = None  # why, since a peer has left
+        self.lost: Exception | None = None  # a peer that has left
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.thread.start()
 
@@ -154,16 +155,16 @@ class Lane:
             self.under_way.add(seen)
         self.posted.put((finish, seen))
         if self.lost is not None:
-            self._end(seen, _lost(self.lost))
+            self._end(seen, self.lost)
         return seen
 
-    def lose(self, why: str) -> None:
+    def lose(self, error: Exception) -> None:
         """End what is under way, and what comes, since a peer has left. The thread may wait for ever."""
-        self.lost = why
+        self.lost = error
         with self.lock:
             left = list(self.under_way)
         for seen in left:
-            self._end(seen, _lost(why))
+            self._end(seen, error)
 
     def close(self) -> None:
         """Let the thread end after what it was given, where that does not take long."""
@@ -188,15 +189,6 @@ class Lane:
             self.under_way.remove(seen)
             seen.ended, seen.error = time.monotonic(), error
         seen.through.set()
-
-
-def _lost(why: str) -> Exception:
-    """What gloo said of a connection that ended, as `losing_peers` has it."""
-    try:
-        with losing_peers():
-            raise RuntimeError(why)
-    except Exception as error:
-        return error
 
 
 class Seen:
