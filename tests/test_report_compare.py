@@ -299,7 +299,7 @@ def test_pictures_of_many_long_names_keep_the_size_of_their_axes(tmp_path):
         traces.finished(tmp_path / str(number), composed)
     (section,) = table.sections(groups.load([tmp_path])[0])
     strokes = style.strokes_of(group.label for group in section.groups)
-    few, _ = curves._beside_names(["vanilla"])
+    few, _ = curves._room_for(["vanilla"], [])
     figure = curves.accuracy_over(curves.AXES[0], section, style.names_of(section.groups), strokes)
     figure.draw_without_rendering()
     ax = figure.axes[0]

@@ -181,3 +181,45 @@ def test_names_at_the_ends_do_not_overlap(tmp_path):
     )
     assert len(boxes) == 8 and all(below.y1 <= above.y0 + 1 for below, above in zip(boxes, boxes[1:]))
     assert boxes[-1].y1 <= figure.bbox.height and all(box.x1 <= figure.bbox.width for box in boxes)
+
+
+def test_a_picture_names_what_is_unusual_and_says_the_rest_once(tmp_path):
+    """Of one row with fewer epochs, and one with another partition, 25 names would repeat the usual ones."""
+    rows = {
+        "alpha": {},
+        "beta": {},
+        "gamma": {"epochs": 3},
+        "delta": {"partition__method": "random"},
+    }
+    for name, keys in rows.items():
+        composed = traces.config(system___target_=f"somewhere.{name}.S", **keys)
+        traces.finished(tmp_path / name, composed)
+    (section,) = table.sections(groups.load([tmp_path])[0])
+    usual = section.groups[0].partition
+    assert style.names_of(section.groups) == ["alpha", "beta", "delta random", "gamma 3 epochs"]
+    assert style.unsaid(section.groups) == f"{usual}, 5 epochs unless named otherwise"
+    assert style.told_apart(section.groups)[0] == f"alpha {usual} 5 epochs"
+    for figure in plot.pictures(section, style.strokes_of(g.label for g in section.groups)).values():
+        assert any("unless named otherwise" in text.get_text() for text in figure.texts)
+    halves = [g for g in section.groups if g.label in ("alpha", "delta")]
+    assert style.names_of(halves) == [f"alpha {usual}", "delta random"] and not style.unsaid(halves)
+
+
+def test_curves_in_the_background_are_named_below_and_far_ends_stand_on_a_logarithmic_axis(tmp_path):
+    for name, size in {"near": 10**4, "far": 10**7, "behind": 10**6}.items():
+        traces.finished(tmp_path / name, traces.config(system___target_=f"somewhere.{name}.S"), size=size)
+    (section,) = table.sections(groups.load([tmp_path])[0])
+    strokes = {**style.strokes_of(["near", "far"]), "behind": style.BACKGROUND}
+    names = style.names_of(section.groups)
+    for axis, scale in zip(curves.AXES, ("linear", "log", "linear")):
+        figure = curves.accuracy_over(axis, section, names, strokes)
+        (ax,) = figure.axes
+        assert ax.get_xscale() == scale
+        told = sorted(text.get_text().split()[0] for text in ax.texts if text.get_text())
+        assert told == ["far", "near"]
+        (below,) = [text for text in figure.texts if text.get_text().startswith("grey:")]
+        (group,) = [group for group in section.groups if group.label == "behind"]
+        assert below.get_text() == f"grey: behind {group.estimate(columns.ACCURACY.value).mean:.1f} %"
+        figure.draw_without_rendering()
+        edge = ax.get_tightbbox().y0
+        assert below.get_window_extent().y1 <= edge and below.get_window_extent().y0 >= 0

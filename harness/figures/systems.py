@@ -12,13 +12,11 @@ from harness.report import against, plot, style
 from harness.report.groups import Group
 from harness.report.table import Section, competes, estimate_of, only_section
 
-GREY = {"color": "#B8BCC0", "linestyle": "-"}
-
 
 def draw(groups: list[Group]) -> dict[str, Figure]:
     section = only_section(groups)
     chosen = style.strokes_of(leading(section))
-    strokes = {group.label: chosen.get(group.label, GREY) for group in section.groups}
+    strokes = {group.label: chosen.get(group.label, style.BACKGROUND) for group in section.groups}
     return {"cost": against.pareto(section), **plot.pictures(section, strokes)}
 
 

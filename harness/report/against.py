@@ -13,11 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from harness.base.terminal import counted
 from harness.check import InputError, did_you_mean
 from harness.report.columns import ALL, LEADING, TIMES, Column, named
 from harness.report.groups import Estimate, Group, knob
-from harness.report.style import COLOURS, SCORE_NAMES, STROKES, names_of, title, verbatim
+from harness.report.style import COLOURS, SCORE_NAMES, STROKES, names_of, title, told_apart, unsaid, verbatim
 from harness.report.table import Section, estimate_of
 
 MARKERS = ("o", "s", "^", "D")  # another for each round of colours, so that 28 lines can be told apart
@@ -118,6 +117,7 @@ def pareto(section: Section, key: str | None = None) -> Figure:
         section.dataset,
         section.groups,
         "bars: 95 % interval over seeds",
+        unsaid(section.groups),
     )
     return figure
 
@@ -152,20 +152,9 @@ def _lines(x: str, groups: Sequence[Group]) -> dict[str, list[tuple[Any, Group]]
         key = json.dumps([same, group.finished, group.first.resolved], sort_keys=True, default=str)
         together.setdefault(key, []).append(group)
     firsts = [members[0] for members in together.values()]
-    apart = {
-        "workers": len({group.workers for group in firsts}) > 1 and x != "workers",
-        "partition": len({group.partition for group in firsts}) > 1 and not x.startswith("partition."),
-        "epochs": len({group.epochs for group in firsts}) > 1 and x != "epochs",
-    }
+    own = {"partition"} if x.startswith("partition.") else {x}
     made: dict[str, list[tuple[Any, Group]]] = {}
-    for group, members in zip(firsts, together.values()):
-        extra = [
-            counted(group.workers, "worker") if apart["workers"] else "",
-            group.partition if apart["partition"] else "",
-            counted(group.epochs, "epoch") if apart["epochs"] else "",
-            "" if group.finished else "(unfinished)",
-        ]
-        name = verbatim(" ".join(filter(None, [group.label, *extra])))
+    for name, members in zip(map(verbatim, told_apart(firsts, own)), together.values()):
         order = _in_order([member.first.keys.get(x) for member in members])
         members.sort(key=lambda member: order.index(member.first.keys.get(x)))
         made.setdefault(name, []).extend((member.first.keys.get(x), member) for member in members)

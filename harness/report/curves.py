@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,8 +15,8 @@ from matplotlib.transforms import blended_transform_factory
 from scipy.optimize import isotonic_regression
 
 from harness.report.columns import LEADING
-from harness.report.groups import Group, Run
-from harness.report.style import SCORE_NAMES, title
+from harness.report.groups import Estimate, Group, Run
+from harness.report.style import BACKGROUND, LETTERS, SCORE_NAMES, title, unsaid
 from harness.report.table import Section, estimate_of
 from harness.trace.rounds import Rounds, epochs_of_run
 
@@ -92,38 +93,49 @@ def best_at(group: Group, score: str) -> pd.Series:
     return pd.concat(found).groupby("seed", dropna=False).mean().mean()
 
 
+@dataclass(frozen=True)
+class Line:
+    """A group in a picture: its `band`, its name with the table's value, how it is drawn, and whether it is
+    one of the many that lie behind."""
+
+    group: Group
+    rows: pd.DataFrame
+    name: str
+    value: Estimate
+    stroke: dict[str, Any]
+    behind: bool
+
+    @property
+    def said(self) -> str:
+        return f"{self.name}  {'diverged' if self.group.diverged else f'{self.value.mean:.1f} %'}"
+
+
 def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[str, dict]) -> Figure:
     """The leading score over time, bytes or epochs: one line per group, a band between its lowest and highest
     seed. A dot, and the value beside a name, are the table's value: the mean over seeds of each seed's score
-    at its best validation."""
+    at its best validation.
+
+    Lines whose stroke is `BACKGROUND` lie behind the others, and their names stand together below the axis.
+    The axis is logarithmic where lines end far apart.
+    """
+    lines = [
+        Line(group, band(group, section.score), name, estimate_of(group, LEADING[section.score][0]), stroke,
+             stroke == BACKGROUND)
+        for group, name in zip(section.groups, names)
+        for stroke in [strokes[group.label]]
+    ]  # fmt: skip
+    lines = [line for line in lines if not line.rows.empty]
+    named, others = ([line for line in lines if line.behind is behind] for behind in (False, True))
+    figure, ax = _room_for([line.said for line in named], [line.said.replace("  ", " ") for line in others])
+    for line in lines:
+        _draw(ax, line, axis.column, section.score)
+    if _far_apart([line.rows[axis.column] for line in lines]):
+        ax.set_xscale("log", nonpositive="mask")
+    else:
+        ax.set_xlim(left=0)
     score = SCORE_NAMES[section.score]
-    figure, ax = _beside_names(names)
-    ends = []
-    for group, name in zip(section.groups, names):
-        rows = band(group, section.score)
-        if rows.empty:
-            continue
-        stroke = strokes[group.label]
-        x, y = rows[axis.column], rows["score"]
-        if len(group.runs) > 1:
-            shade = {"color": stroke["color"], "alpha": 0.15, "linewidth": 0}
-            ax.fill_between(x, rows["low"], rows["high"], label=name, **shade)
-        ax.plot(x, y, linewidth=1.7, alpha=1.0 if group.finished else 0.5, label=name, **stroke)
-        told = estimate_of(group, LEADING[section.score][0])
-        if told.n:
-            where = best_at(group, section.score)[axis.column]
-            ax.plot(where, told.mean, "o", markersize=4, color=stroke["color"], clip_on=False)
-        ends.append(
-            (
-                x.iloc[-1],
-                y.iloc[-1],
-                f"{name}  {'diverged' if group.diverged else f'{told.mean:.1f} %'}",
-                stroke,
-            )
-        )
     ax.set_xlabel(axis.label[section.clock])
     ax.set_ylabel(f"{score}, %")
-    ax.set_xlim(left=0)
     meaning = f"value and dot: at the best validation {'accuracy' if section.score == 'acc' else 'AUC'}"
     if any(len(group.seeds) > 1 for group in section.groups):
         meaning += " of each seed, mean over seeds"
@@ -133,25 +145,52 @@ def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[
         section.dataset,
         section.groups,
         "bands from the lowest to the highest seed",
+        unsaid(section.groups),
         meaning,
     )
-    _label_ends(figure, ax, ends)
+    _label_ends(figure, ax, axis.column, named)
     return figure
+
+
+def _draw(ax: Axes, line: Line, column: str, score: str) -> None:
+    x, y = line.rows[column], line.rows["score"]
+    above = 0 if line.behind else 1  # of matplotlib's own heights: 1 for areas, 2 for lines
+    if len(line.group.runs) > 1 and not line.behind:
+        shade = {"color": line.stroke["color"], "alpha": 0.15, "linewidth": 0}
+        ax.fill_between(x, line.rows["low"], line.rows["high"], label=line.name, **shade)
+    width = 1.0 if line.behind else 1.7
+    alpha = 1.0 if line.group.finished else 0.5
+    ax.plot(x, y, linewidth=width, alpha=alpha, label=line.name, zorder=1.5 + above, **line.stroke)
+    if line.value.n and not line.behind:
+        where = best_at(line.group, score)[column]
+        ax.plot(where, line.value.mean, "o", markersize=4, color=line.stroke["color"], clip_on=False)
+
+
+FAR = 10.0  # times the least value at which a line ends: an axis that reaches farther is logarithmic
+
+
+def _far_apart(columns: list[pd.Series]) -> bool:
+    """Whether one line ends so far before another that it could not be seen; never where a line has no point
+    above 0, as of bytes where there is one worker."""
+    ends = [column.max() for column in columns]
+    return bool(ends) and min(ends) > 0 and max(ends) > FAR * min(ends)
 
 
 NAME_WIDTH = 34  # characters of a line beside a picture
 
 
-def _beside_names(names: list[str]) -> tuple[Figure, Axes]:
-    """A figure whose axes have the same size whatever stands to the right, and grow with many names."""
-    lines = sum(len(_wrapped(f"{name}  100.0 %").splitlines()) for name in names)
-    widest = max(
-        (len(line) for name in names for line in _wrapped(f"{name}  100.0 %").splitlines()), default=0
-    )
-    left, wide, right = 0.75, 6.2, 0.35 + 0.078 * widest
-    below, high, above = 0.6, max(3.8, LINE * lines + 0.2), 0.65
+def _room_for(named: list[str], others: list[str]) -> tuple[Figure, Axes]:
+    """A figure whose axes have the same size whatever stands to the right, and grow with many names. The
+    names of the others stand below them."""
+    beside = [text for name in named for text in _wrapped(name).splitlines()]
+    left, wide, right = 0.75, 6.2, 0.35 + 0.078 * max(map(len, beside), default=0)
+    below_axis = textwrap.wrap(f"grey: {', '.join(others)}", int(LETTERS * (wide + right))) if others else []
+    below, high, above = 0.6 + LINE * len(below_axis), max(3.8, LINE * len(beside) + 0.2), 0.65
     figure = Figure(figsize=(left + wide + right, below + high + above))
     width, height = figure.get_size_inches()
+    if below_axis:
+        where = (left / width, 0.08 / height)
+        figure.text(*where, "\n".join(below_axis), va="bottom", fontsize=9, color="#777777")
     return figure, figure.add_axes((left / width, below / height, wide / width, high / height))
 
 
@@ -162,12 +201,15 @@ def _wrapped(name: str) -> str:
 LINE = 0.17  # inches of a line of text beside a picture
 
 
-def _label_ends(figure: Figure, ax: Axes, ends: list[tuple[float, float, str, dict]]) -> None:
+def _label_ends(figure: Figure, ax: Axes, column: str, lines: list[Line]) -> None:
     """Name each line to the right of the axes, as near its end's height as the other names allow, with a
     leader.
     """
-    if not ends:
+    if not lines:
         return
+    ends = [
+        (line.rows[column].iloc[-1], line.rows["score"].iloc[-1], line.said, line.stroke) for line in lines
+    ]
     low, high = ax.get_ylim()
     ax.set_ylim(low, high)
     line = (high - low) / (figure.get_size_inches()[1] * ax.get_position().height) * LINE  # in data units

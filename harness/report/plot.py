@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from harness.report.columns import TIMES
 from harness.report.curves import AXES, accuracy_over
 from harness.report.groups import Estimate, Group
-from harness.report.style import PARTS, STYLE, names_of, save, strokes_of, title
+from harness.report.style import PARTS, STYLE, names_of, save, strokes_of, title, unsaid
 from harness.report.table import Section, sections
 
 
@@ -115,7 +115,8 @@ def breakdown(section: Section, names: list[str]) -> Figure:
         }[clock]
     )
     figure.legend(*ax.get_legend_handles_labels(), loc="outside lower right", ncols=3, frameon=False)
-    title(figure, "Where an epoch's time goes", section.dataset, groups, "whiskers: 95 % interval over seeds")
+    repeated = "whiskers: 95 % interval over seeds"
+    title(figure, "Where an epoch's time goes", section.dataset, groups, repeated, unsaid(groups))
     return figure
 
 

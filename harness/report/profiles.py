@@ -21,7 +21,7 @@ from tabulate import tabulate
 from harness.check import InputError, within_above
 from harness.report.curves import curve
 from harness.report.groups import Group, Run, among
-from harness.report.style import COLOURS, STROKES, names_of, title, told_apart
+from harness.report.style import COLOURS, STROKES, names_of, title, told_apart, unsaid
 from harness.report.table import Section, competes, leading, sections
 
 TARGET = 0.99  # share of exact training's best validation score
@@ -191,5 +191,6 @@ def picture(profile: Profile) -> Figure:
         ax.legend(frameon=False, fontsize=8, loc="lower right")
     figure.axes[0].set_ylabel("share of graphs, %")
     told = f"target: {100 * profile.target:g} % of exact training's best validation score"
-    title(figure, "Performance profiles", ", ".join(profile.graphs), profile.groups, "", told)
+    graphs, unnamed = ", ".join(profile.graphs), unsaid(profile.groups)
+    title(figure, "Performance profiles", graphs, profile.groups, "", unnamed, told)
     return figure

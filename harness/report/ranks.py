@@ -22,7 +22,7 @@ from tabulate import tabulate
 from harness.report.against import columns_of
 from harness.report.columns import Column
 from harness.report.groups import Group
-from harness.report.style import COLOURS, names_of, title, told_apart
+from harness.report.style import COLOURS, names_of, title, told_apart, unsaid
 from harness.report.table import Section, competes
 
 DRAWS = 10_000
@@ -128,7 +128,8 @@ def picture(ranked: Ranks, section: Section) -> Figure:
     ax.set_xlabel(f"rank by {ranked.column.heading}")
     ax.grid(axis="y", visible=False)
     told = f"dots: mean rank over draws of {len(ranked.seeds)} seeds; bars: 95 % of the draws"
-    title(figure, "How stable the order is", section.dataset, section.groups, "", told)
+    unnamed = unsaid(section.groups)
+    title(figure, "How stable the order is", section.dataset, section.groups, "", unnamed, told)
     return figure
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from harness.report.groups import Group
 
 # Okabe and Ito's palette (distinct to colour-blind readers) without its yellow, which is too pale for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
+BACKGROUND: dict[str, Any] = {"color": "#B8BCC0", "linestyle": "-"}  # of a curve that is not named
 STROKES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 PARTS = {"compute": "#33638D", "comm": "#E8853D", "rest": "#C9CDD2"}
 STYLE: dict[Any, Any] = {  # any: matplotlib's stubs list the names of all its parameters
@@ -34,13 +36,11 @@ SCORE_NAMES = {"acc": "test accuracy", "auc": "test AUC"}
 FORMATS = ("png", "pdf", "svg")
 
 
-LETTERS = 14.0  # that stand in an inch of the line below a title
+LETTERS = 14.0  # that stand in an inch of a line of small text
 TITLE = "title"  # what the texts above a picture are marked with
 
 
-def title(
-    figure: Figure, what: str, dataset: str, groups: list[Group], repeated: str, told: str = ""
-) -> None:
+def title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated: str, *told: str) -> None:
     """What is shown, and below it of what: the dataset (a twin says so), the workers, how repeats over seeds
     look, what else is `told`."""
     workers = {group.workers for group in groups}
@@ -48,7 +48,7 @@ def title(
         f"{dataset} (twin: a synthetic graph)" if dataset.startswith("twin/") else dataset,
         counted(workers.pop(), "worker") if len(workers) == 1 else "",
         repeated if any(len(group.seeds) > 1 for group in groups) else "",
-        told,
+        *told,
     ]
     width, height = figure.get_size_inches()
     lines = textwrap.wrap(verbatim(", ".join(filter(None, details))), int(LETTERS * width))
@@ -67,27 +67,63 @@ def verbatim(text: str) -> str:
 
 
 def names_of(groups: list[Group]) -> list[str]:
-    """`told_apart` as matplotlib shows it."""
-    return list(map(verbatim, told_apart(groups)))
+    """What a picture calls each group: its label and what tells it apart, but for what most of them have in
+    common, which `unsaid` puts below the title."""
+    usual = _usual(groups)
+    return [
+        verbatim(_joined(group, [said for said, most in zip(facts, usual) if said != most]))
+        for group, facts in zip(groups, _facts(groups))
+    ]
 
 
-def told_apart(groups: list[Group]) -> list[str]:
-    """Labels, and whatever else tells groups of one picture apart."""
-    told = []
-    for group in groups:
-        extra = [
-            counted(group.workers, "worker") if len({g.workers for g in groups}) > 1 else "",
-            group.partition if len({g.partition for g in groups}) > 1 else "",
-            (
-                f"(unfinished, {group.epochs} epochs)"
-                if not group.finished
-                else counted(group.epochs, "epoch")
-                if len({g.epochs for g in groups if g.finished}) > 1
-                else ""
-            ),
-        ]
-        told.append(" ".join(filter(None, [group.label, *extra])))
-    return told
+def unsaid(groups: list[Group]) -> str:
+    """What `names_of` leaves out of names, for the line below a picture's title; "" where nothing is."""
+    facts = list(zip(*_facts(groups)))
+    left_out = [most for most, said in zip(_usual(groups), facts) if most and set(said) != {most}]
+    return f"{', '.join(left_out)} unless named otherwise" if left_out else ""
+
+
+def told_apart(groups: list[Group], without: Collection[str] = ()) -> list[str]:
+    """Labels, and whatever else tells groups of one picture apart.
+
+    without   facts (`FACTS`) to leave out
+    """
+    return [_joined(group, facts) for group, facts in zip(groups, _facts(groups, without))]
+
+
+FACTS = ("workers", "partition", "epochs")
+
+
+def _joined(group: Group, facts: list[str]) -> str:
+    return " ".join(filter(None, [group.label, *facts]))
+
+
+def _facts(groups: list[Group], without: Collection[str] = ()) -> list[list[str]]:
+    """By group its `FACTS` in words; "" in all of them where they do not differ."""
+    columns = {
+        "workers": [counted(group.workers, "worker") for group in groups],
+        "partition": [group.partition for group in groups],
+        "epochs": [counted(group.epochs, "epoch") for group in groups],
+    }
+    finished = [group.finished for group in groups]
+    differ = {
+        fact: len({said for said, done in zip(column, finished) if done or fact != "epochs"}) > 1
+        for fact, column in columns.items()
+    }
+    said = [
+        [column[i] if differ[fact] and fact not in without else "" for fact, column in columns.items()]
+        for i in range(len(groups))
+    ]
+    for group, facts in zip(groups, said):
+        if not group.finished:
+            facts[-1] = f"(unfinished, {counted(group.epochs, 'epoch')})"
+    return said
+
+
+def _usual(groups: list[Group]) -> list[str]:
+    """Of each fact what more than half of the groups say; "" where none is."""
+    most = [Counter(said).most_common(1)[0] for said in zip(*_facts(groups))]
+    return [said if 2 * count > len(groups) else "" for said, count in most]
 
 
 def strokes_of(labels: Iterable[str]) -> dict[str, dict]:
