@@ -31,8 +31,11 @@ Decisions
   `features=once`, which keeps what has been pulled.
 - a task takes up to `task` vertices, 512: a task in Python costs tens of microseconds, a vertex's draw half a
   one. 1 is the paper's.
-- what two seeds' chains have in common is drawn and fetched once, as in DistDGL: a hop's tasks begin when the
-  hop before is whole. So `order`, `launch`, `task` and `threads` change no draw, no loss and no byte.
+- what two seeds' neighbourhoods have in common is drawn and fetched once per batch, as in DistDGL: a hop's
+  tasks begin when the hop before is whole. With `dedup=task` every `task` seeds are drawn and fetched by
+  themselves, from the seeds to the inputs, and what two of them have in common twice: R_lj and X_j are then
+  of each of them, added up. So `order`, `launch` and `threads` change no draw, no loss and no byte, `dedup`
+  no draw and no loss, and `task` no byte but under `dedup=task`.
 - under `features=once` a row is fetched for the first batch, in their order, that has it as an input: so a
   batch's fetches wait for the structure of the batches before it. Under `refetch` they wait for nothing.
 - Algorithm 1 divides by the number Q of batches that wait, which may be 0: Q + 1. With `inflight` batches
@@ -73,22 +76,32 @@ NSC, FETCH = "nsc", "fetch"  # what a task does
 
 
 @dataclass
-class Making:
-    """A batch that is being made.
+class Chain:
+    """Seeds that are drawn and fetched by themselves: of a whole batch, or under `dedup=task` of one task.
 
     frontier  [n] names of the hop that is being drawn
     parts     by task what its vertices drew, in the order of the frontier
     undone    tasks of the hop that are not done
+    drawn     by hop its frontier and what that drew, where there are other chains to be joined with
     """
+
+    frontier: np.ndarray
+    parts: list[Chosen | None] = field(default_factory=list)
+    undone: int = 0
+    found: list[Sampled] = field(default_factory=list)
+    drawn: list[tuple[np.ndarray, Chosen]] = field(default_factory=list)
+
+
+@dataclass
+class Making:
+    """A batch that is being made, of `chains`; `unfinished` of them have hops left."""
 
     epoch: int
     step: int
     seeds: np.ndarray
     total: int
-    frontier: np.ndarray
-    parts: list[Chosen | None] = field(default_factory=list)
-    undone: int = 0
-    found: list[Sampled] = field(default_factory=list)
+    chains: list[Chain]
+    unfinished: int
     reads: list[Read] = field(default_factory=list)
     pulled: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
@@ -102,7 +115,8 @@ class Bytegnn(SampledBatches):
     sigma     the score at which another is begun
     inflight  batches that are begun and not made count as waiting
     prefetch  under launch=fixed
-    task      vertices of a task
+    dedup     what is drawn and fetched once: what a "batch" has in common, or what the seeds of a "task" have
+    task      vertices of a task; under dedup=task its seeds
     threads   that run tasks; null: the worker's share of the cores
     """
 
@@ -112,6 +126,7 @@ class Bytegnn(SampledBatches):
     sigma: float = 500.0
     inflight: bool = False
     prefetch: int = 4
+    dedup: str = "batch"
     task: int = 512
     threads: int | None = None
 
@@ -121,6 +136,7 @@ class Bytegnn(SampledBatches):
         choice("launch", self.launch, ("score", "fixed"))
         at_least("sigma", self.sigma, 0)
         at_least("prefetch", self.prefetch, 0)
+        choice("dedup", self.dedup, ("batch", "task"))
         at_least("task", self.task, 1)
         if self.threads is not None:
             at_least("threads", self.threads, 1)
@@ -136,6 +152,7 @@ class Bytegnn(SampledBatches):
 
     def setup(self, context):
         super().setup(context)
+        self.trains = self.expands(self.pulls)  # the training thread's
         self.local = threading.local()  # each thread's expander, which has a scratch array
         self.lock = threading.Lock()
         # Under features=once: whose rows have been given to a batch to fetch, and what of that is due.
@@ -163,44 +180,56 @@ class Bytegnn(SampledBatches):
             self.turn = number
             self.claimed = self.kept.slot >= 0
         seeds, total = self.seeds.of(epoch, step)
-        return Making(epoch, step, seeds, total, seeds)
+        chains = [Chain(each) for each in (self.split_up(seeds) if self.dedup == "task" else [seeds])]
+        return Making(epoch, step, seeds, total, chains, len(chains))
 
     def first(self, dag: Dag[Making]) -> None:
         self.scheduler.hold(dag)  # until its fetches are known
-        if self.features == "refetch":
-            self.fetch(dag, dag.work.seeds)
-        self.draw(dag)
+        for chain in dag.work.chains:
+            if self.features == "refetch":
+                self.fetch(dag, chain, chain.frontier)
+            self.draw(dag, chain)
 
-    def draw(self, dag: Dag[Making]) -> None:
+    def split_up(self, names: np.ndarray) -> list[np.ndarray]:
+        """At least one part, of at most `task` names each."""
+        return np.split(names, range(self.task, len(names), self.task))
+
+    def draw(self, dag: Dag[Making], chain: Chain) -> None:
         """The NSC tasks of the next hop, whose frontier is known."""
-        batch = dag.work
-        chunks = np.split(batch.frontier, range(self.task, len(batch.frontier), self.task))
-        batch.parts, batch.undone = [None] * len(chunks), len(chunks)
+        chunks = [chain.frontier] if self.dedup == "task" else self.split_up(chain.frontier)
+        chain.parts, chain.undone = [None] * len(chunks), len(chunks)
         for place, chunk in enumerate(chunks):
             cost = int(self.names.degrees[chunk].sum())
-            layer = self.num_layers - 1 - len(batch.found)
-            self.scheduler.task(dag, cost, partial(self.nsc, dag, place, chunk), (NSC, layer))
+            layer = self.num_layers - 1 - len(chain.found)
+            self.scheduler.task(dag, cost, partial(self.nsc, dag, chain, place, chunk), (NSC, layer))
 
-    def nsc(self, dag: Dag[Making], place: int, chunk: np.ndarray) -> None:
+    def nsc(self, dag: Dag[Making], chain: Chain, place: int, chunk: np.ndarray) -> None:
         batch, expander = dag.work, self.expander()
-        hop = len(batch.found) + 1
+        hop = len(chain.found) + 1
         layer, key = self.num_layers - hop, hop_key(self.seed, batch.epoch, batch.step, hop)
-        batch.parts[place] = expander.choose(chunk, key, self.most[hop - 1], layer)
+        chain.parts[place] = expander.choose(chunk, key, self.most[hop - 1], layer)
         with self.lock:
             batch.reads += self.local.beside.take_reads()
-            batch.undone -= 1
-            if batch.undone:
+            chain.undone -= 1
+            if chain.undone:
                 return
         # The last of a hop joins it, and begins the next.
-        known = len(batch.frontier)
-        parts = [part for part in batch.parts if part is not None]
-        made, batch.frontier = expander.block(batch.frontier, Chosen.joined(parts))
-        batch.found.append(made)
+        before = chain.frontier
+        chosen = Chosen.joined([part for part in chain.parts if part is not None])
+        made, chain.frontier = expander.block(before, chosen)
+        chain.found.append(made)
+        if len(batch.chains) > 1:
+            chain.drawn.append((before, chosen))
         if self.features == "refetch":
-            self.fetch(dag, batch.frontier[known:])
+            self.fetch(dag, chain, chain.frontier[len(before) :])
         if hop < self.num_layers:
-            self.draw(dag)
-        elif self.features == "refetch":
+            self.draw(dag, chain)
+            return
+        with self.lock:
+            batch.unfinished -= 1
+            if batch.unfinished:
+                return
+        if self.features == "refetch":
             self.scheduler.release(dag)
         else:
             self.claim(dag)
@@ -209,10 +238,11 @@ class Bytegnn(SampledBatches):
         """Fetch for a batch whose structure is there what no batch before it does; in their order."""
 
         def fetch() -> None:
-            inputs = dag.work.frontier
-            missing = inputs[~self.claimed[inputs]]
-            self.claimed[missing] = True
-            self.fetch(dag, missing)
+            # Of what its chains lack each fetches all, since none knows of the others.
+            missing = [chain.frontier[~self.claimed[chain.frontier]] for chain in dag.work.chains]
+            for chain, names in zip(dag.work.chains, missing):
+                self.claimed[names] = True
+                self.fetch(dag, chain, names)
             self.scheduler.release(dag)
 
         with self.lock:
@@ -221,14 +251,14 @@ class Bytegnn(SampledBatches):
                 self.whole.pop(self.turn)()
                 self.turn += 1
 
-    def fetch(self, dag: Dag[Making], names: np.ndarray) -> None:
+    def fetch(self, dag: Dag[Making], chain: Chain, names: np.ndarray) -> None:
         """The tasks that fetch the features of those `names` that are other workers'."""
         low, high = self.names.bounds[self.comm.rank], self.names.bounds[self.comm.rank + 1]
         remote = names[(names < low) | (names >= high)]
         width = self.own.own["features"].shape[1]
-        for chunk in np.split(remote, range(self.task, len(remote), self.task)) if len(remote) else ():
+        for chunk in self.split_up(remote) if len(remote) else ():
             run = partial(self.fetch_rows, dag, chunk)
-            self.scheduler.task(dag, len(chunk) * width, run, (FETCH, self.num_layers - len(dag.work.found)))
+            self.scheduler.task(dag, len(chunk) * width, run, (FETCH, self.num_layers - len(chain.found)))
 
     def fetch_rows(self, dag: Dag[Making], chunk: np.ndarray) -> None:
         self.expander()
@@ -253,7 +283,23 @@ class Bytegnn(SampledBatches):
             hops = [Purpose("sample", "neighbours", layer) for layer in reversed(range(self.num_layers))]
             now = time.monotonic()
             reads = [together(batch.reads, purpose, self.comm.peers, now) for purpose in [*hops, FEATURES]]
-        return Drawn(batch.seeds, batch.total, batch.found, batch.frontier, reads, batch.pulled)
+        found, inputs = self.joined(batch)
+        return Drawn(batch.seeds, batch.total, found, inputs, reads, batch.pulled)
+
+    def joined(self, batch: Making) -> tuple[list[Sampled], np.ndarray]:
+        """A batch's blocks by hop, and the names of its inputs. A vertex draws the same in every chain."""
+        if len(batch.chains) == 1:
+            (chain,) = batch.chains
+            return chain.found, chain.frontier
+        found, frontier = [], batch.seeds
+        with self.recorder.inside("rest", "join"):
+            for hop in zip(*(chain.drawn for chain in batch.chains)):
+                names, first = np.unique(np.concatenate([names for names, _ in hop]), return_index=True)
+                chosen = Chosen.joined([chosen for _, chosen in hop])
+                places = first[np.searchsorted(names, frontier)]
+                made, frontier = self.trains.block(frontier, chosen.of(places))
+                found.append(made)
+        return found, frontier
 
     def after_epoch(self, epoch):
         super().after_epoch(epoch)

@@ -47,6 +47,7 @@ SCHEDULING = {
         "features": st.sampled_from(["once", "refetch"]),
         "replace": st.booleans(),
         "key": st.sampled_from(["vertex", "worker"]),
+        "dedup": st.sampled_from(["batch", "task"]),
         **SCHEDULING,
     }),
 )  # fmt: skip
@@ -62,7 +63,7 @@ def test_losses_weights_and_bytes_equal_the_oracle(pool, seed, parts, directed, 
     want = distdgl.train(
         graph, assignment, outcome.weights[0], steps, fanouts=fanouts, model=model, seed=how.seed,
         epochs=how.epochs, features=knobs["features"], replace=knobs["replace"], key=knobs["key"],
-        **how.optimiser,
+        alone=knobs["task"] if knobs["dedup"] == "task" else None, **how.optimiser,
     )  # fmt: skip
     systems.assert_trained_alike(outcome, want, rtol=1e-6)
     for epoch in range(how.epochs):
@@ -101,6 +102,24 @@ def test_no_schedule_changes_a_bit_or_a_byte_and_all_train_as_distdgl_does(pool)
                     assert tasks == seeds + idle_steps or scheduling.get("task") != 1
                 begun = sum(epoch[-1, "launches"] for epoch in mine["metrics"])
                 assert begun == sum(epoch[-1, "steps"] for epoch in mine["metrics"]), "each batch once"
+
+
+def test_seeds_that_are_drawn_by_themselves_train_alike_and_ask_for_more(pool):
+    graph, how = random_graph(5, vertices=90), Settings(dtype="float32", epochs=3)
+    for features in ("once", "refetch"):
+        knobs = {"fanouts": [3, 2], "batch": 6, "features": features}
+        runs = {
+            task: systems.run(
+                pool, graph, systems.block("bytegnn", **knobs, dedup=dedup, task=task), 3, settings=how
+            )
+            for dedup, task in (("batch", 512), ("task", 6), ("task", 2), ("task", 1))
+        }
+        whole, *apart = runs.values()
+        assert all(each.losses == whole.losses for each in apart)
+        for name, value in whole.weights[-1].items():
+            assert all(np.array_equal(each.weights[-1][name], value) for each in apart)
+        sizes = [sum(sum(sent_of(each, epoch).values()) for epoch in range(3)) for each in runs.values()]
+        assert sizes[0] == sizes[1] < sizes[2] < sizes[3]
 
 
 @pytest.mark.parametrize("remote", ["zero", "drop"])
@@ -226,6 +245,7 @@ def test_a_task_that_fails_ends_the_run_where_its_batch_is_taken(error, told):
         ({"order": "lifo"}, 'system.order="lifo" is not known'),
         ({"launch": "all"}, 'system.launch="all" is not known'),
         ({"sigma": -1.0}, "system.sigma=-1.0 is too small: give 0 or more"),
+        ({"dedup": "seed"}, 'system.dedup="seed" is not known'),
         ({"task": 0}, "system.task=0 is too small: give 1 or more"),
         ({"threads": 0}, "system.threads=0 is too small: give 1 or more"),
         ({"prefetch": -1}, "system.prefetch=-1 is too small: give 0 or more"),

@@ -50,24 +50,25 @@ class KeptRows:
         """Features [q, F] of the names `wanted`, which are unique; those that must be pulled are kept where
         `keep` says so.
 
-        pulled   those, where they have been pulled already
+        pulled   those, where they have been pulled already, some perhaps more than once
         """
         own = self.pulls.own["features"]
         remote = wanted[(wanted < self.low) | (wanted >= self.low + len(own))]
         missing = remote[self.slot[remote] < 0]
-        before = self.taken
+        before, count = self.taken, len(missing)
         if pulled is None:
             self.keep(missing, purpose)
         else:
             names = np.concatenate([missing[:0], *(names for names, _ in pulled)])
-            assert len(names) == len(missing), "every row that is missing has been pulled once"
-            order = np.argsort(names)  # threads pulled them in whatever order
-            self._put(names[order], np.concatenate([own[:0], *(rows for _, rows in pulled)])[order])
+            count = len(names)
+            names, first = np.unique(names, return_index=True)  # threads pulled them in whatever order
+            assert len(names) == len(missing), "every row that is missing has been pulled"
+            self._put(names, np.concatenate([own[:0], *(rows for _, rows in pulled)])[first])
         rows = np.empty((len(wanted), own.shape[1]), own.dtype)
         _gather(wanted, self.low, own, self.slot, self.store, rows)
         if not keep:
             self.slot[missing], self.taken = -1, before
-        self.counts = Counter(inputs=len(wanted), remote=len(remote), pulled=len(missing))
+        self.counts = Counter(inputs=len(wanted), remote=len(remote), pulled=count)
         return rows
 
     def keep(self, wanted: np.ndarray, purpose: Purpose) -> None:

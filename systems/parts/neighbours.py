@@ -221,6 +221,13 @@ class Chosen:
         counts, taken, edges = zip(*((part.counts, part.taken, part.edges) for part in parts))
         return Chosen(np.concatenate(counts), np.concatenate(taken), np.concatenate(edges))
 
+    def of(self, places: np.ndarray) -> Chosen:
+        """Of the vertices at these places."""
+        taken = self.taken[places]
+        # An edge's place: where its vertex's edges begin, and how far it is from the first of them.
+        shift = np.repeat(_starts(self.taken)[places] - _starts(taken)[:-1], taken)
+        return Chosen(self.counts[places], taken, self.edges[shift + np.arange(len(shift))])
+
 
 class Expander:
     """Makes the blocks of a worker's batches.

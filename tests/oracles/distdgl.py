@@ -119,10 +119,11 @@ class History:
 
 def train(
     graph, assignment, weights, steps, *, fanouts, model, seed, lr, weight_decay, epochs, scale="global",
-    features="once", value=8, label=4, redraw="hop", replace=False, loss="global", key="vertex",
+    features="once", value=8, label=4, redraw="hop", replace=False, loss="global", key="vertex", alone=None,
 ):  # fmt: skip
     """`steps[epoch][step][worker]` are the seeds, as global ids. value, label: bytes of a feature, and of a
-    vertex's labels. loss: "worker" follows the mean of the workers' means."""
+    vertex's labels. loss: "worker" follows the mean of the workers' means. alone: so many seeds after another
+    ask for what they need without knowing of the rest of their step."""
     history, optimiser, layers = History(), Adam(lr, weight_decay), len(fanouts)
     w = {name: np.array(each, np.float64) for name, each in weights.items()}
     parts, x = int(assignment.max()) + 1, torch.from_numpy(graph.features).double()
@@ -138,20 +139,24 @@ def train(
             for i, own in enumerate(seeds):
                 apart = (i,) if key == "worker" else ()
                 made = expand(graph, own, fanouts, seed, epoch, number, redraw, replace, apart)
-                for layer in range(layers):
-                    hop = layers - 1 - layer
-                    theirs = [v for v in made.asked[hop] if assignment[v] != i]
-                    edges = sum(len(made.drawn[hop][v]) for v in theirs)
-                    sent[layer, "sample"] += 4 * len(theirs)
-                    sent[layer, "neighbours"] += 4 * len(theirs)
-                    sent[layer, "neighbours"] += (4 if graph.weights is None else 8) * edges
                 theirs = {v for v in made.frontiers[-1] if assignment[v] != i}
-                wanted = theirs - kept[i]
-                kept[i] |= wanted if features == "once" else set()
-                sent[0, "ids"] += 4 * len(wanted)
-                sent[0, "features"] += value * x.shape[1] * len(wanted)
+                remote, missing = remote + len(theirs), theirs - kept[i]
+                for first in range(0, len(own), alone or max(len(own), 1)):
+                    asks = own[first : first + (alone or len(own))]
+                    theirs = expand(graph, asks, fanouts, seed, epoch, number, redraw, replace, apart)
+                    for layer in range(layers):
+                        hop = layers - 1 - layer
+                        far = [v for v in theirs.asked[hop] if assignment[v] != i]
+                        edges = sum(len(theirs.drawn[hop][v]) for v in far)
+                        sent[layer, "sample"] += 4 * len(far)
+                        sent[layer, "neighbours"] += 4 * len(far)
+                        sent[layer, "neighbours"] += (4 if graph.weights is None else 8) * edges
+                    wanted = missing & set(theirs.frontiers[-1])
+                    sent[0, "ids"] += 4 * len(wanted)
+                    sent[0, "features"] += value * x.shape[1] * len(wanted)
+                    rows += len(wanted)
+                kept[i] |= missing if features == "once" else set()
                 sent[-1, "labels"] += (4 + label) * sum(assignment[v] != i for v in own)
-                rows, remote = rows + len(wanted), remote + len(theirs)
                 if not len(own):
                     continue
                 h = x
