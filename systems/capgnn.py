@@ -73,6 +73,7 @@ import torch
 from harness.check import InputError, at_least, choice, within
 from harness.comm.crossing import Crossing
 from harness.comm.flight import InFlight
+from harness.comm.work import moved
 from harness.core.system import System, check_features
 from systems.parts.halo_request import Request
 from systems.parts.jaca import POLICIES, TIERS, Fetch, Halos, Part, Tiers, capacities, direct_fetch, shares
@@ -240,7 +241,8 @@ class Capgnn(System):
             return
         if epoch == 0:
             self.halos.count(self.comm)
-        self.cache.advance()
+        with self.recorder.inside("rest", "check"):
+            self.cache.advance()
         self.recorder.metric("local_capacity", self.cache.local.capacity)
         self.recorder.metric("global_capacity", self.cache.shared.capacity)
 
@@ -263,6 +265,7 @@ class Capgnn(System):
             plan = fetch.direct.plan
             with self.recorder.inside("rest", "pack", layer):
                 packed = h.index_select(0, plan.send_rows)
+                self.recorder.work(moved(packed))
             request.flight, request.arrived = self.comm.start_exchange(
                 packed, plan.send_counts, plan.receive_counts, layer, "forward", "halo", self.epoch % 2
             )
@@ -332,10 +335,9 @@ class Capgnn(System):
             request.rows = request.arrived
             return request.rows
         assert request.shared is not None, "read_global has taken them"
-        with self.recorder.inside("rest", "unpack", layer):
-            request.rows, request.oldest = self.rows.assemble(
-                layer, request.fetch, request.epoch, self.plan.num_halo, request.arrived, request.shared
-            )
+        request.rows, request.oldest = self.rows.assemble(
+            layer, request.fetch, request.epoch, self.plan.num_halo, request.arrived, request.shared
+        )
         request.arrived = request.flight = request.sent = request.shared = None
         return request.rows
 
@@ -388,6 +390,7 @@ class CachedHalo(Crossing):
         if self.part.anyone:
             with self.recorder.inside("rest", "pack", self.layer):
                 self.sent = g.index_select(0, self.part.places)
+                self.recorder.work(moved(self.sent))
             self.flight, self.returned = self.system.comm.exchange_back(
                 self.part.plan, self.sent, self.layer, "halo"
             )

@@ -66,6 +66,7 @@ import torch
 from harness.check import at_least, choice
 from harness.comm.comm import Comm
 from harness.comm.pulls import Exchanged, Own, Pulls, Purpose
+from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, BlockPass, Sampled
 from harness.core.evaluate import targets
 from harness.core.system import Ready, check_features, without_effect
@@ -183,6 +184,7 @@ class Gas(BatchSystem):
                 found, sources = alone(found, self.outside), sources[: len(rows)]
         with inside("rest", "gather", 0):
             x = self.kept.rows(sources, FEATURES, self.features == "once")
+            self.recorder.work(moved(x))
             self.totals.update(self.kept.counts, edges=found.num_edges)
         pulled = {}
         for layer in self.history:
@@ -190,6 +192,7 @@ class Gas(BatchSystem):
                 purpose = Purpose("ids", "history", layer)
                 outside = in_order(self.names, self.pulls, _name(layer), sources[len(rows) :], purpose)
                 pulled[layer] = torch.from_numpy(outside).to(self.device)
+                self.recorder.work(moved(outside))
         if not seeds:
             return None
         self.rows, self.pulled = rows, pulled
@@ -207,6 +210,7 @@ class Gas(BatchSystem):
     def push(self, layer: int, h: torch.Tensor) -> None:
         with self.recorder.inside("rest", "push", layer):
             self.history[layer][self.rows] = h.cpu().numpy()
+            self.recorder.work(moved(h))
 
     def after_epoch(self, epoch):
         for name, value in self.totals.items():

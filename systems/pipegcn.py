@@ -32,6 +32,7 @@ import torch
 
 from harness.check import within
 from harness.comm.crossing import Crossing
+from harness.comm.work import moved
 from harness.core.system import System, check_features
 from harness.core.traffic import FLOAT, halo_exchanges
 from systems.parts.pipeline import Pipe
@@ -138,6 +139,7 @@ class StaleHalo(Crossing):
     def send(self, h):
         with self.recorder.inside("rest", "pack", self.layer):
             packed = h.index_select(0, self.system.plans[self.layer].send_rows)
+            self.recorder.work(moved(packed))
         self.rows = self.system.next_features(self.layer, packed).clone()
 
     def take(self):

@@ -15,9 +15,11 @@ import psutil
 import pytest
 from PIL import Image
 
+from harness.base.terminal import Terminal
 from harness.check import InputError
 from harness.claims.experiment import FOLDER
 from harness.figures import __main__ as figures
+from harness.figures import make as make_figures
 from harness.figures.figure import available
 from harness.run import runner
 from harness.run.runner import Places
@@ -68,6 +70,16 @@ def test_a_sweep_is_started_as_the_command_would(places):
     assert prepared == set(runner.folders(f"dataset={TINY} gpus=2 seed=1,2", places))
     with pytest.raises(InputError, match='system="vanila" is not known'):
         runner.start(f"system=vanila dataset={TINY}", places)
+
+
+def test_a_run_that_two_rows_share_is_started_once(places, monkeypatch, tmp_path, capsys):
+    rows = {"first": f"dataset={TINY} gpus=2 seed=7,8", "second": f"dataset={TINY} gpus=2 seed=8,9"}
+    asked = []
+    monkeypatch.setattr(runner, "start", lambda *given: asked.append(len(given[2])))
+    monkeypatch.setattr(make_figures, "_draw", lambda *given: [])
+    figure = replace(FIGURES["small"]["systems"], rows=lambda graph: rows, plan=None)
+    make_figures.make(figure, ["cora"], places, tmp_path, Terminal(stderr=True))
+    assert asked == [2, 1] and "3 runs on cora, 3 to start" in capsys.readouterr().err
 
 
 def test_a_run_of_a_sweep_that_fails_is_told_and_the_next_goes_on(places):

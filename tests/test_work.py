@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from harness.comm import work
 from harness.comm.recorder import Recorder
 from harness.core import counting
+from harness.core.combine import owned_rows, smaller_as
 from harness.core.propagate import BackwardMark
 from tests import systems
 from tests.jobs import counted_apart
@@ -119,6 +120,64 @@ def passes(pool, name: str, segment: str, **knobs) -> list[list[work.Work]]:
         for worker in outcome.workers
         for _, spans in worker["spans"]
     ]
+
+
+@pytest.mark.parametrize("local, shared", [(10**6, 0), (3, 0), (0, 10**6)])
+def test_rows_picked_out_of_tiers_are_counted_as_often_as_they_move(pool, local, shared):
+    """Of the own tier out of it and into the halo, and in a refresh out of the halo and into it; of the
+    global tier into the halo."""
+    knobs = {"features": "refetch", "rapa": False, "pipeline": False, "refresh": 3}
+    block = systems.block("capgnn", **knobs, local_capacity=local, global_capacity=shared)
+    outcome = systems.run(pool, random_graph(12, vertices=40), block, 2, job=counted_apart)
+    for worker in outcome.workers:
+        for (_, spans), metrics in zip(worker["spans"], worker["metrics"], strict=True):
+            picks = [each for span in spans if (span.name, span.layer) == ("pick", 1) for each in span.work]
+            lookups = metrics[1, "lookups"]
+            assert sum(w.rows for w in picks) == (lookups if shared else 2 * min(local, lookups)) > 0
+
+
+def test_inputs_of_a_batch_are_counted_once_each(pool):
+    block = systems.block("distdgl", fanouts=[2, 2], batch=4)
+    outcome = systems.run(pool, random_graph(12, vertices=40), block, 2, job=counted_apart)
+    for worker in outcome.workers:
+        for (_, spans), metrics in zip(worker["spans"], worker["metrics"], strict=True):
+            gathered = [each for span in spans if span.name == "gather" for each in span.work]
+            assert {each.kind for each in gathered} == {"pack"}
+            assert sum(each.rows for each in gathered) == metrics[-1, "inputs"] > 0
+
+
+WAYS = {
+    "exact": {},
+    "quantised": {"_target_": "harness.core.combine.Quantised", "bits": 4},
+    "powersgd": {"_target_": "harness.core.combine.PowerSgd", "rank": 2},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_done_to_gradients_is_counted(pool, way):
+    """Exact: put together and taken apart. Quantised: every row coded upwards, the own ones read from each
+    other worker and coded downwards, every row read. PowerSGD: five products of each matrix and a basis."""
+    how, workers = Settings(combine=WAYS[way]), 2
+    block = systems.block("vanilla")
+    outcome = systems.run(
+        pool, random_graph(12, vertices=40), block, workers, settings=how, job=counted_apart
+    )
+    shapes = [value.shape for value in outcome.weights[0].values()]
+    matrices = [shape for shape in shapes if len(shape) == 2]
+    for rank, worker in enumerate(outcome.workers):
+        for _, spans in worker["spans"]:
+            did = [each for span in spans if span.name == "combine" for each in span.work]
+            if way == "exact":
+                assert [(w.kind, w.read, w.written) for w in did] == [
+                    ("stream", *[2 * 8 * sum(int(np.prod(shape)) for shape in shapes)] * 2)
+                ]
+            elif way == "quantised":
+                owned = [len(owned_rows(rows, rank, workers)) for rows, _ in matrices]
+                coded = sum(each.rows for each in did if each.kind == "code")
+                assert coded == sum(2 * rows + workers * own for (rows, _), own in zip(matrices, owned))
+            else:
+                products = [each for each in did if each.kind == "dense"]
+                assert len(products) == 6 * sum(smaller_as(shape, 2) for shape in shapes) > 0
 
 
 @pytest.mark.parametrize("name", ["cagnet", "sancus"])

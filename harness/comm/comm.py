@@ -24,7 +24,7 @@ from harness.comm.flight import HaloPlan, InFlight
 from harness.comm.recorder import ROUTES, Recorder
 from harness.comm.transport import ALONE, NullTransport, PeerLost, Transfer, Transport
 from harness.comm.wire import Wire
-from harness.comm.work import pack
+from harness.comm.work import pack, stream
 
 
 class Comm(Wire):
@@ -245,6 +245,8 @@ class Comm(Wire):
         if share != 1.0:
             flat *= share
         self.all_reduce(flat, purpose="weights")
+        passes = 2 + (share != 1.0)  # put together, taken apart, and multiplied
+        self.recorder.work(stream(1, flat.numel(), flat.element_size(), passes, passes))
         for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors])):
             tensor.copy_(part.view_as(tensor))
 

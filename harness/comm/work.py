@@ -19,6 +19,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+import torch
+
 PRODUCTS = ("dense", "sparse", "attention")
 KINDS = (*PRODUCTS, "stream", "drop", "pack", "code", "sample")
 
@@ -124,6 +127,11 @@ def pack(rows: int, width: int, size: int, added: bool = False) -> Work:
     """Rows from the places that an index of 8 bytes names, or `added` to what is there."""
     moved = size * rows * width
     return Work("pack", rows, 0, 0, width, 0, moved * (1 + added) + 8 * rows, moved)
+
+
+def moved(rows: np.ndarray | torch.Tensor) -> Work:
+    """`pack` of these rows [k, F]."""
+    return pack(len(rows), rows.shape[1], rows.itemsize)
 
 
 def code(rows: int, width: int, read: int, written: int) -> Work:

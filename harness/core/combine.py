@@ -32,6 +32,7 @@ import torch
 
 from harness.check import at_least, choice
 from harness.comm.comm import Comm
+from harness.comm.work import code, dense, stream
 from harness.core.draws import draws
 from harness.core.quantise import dequantise_scaled, quantise_scaled, scaled_bytes
 from harness.core.traffic import FLOAT, Traffic, all_reduced, to_all
@@ -211,6 +212,7 @@ class Owners(Combiner):
             wire = torch.cat([part[number] for part in parts])
             wire = wire.view(-1, scaled_bytes(parameter.shape[1], self.bits))
             found.append(dequantise_scaled(wire, parameter.shape[1], self.bits, parameter.dtype))
+            self.comm.recorder.work(code(len(wire), parameter.shape[1], wire.nbytes, found[-1].nbytes))
         return found
 
     @torch.no_grad()
@@ -224,6 +226,8 @@ class Owners(Combiner):
             quantise_scaled(g, self.bits, u.view_as(g))
             for g, u in zip(given, noise.split([g.numel() for g in given]))
         ]
+        for g, wire in zip(given, coded):
+            self._counted(g, wire, read=2 * g.nbytes)  # as many random numbers as values
         sent = [sum(self._bytes(owner)) if owner != rank else 0 for owner in range(size)]
         pieces = [
             wire[self._rows(at, owner)].flatten()
@@ -247,6 +251,7 @@ class Owners(Combiner):
         told = self._read(by_sender, [rank] * len(senders))
         for own, theirs, master, rows in zip(given, told, self.masters, self.owned):
             total, parts = torch.zeros_like(master), theirs.view(len(senders), *master.shape)
+            self.comm.recorder.work(stream(1, master.numel(), master.element_size(), 2 * size, size + 1))
             for worker in range(size):
                 total += own[rows] if worker == rank else parts[senders.index(worker)]
             master.grad = total
@@ -261,6 +266,8 @@ class Owners(Combiner):
             quantise_scaled(master - w[rows], self.bits)
             for master, w, rows in zip(self.masters, held, self.owned)
         ]
+        for master, wire in zip(self.masters, wires):
+            self._counted(master, wire, read=2 * master.nbytes)
         message = torch.cat([wire.flatten() for wire in wires])
         sent = [len(message) if other != rank else 0 for other in range(size)]
         received = [sum(self._bytes(owner)) if owner != rank else 0 for owner in range(size)]
@@ -272,7 +279,14 @@ class Owners(Combiner):
         by_owner[rank] = message
         # Owners' rows follow one another, so those of all are the matrix.
         for w, steps in zip(held, self._read(by_owner, range(size))):
+            self.comm.recorder.work(stream(1, w.numel(), w.element_size(), 2, 1))
             w += steps
+
+    def _counted(self, rows: torch.Tensor, wire: torch.Tensor, read: int) -> None:
+        """Count that rows were coded, and their bytes copied into a message."""
+        self.comm.recorder.work(
+            code(len(rows), rows.shape[1], read, wire.nbytes), stream(1, wire.nbytes, 1, 1, 1)
+        )
 
     def state_dict(self) -> dict[str, Any]:
         return {"masters": [master.detach() for master in self.masters]}
@@ -308,6 +322,8 @@ class LowRank(Combiner):
         for each in others:
             each *= share
         columns = [m @ q for m, q in zip(given, self.q)]
+        for m, p in zip(given, columns):
+            self._counted(m, p.shape[1])
         self.comm.sum_weights([*columns, *others])
         bases = [torch.linalg.qr(p).Q for p in columns]
         self.q = [m.t() @ basis for m, basis in zip(given, bases)]
@@ -315,6 +331,20 @@ class LowRank(Combiner):
         self.comm.sum_weights(self.q)
         for at, basis, q in zip(self.matrices, bases, self.q):
             gradients[at].copy_(basis @ q.t())
+
+    def _counted(self, m: torch.Tensor, rank: int) -> None:
+        """Count what is done with one matrix: the error added, both factors, a basis of the first, the
+        product twice, the new error and the copy."""
+        (rows, columns), size = m.shape, m.element_size()
+        product = dense(rows, rank, columns, size)
+        self.comm.recorder.work(
+            stream(rows, columns, size, 2, 1),
+            dense(rows, columns, rank, size),
+            *[dense(rows, rank, rank, size)] * 2,
+            dense(columns, rows, rank, size),
+            *[product] * 2,
+            stream(rows, columns, size, 3, 2),
+        )
 
     def state_dict(self) -> dict[str, Any]:
         return {"q": self.q, "errors": self.errors}

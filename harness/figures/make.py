@@ -27,8 +27,13 @@ def make(
     sweeps = [sweep for by_row in rows.values() for sweep in by_row.values()]
     runs = {sweep: runner.composed(runner.expand(sweep), places) for sweep in sweeps}
     folders = {sweep: [run.directory for run in made] for sweep, made in runs.items()}
-    lacking = {sweep: runner.lacking(made) for sweep, made in runs.items()}
     total = len({folder for found in folders.values() for folder in found})
+    # A run that several rows share is started by the first of them.
+    first = {run.directory: sweep for sweep, made in reversed(runs.items()) for run in made}
+    lacking = {
+        sweep: runner.lacking([run for run in made if first[run.directory] == sweep])
+        for sweep, made in runs.items()
+    }
     console.print(
         f"{figure.name}: {total} runs on {', '.join(graph.split()[0] for graph in graphs)},"
         f" {sum(map(len, lacking.values()))} to start{_minutes(figure)}",

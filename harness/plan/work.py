@@ -138,5 +138,9 @@ def _propagated(
 
 
 def step_work(case: Case) -> list[Work]:
-    """Of the optimiser's step over all values of the weights, with Adam's two moments."""
-    return [stream(1, case.values, FLOAT, 2 + MOMENTS, 1 + MOMENTS)]
+    """Of the step over all values of the weights: gradients put together for the sum over workers and taken
+    apart, and the optimiser with Adam's two moments."""
+    return [
+        stream(1, case.values, FLOAT, 2, 2),
+        stream(1, case.values, FLOAT, 2 + MOMENTS, 1 + MOMENTS),
+    ]

@@ -14,6 +14,7 @@ import torch
 
 from harness.check import InputError, at_least, choice
 from harness.comm.pulls import Own, Pulls, Purpose, Read, book
+from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
 from harness.core.system import check_features, without_effect
@@ -183,6 +184,7 @@ class SampledBatches(BatchSystem):
         seeds, found = drawn.seeds, drawn.found
         with self.recorder.inside("rest", "gather", 0):
             rows = self.kept.rows(drawn.inputs, FEATURES, self.features == "once", drawn.pulled)
+            self.recorder.work(moved(rows))
             foreign = self.pulls if self.split == "even" else self.own
             labels = in_order(self.names, foreign, "labels", seeds, LABELS)
             self.totals.update(self.kept.counts, edges=sum(each.num_edges for each in found))

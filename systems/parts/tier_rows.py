@@ -10,6 +10,7 @@ import torch
 
 from harness.comm.comm import Comm
 from harness.comm.shared import SharedRows
+from harness.comm.work import moved
 from systems.parts.jaca import Fetch, Tiers
 
 
@@ -20,7 +21,7 @@ class TierRows:
     """
 
     def __init__(self, tiers: Tiers, comm: Comm, widths: dict[int, int]):
-        self.tiers, self.comm = tiers, comm
+        self.tiers, self.comm, self.recorder = tiers, comm, comm.recorder
         own, common = tiers.local.capacity, tiers.shared.capacity
         dtype, device = torch.get_default_dtype(), comm.device
         self.local = {l: torch.zeros(own, width, dtype=dtype, device=device) for l, width in widths.items()}
@@ -32,13 +33,18 @@ class TierRows:
 
     def renew_shared(self, layer: int, fetch: Fetch, h: torch.Tensor, epoch: int) -> None:
         """In a refresh every owner puts its rows of h [n, F] there. Nobody reads before all have."""
-        self.shared.put(layer, fetch.publish_slots, h.index_select(0, fetch.publish_rows))
+        with self.recorder.inside("rest", "pack", layer):
+            rows = h.index_select(0, fetch.publish_rows)
+            self._moved(rows)
+        self.shared.put(layer, fetch.publish_slots, rows)
         self.shared_born[layer][self.tiers.shared_found[self.tiers.shared_found >= 0]] = epoch
 
     def stage(self, layer: int, h: torch.Tensor) -> None:
         """Keep the rows of h [n, F] that the global tier takes in when the epoch is over."""
         if len(self.tiers.taken):
-            self.staged[layer] = h.index_select(0, self.tiers.taken_in()[0])
+            with self.recorder.inside("rest", "pack", layer):
+                self.staged[layer] = h.index_select(0, self.tiers.taken_in()[0])
+                self._moved(self.staged[layer])
 
     def take_in(self, epoch: int) -> None:
         """Put what was staged into the global tier, which `fifo` and `lru` change between epochs.
@@ -84,18 +90,30 @@ class TierRows:
             self.features = halo
         born = torch.full((num_halo,), epoch)
         # Every place of the halo is in exactly one of three sets: own tier, owners, global tier.
-        if kept is None:
-            halo.index_copy_(0, fetch.local_places, rows.index_select(0, fetch.local_slots))
-        born[fetch.local_places.cpu()] = ages[fetch.local_slots.cpu()]
         if arrived is not None and len(arrived):
-            halo.index_copy_(0, fetch.direct.places, arrived)
-        if len(shared[0]):
-            halo.index_copy_(0, fetch.shared_places, shared[0])
-        born[fetch.shared_places.cpu()] = shared[1]
-        # The own tier keeps the rows as they were used; one that came from the global tier keeps its age.
-        rows.index_copy_(0, fetch.keep_slots, halo.index_select(0, fetch.keep_places))
-        ages[fetch.keep_slots.cpu()] = born[fetch.keep_places.cpu()]
+            with self.recorder.inside("rest", "unpack", layer):
+                halo.index_copy_(0, fetch.direct.places, arrived)
+                self._moved(arrived)
+        with self.recorder.inside("rest", "pick", layer):
+            if kept is None:
+                held = rows.index_select(0, fetch.local_slots)
+                halo.index_copy_(0, fetch.local_places, held)
+                self._moved(held, held)
+            born[fetch.local_places.cpu()] = ages[fetch.local_slots.cpu()]
+            if len(shared[0]):
+                halo.index_copy_(0, fetch.shared_places, shared[0])
+                self._moved(shared[0])
+            born[fetch.shared_places.cpu()] = shared[1]
+            # The own tier keeps the rows as they were used; one that came from the global tier keeps its age.
+            keep = halo.index_select(0, fetch.keep_places)
+            rows.index_copy_(0, fetch.keep_slots, keep)
+            self._moved(keep, keep)
+            ages[fetch.keep_slots.cpu()] = born[fetch.keep_places.cpu()]
         return halo, int(born.min()) if len(born) else None
+
+    def _moved(self, *copies: torch.Tensor) -> None:
+        """Count that rows [k, F] were gathered or put into places, once for each time that they are given."""
+        self.recorder.work(*(moved(rows) for rows in copies if len(rows)))
 
     def state_dict(self) -> dict:
         own = self.tiers.own_slots()
