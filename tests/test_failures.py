@@ -198,3 +198,36 @@ def test_sweep_survives_a_failing_job_names_it_and_runs_only_what_is_missing(pla
     after = {p: p.stat().st_mtime_ns for p in place.results.glob("graph/*/summary.json")}
     assert again.code == 0 and len(after) == 4 and before.items() <= after.items()
     assert again.out.count("finished before") == 2
+
+
+@pytest.mark.nightly(90)
+def test_a_sweep_of_twenty_that_is_killed_half_way_ends_complete(place):
+    """No finished run is run again, and no epoch before the last checkpoint computed twice."""
+    seeds = ",".join(map(str, range(1, 21)))
+    sweep = ("-m", place.more, "system=held_vanilla", f"seed={seeds}", "epochs=40", "checkpoint_every=10")
+    summaries = lambda: {p: p.stat().st_mtime_ns for p in place.results.glob("graph/*/summary.json")}
+    started = place.start(*sweep)
+    started.until(lambda: len(summaries()) >= 9)
+    place.hold.touch()  # the run that is going on, or the one after it, stands still in epoch 30
+    unfinished = lambda: [run for run in place.runs() if not (run / "summary.json").exists()]
+    reached = lambda run: run / "checkpoints" / "latest"
+    started.until(
+        lambda: any(reached(r).exists() and int(reached(r).read_text()) >= 30 for r in unfinished())
+    )
+    started.family = started.process.children(recursive=True)
+    started.process.kill()
+    started.end()
+    assert started.survivors() == []
+    (stopped,) = unfinished()
+    finished, last = summaries(), int(reached(stopped).read_text())
+    assert 9 <= len(finished) < 20 and last == 30
+    place.hold.unlink()
+    again = place.run(*sweep)
+    assert again.code == 0, again.err
+    ended = summaries()
+    assert len(ended) == 20 and finished.items() <= ended.items()
+    assert again.out.count("finished before") == len(finished)
+    attempts = json.loads((stopped / "resolved.json").read_text())["attempts"]
+    assert [each["first_epoch"] for each in attempts] == [0, last]
+    epochs = Trace(stopped).epochs
+    assert sorted(epochs["epoch"]) == sorted([*range(40)] * 2)
