@@ -34,7 +34,7 @@ import torch
 
 from harness.check import InputError, at_least, choice
 from harness.comm.crossing import Crossing
-from harness.comm.work import code
+from harness.comm.work import code, moved
 from harness.core.draws import draws
 from harness.core.quantise import dequantise, quantise, row_bytes
 from harness.core.system import System, check_features
@@ -274,7 +274,10 @@ class QuantisedHalo(Crossing):
         super().__init__(system.recorder, layer, h)
 
     def send(self, h):
-        self.start("forward", h.index_select(0, self.plan.send_rows))
+        with self.recorder.inside("rest", "pack", self.layer):
+            rows = h.index_select(0, self.plan.send_rows)
+            self.recorder.work(moved(rows))
+        self.start("forward", rows)
 
     def take(self):
         return self.finish(self.plan.num_halo)

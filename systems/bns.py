@@ -76,9 +76,10 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
 
     def before_epoch(self, epoch):
         rank, send, receive = self.comm.rank, self.plan.send_counts, self.plan.receive_counts
-        to_send = [self.sample(epoch, p, rank, count) for p, count in enumerate(send)]
-        to_receive = [self.sample(epoch, rank, p, count) for p, count in enumerate(receive)]
-        self.recorder.work(sample(sum(map(len, [*to_send, *to_receive])), sum(send) + sum(receive)))
+        with self.recorder.inside("rest", "draw"):
+            to_send = [self.sample(epoch, p, rank, count) for p, count in enumerate(send)]
+            to_receive = [self.sample(epoch, rank, p, count) for p, count in enumerate(receive)]
+            self.recorder.work(sample(sum(map(len, [*to_send, *to_receive])), sum(send) + sum(receive)))
         sent, where = placed(to_send, send), placed(to_receive, receive)  # halo rows drawn, of either side
         rows = self.plan.send_rows.index_select(0, sent.to(self.device, non_blocking=True))
         self.drawn = HaloPlan(rows, [len(s) for s in to_send], [len(s) for s in to_receive])

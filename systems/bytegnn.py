@@ -82,19 +82,19 @@ class Chain:
     frontier  [n] names of the hop that is being drawn
     parts     by task what its vertices drew, in the order of the frontier
     undone    tasks of the hop that are not done
-    drawn     by hop its frontier and what that drew, where there are other chains to be joined with
+    drawn     by hop that is done its frontier and what that drew
     """
 
     frontier: np.ndarray
     parts: list[Chosen | None] = field(default_factory=list)
     undone: int = 0
-    found: list[Sampled] = field(default_factory=list)
     drawn: list[tuple[np.ndarray, Chosen]] = field(default_factory=list)
 
 
 @dataclass
 class Making:
-    """A batch that is being made, of `chains`; `unfinished` of them have hops left."""
+    """A batch that is being made, of `chains`; `unfinished` of them have hops left. Its blocks, by hop, and
+    the names of its inputs are `found` and `inputs`."""
 
     epoch: int
     step: int
@@ -102,6 +102,8 @@ class Making:
     total: int
     chains: list[Chain]
     unfinished: int
+    found: list[Sampled] = field(default_factory=list)
+    inputs: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
     reads: list[Read] = field(default_factory=list)
     pulled: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
@@ -152,7 +154,6 @@ class Bytegnn(SampledBatches):
 
     def setup(self, context):
         super().setup(context)
-        self.trains = self.expands(self.pulls)  # the training thread's
         self.local = threading.local()  # each thread's expander, which has a scratch array
         self.lock = threading.Lock()
         # Under features=once: whose rows have been given to a batch to fetch, and what of that is due.
@@ -200,12 +201,12 @@ class Bytegnn(SampledBatches):
         chain.parts, chain.undone = [None] * len(chunks), len(chunks)
         for place, chunk in enumerate(chunks):
             cost = int(self.names.degrees[chunk].sum())
-            layer = self.num_layers - 1 - len(chain.found)
+            layer = self.num_layers - 1 - len(chain.drawn)
             self.scheduler.task(dag, cost, partial(self.nsc, dag, chain, place, chunk), (NSC, layer))
 
     def nsc(self, dag: Dag[Making], chain: Chain, place: int, chunk: np.ndarray) -> None:
         batch, expander = dag.work, self.expander()
-        hop = len(chain.found) + 1
+        hop = len(chain.drawn) + 1
         layer, key = self.num_layers - hop, hop_key(self.seed, batch.epoch, batch.step, hop)
         chain.parts[place] = expander.choose(chunk, key, self.most[hop - 1], layer)
         with self.lock:
@@ -216,10 +217,12 @@ class Bytegnn(SampledBatches):
         # The last of a hop joins it, and begins the next.
         before = chain.frontier
         chosen = Chosen.joined([part for part in chain.parts if part is not None])
-        made, chain.frontier = expander.block(before, chosen)
-        chain.found.append(made)
-        if len(batch.chains) > 1:
-            chain.drawn.append((before, chosen))
+        if len(batch.chains) == 1:
+            made, chain.frontier = expander.block(before, chosen)
+            batch.found.append(made)
+        else:
+            chain.frontier = expander.sources(before, chosen)
+        chain.drawn.append((before, chosen))
         if self.features == "refetch":
             self.fetch(dag, chain, chain.frontier[len(before) :])
         if hop < self.num_layers:
@@ -229,10 +232,25 @@ class Bytegnn(SampledBatches):
             batch.unfinished -= 1
             if batch.unfinished:
                 return
+        self.join(batch)
         if self.features == "refetch":
             self.scheduler.release(dag)
         else:
             self.claim(dag)
+
+    def join(self, batch: Making) -> None:
+        """The last chain makes the batch's blocks of what all have drawn: of a vertex that several came by,
+        each drew the same."""
+        batch.inputs = batch.chains[0].frontier
+        if len(batch.chains) == 1:
+            return
+        batch.inputs = batch.seeds
+        for hop in zip(*(chain.drawn for chain in batch.chains)):
+            names, first = np.unique(np.concatenate([names for names, _ in hop]), return_index=True)
+            chosen = Chosen.joined([chosen for _, chosen in hop])
+            places = first[np.searchsorted(names, batch.inputs)]
+            made, batch.inputs = self.expander().block(batch.inputs, chosen.of(places))
+            batch.found.append(made)
 
     def claim(self, dag: Dag[Making]) -> None:
         """Fetch for a batch whose structure is there what no batch before it does; in their order."""
@@ -258,7 +276,7 @@ class Bytegnn(SampledBatches):
         width = self.own.own["features"].shape[1]
         for chunk in self.split_up(remote) if len(remote) else ():
             run = partial(self.fetch_rows, dag, chunk)
-            self.scheduler.task(dag, len(chunk) * width, run, (FETCH, self.num_layers - len(chain.found)))
+            self.scheduler.task(dag, len(chunk) * width, run, (FETCH, self.num_layers - len(chain.drawn)))
 
     def fetch_rows(self, dag: Dag[Making], chunk: np.ndarray) -> None:
         self.expander()
@@ -283,23 +301,7 @@ class Bytegnn(SampledBatches):
             hops = [Purpose("sample", "neighbours", layer) for layer in reversed(range(self.num_layers))]
             now = time.monotonic()
             reads = [together(batch.reads, purpose, self.comm.peers, now) for purpose in [*hops, FEATURES]]
-        found, inputs = self.joined(batch)
-        return Drawn(batch.seeds, batch.total, found, inputs, reads, batch.pulled)
-
-    def joined(self, batch: Making) -> tuple[list[Sampled], np.ndarray]:
-        """A batch's blocks by hop, and the names of its inputs. A vertex draws the same in every chain."""
-        if len(batch.chains) == 1:
-            (chain,) = batch.chains
-            return chain.found, chain.frontier
-        found, frontier = [], batch.seeds
-        with self.recorder.inside("rest", "join"):
-            for hop in zip(*(chain.drawn for chain in batch.chains)):
-                names, first = np.unique(np.concatenate([names for names, _ in hop]), return_index=True)
-                chosen = Chosen.joined([chosen for _, chosen in hop])
-                places = first[np.searchsorted(names, frontier)]
-                made, frontier = self.trains.block(frontier, chosen.of(places))
-                found.append(made)
-        return found, frontier
+        return Drawn(batch.seeds, batch.total, batch.found, batch.inputs, reads, batch.pulled)
 
     def after_epoch(self, epoch):
         super().after_epoch(epoch)

@@ -72,7 +72,6 @@ import torch
 
 from harness.check import InputError, at_least, choice, within
 from harness.comm.crossing import Crossing
-from harness.comm.flight import InFlight
 from harness.comm.work import moved
 from harness.core.system import System, check_features
 from systems.parts.halo_request import Request
@@ -258,7 +257,8 @@ class Capgnn(System):
         else:
             # Raw features never grow old: they are fetched once.
             expired = self.epoch % self.refresh == 0 if layer else self.epoch == 0
-            fetch = self.cache.fetch(expired)
+            with self.recorder.inside("rest", "check", layer):
+                fetch = self.cache.fetch(expired)
             self.report(layer, fetch, expired)
         request = Request(layer, self.epoch, h.shape[1], fetch)
         if fetch.direct.anyone:
@@ -272,7 +272,7 @@ class Capgnn(System):
             request.sent = packed
         if fetch.announced:
             self.rows.renew_shared(layer, fetch, h, self.epoch)
-            request.announcement = self.announce(layer)
+            request.announcement = self.rows.announce(layer)
         if self.cache is not None:
             self.rows.stage(layer, h)
         return request
@@ -286,12 +286,6 @@ class Capgnn(System):
         due = self.ahead.get(request.layer, request)
         self.ahead[request.layer] = request
         return due
-
-    def announce(self, layer: int) -> InFlight:
-        """Tell every peer, in one byte, that this worker's rows are in host memory."""
-        ones = [int(p != self.comm.rank) for p in range(self.comm.size)]
-        byte = torch.ones(len(self.comm.peers), 1, dtype=torch.uint8, device=self.device)
-        return self.comm.start_exchange(byte, ones, ones, layer, "forward", "flags")[0]
 
     def report(self, layer: int, fetch: Fetch, expired: bool) -> None:
         """What the lookups of this epoch found.

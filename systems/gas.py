@@ -72,7 +72,8 @@ from harness.core.evaluate import targets
 from harness.core.system import Ready, check_features, without_effect
 from systems.parts.clusters import ClusterBatches, metis_clusters
 from systems.parts.kept import KeptRows, in_order
-from systems.parts.neighbours import ALL, Expander, Names, everybodys, lists_of
+from systems.parts.lists import lists_of
+from systems.parts.neighbours import ALL, Expander, Names, everybodys
 
 FEATURES = Purpose("ids", "features", 0)
 
@@ -184,7 +185,7 @@ class Gas(BatchSystem):
                 found, sources = alone(found, self.outside), sources[: len(rows)]
         with inside("rest", "gather", 0):
             x = self.kept.rows(sources, FEATURES, self.features == "once")
-            self.recorder.work(moved(x))
+            self.recorder.work(*self.kept.work(x))
             self.totals.update(self.kept.counts, edges=found.num_edges)
         pulled = {}
         for layer in self.history:
@@ -192,7 +193,7 @@ class Gas(BatchSystem):
                 purpose = Purpose("ids", "history", layer)
                 outside = in_order(self.names, self.pulls, _name(layer), sources[len(rows) :], purpose)
                 pulled[layer] = torch.from_numpy(outside).to(self.device)
-                self.recorder.work(moved(outside))
+                self.recorder.work(*[moved(outside)] * 2)  # joined and ordered
         if not seeds:
             return None
         self.rows, self.pulled = rows, pulled

@@ -53,6 +53,7 @@ import numpy as np
 import torch
 
 from harness.check import at_least, choice, more_than
+from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
 from harness.core.system import without_effect
@@ -162,9 +163,12 @@ class Graphsaint(BatchSystem):
             blocks = [first, *[first.of_layer(1)] * (self.num_layers - 1)]
         self.totals.update(edges=edges.num_entries, inputs=len(rows))
         taken = torch.from_numpy(self.own[rows]).long().to(self.device)
+        with inside("rest", "gather", 0):
+            x = self.own_features[taken]
+            self.recorder.work(moved(x))
         weights = torch.from_numpy((self.counts.sets / held[: len(seeds)]).astype(self.dtype))
         return Batch(
-            self.own_features[taken],
+            x,
             blocks,
             self.labels[taken[: len(seeds)]],
             self.total,

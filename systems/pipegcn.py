@@ -32,7 +32,7 @@ import torch
 
 from harness.check import within
 from harness.comm.crossing import Crossing
-from harness.comm.work import moved
+from harness.comm.work import copied, moved
 from harness.core.system import System, check_features
 from harness.core.traffic import FLOAT, halo_exchanges
 from systems.parts.pipeline import Pipe
@@ -96,6 +96,7 @@ class Pipegcn(System):
         arrived = pipe.push(rows, depth=1)
         if arrived is not None:
             stale.lerp_(arrived, 1 - self.momentum) if smooth else stale.copy_(arrived)
+            self.recorder.work(copied(stale))
         return stale
 
     def after_epoch(self, epoch):
@@ -141,6 +142,7 @@ class StaleHalo(Crossing):
             packed = h.index_select(0, self.system.plans[self.layer].send_rows)
             self.recorder.work(moved(packed))
         self.rows = self.system.next_features(self.layer, packed).clone()
+        self.recorder.work(copied(self.rows))
 
     def take(self):
         return self.rows

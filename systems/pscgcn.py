@@ -50,7 +50,7 @@ import torch
 
 from harness.check import at_least, choice, more_than, within, within_above
 from harness.comm.crossing import Crossing
-from harness.comm.work import sample
+from harness.comm.work import copied, moved, pack, sample
 from harness.core.adjacency import Propagation
 from harness.core.features import rows_times
 from harness.core.propagate import propagate
@@ -280,10 +280,15 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         assert asked is not None, "layer 0 is exchanged under refetch only"
         with self.recorder.inside("rest", "pack", layer):
             packed = h.index_select(0, asked.rows)
+            self.recorder.work(moved(packed))
         arrived = self.rows_ahead[layer].push(packed, self.tau, asked.send, asked.receive)
         if arrived is None:
             return h.new_zeros(len(self.now.boundary), h.shape[1])
-        return self.features_cache.complete(self.now, arrived) if layer == 0 else arrived
+        if layer:
+            return arrived
+        kept = pack(len(self.now.slots), arrived.shape[1], arrived.itemsize)
+        self.recorder.work(moved(arrived), *[kept] * 2)
+        return self.features_cache.complete(self.now, arrived)
 
     def exchange_gradients(self, layer: int, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Lines 21-25: send the gradients of boundary rows g [k, F]; own rows and what arrived for them."""
@@ -337,6 +342,7 @@ class StaleRows(Crossing):
 
     def send(self, h):
         self.rows = self.system.exchange_rows(self.layer, h).clone()
+        self.recorder.work(copied(self.rows))
 
     def take(self):
         return self.rows

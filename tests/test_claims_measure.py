@@ -158,17 +158,6 @@ def test_a_modelled_epoch_is_the_replays(replayed, tmp_path):
     assert replayed(replayed="waiting_percent") == pytest.approx(100 * waiting / slowest.epoch)
 
 
-def test_segments_by_name_are_a_share_of_the_slowest_workers_epoch(replayed, tmp_path):
-    _, replayer, _ = parse([str(tmp_path / "run"), *APART])
-    (names,) = {tuple(own) for own in times_of(replayer.replay(Trace(tmp_path / "run"))).segments}
-    each = [replayed(replayed=[name]) for name in names]
-    assert len(names) > 1 and all(share > 0 for share in each)
-    assert replayed(replayed=list(names)) == pytest.approx(sum(each))
-    assert sum(each) == pytest.approx(100 * replayed(replayed="compute") / replayed(replayed="epoch"))
-    with pytest.raises(InputError, match="has no segment named forwad; it has forward"):
-        replayed(replayed=["forwad"])
-
-
 def test_a_changed_trace_is_replayed_anew(replayed, tmp_path):
     before = replayed(replayed="compute")
     recorded(tmp_path / "run", [[0.03, 0.06]] * 3)

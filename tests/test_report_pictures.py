@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
 
 from harness.report import columns, curves, drawn, groups, plot, style, table
@@ -203,6 +204,33 @@ def test_a_picture_names_what_is_unusual_and_says_the_rest_once(tmp_path):
         assert any("unless named otherwise" in text.get_text() for text in figure.texts)
     halves = [g for g in section.groups if g.label in ("alpha", "delta")]
     assert style.names_of(halves) == [f"alpha {usual}", "delta random"] and not style.unsaid(halves)
+
+
+def test_what_has_not_finished_says_so_however_many_have_not(tmp_path):
+    for name in ("alpha", "beta", "gamma"):
+        composed = traces.config(system___target_=f"somewhere.{name}.S")
+        if name == "alpha":
+            traces.finished(tmp_path / name, composed)
+        else:
+            traces.stream(traces.prepare(tmp_path / name, composed), range(2), close=False)
+    compared, _ = groups.load([tmp_path])
+    going = "(unfinished, 2 of 5 epochs)"
+    assert style.names_of(compared) == ["alpha", f"beta {going}", f"gamma {going}"]
+    assert style.names_of(compared[1:]) == [f"beta {going}", f"gamma {going}"]
+    assert not style.unsaid(compared) and not style.unsaid(compared[1:])
+
+
+def test_without_a_title_names_say_all(tmp_path):
+    for name, epochs in (("alpha", 5), ("beta", 5), ("gamma", 3)):
+        composed = traces.config(system___target_=f"somewhere.{name}.S", epochs=epochs)
+        traces.finished(tmp_path / name, composed)
+    (section,) = table.sections(groups.load([tmp_path])[0])
+    strokes = style.strokes_of(group.label for group in section.groups)
+    for titled in (True, False):
+        for figure in plot.pictures(section, strokes, titled).values():
+            named = " ".join(text.get_text() for text in figure.findobj(Text))
+            assert ("5 epochs unless named otherwise" in named) == titled
+            assert ("alpha 5 epochs" in named.replace("\n", " ")) == (not titled)
 
 
 def test_curves_in_the_background_are_named_below_and_far_ends_stand_on_a_logarithmic_axis(tmp_path):

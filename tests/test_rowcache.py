@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.comm.recorder import Recorder
 from systems.parts import tier_rows
 from systems.parts.rowcache import NONE, Queue, Selection
 
@@ -71,7 +72,7 @@ def test_features_in_the_own_tier_are_assembled_once_and_hidden_rows_every_time(
     """Layer 0's halo is the same memory, and unwritten where nothing comes in."""
     monkeypatch.setattr(tier_rows, "SharedRows", lambda *given: None)
     tiers = SimpleNamespace(local=SimpleNamespace(capacity=3), shared=SimpleNamespace(capacity=0))
-    rows = tier_rows.TierRows(tiers, SimpleNamespace(device="cpu"), {0: 2, 1: 2})
+    rows = tier_rows.TierRows(tiers, SimpleNamespace(device="cpu", recorder=Recorder()), {0: 2, 1: 2})
     x, nothing = torch.arange(6.0).reshape(3, 2), (torch.empty(0, 2), places())
     none, every = places(), places(0, 1, 2)
 

@@ -27,7 +27,8 @@ from harness.graph.graph import Graph, validate
 from harness.run.config import make_system
 from harness.trace import resolved
 from harness.trace.reader import Trace
-from systems.parts.neighbours import ALL, Expander, Names, hop_key, lists_of
+from systems.parts.lists import lists_of
+from systems.parts.neighbours import ALL, Expander, Names, hop_key
 from systems.parts.seeds import Seeds
 from tests.graphs import graphs
 from tests.launching import losses

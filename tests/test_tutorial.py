@@ -25,10 +25,9 @@ def block(language: str, number: int = 0) -> str:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.S | re.M)[number]
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory, launcher):
-    """A folder in which the page was followed, with the period's exact value run beside."""
-    folder = tmp_path_factory.mktemp("tutorial")
+def followed(folder, launcher):
+    """The traces, by system and period, of a folder in which the page was followed, with the period's exact
+    value run beside; and the table that it prints."""
     (folder / "my_ideas" / "conf" / "system").mkdir(parents=True)
     (folder / "my_ideas" / "refresh.py").write_text(block("python"))
     (folder / "my_ideas" / "conf" / "system" / "refresh.yaml").write_text(block("yaml"))
@@ -58,32 +57,41 @@ def ran(tmp_path_factory, launcher):
     return runs, outputs[-1]
 
 
-def test_the_table_shows_it_beside_vanilla(ran):
-    assert "refresh" in ran[1] and "vanilla" in ran[1]
+def the_table_shows_it_beside_vanilla(runs, table):
+    assert "refresh" in table and "vanilla" in table
 
 
-def test_a_period_of_one_is_vanilla_and_five_is_not(ran):
-    losses = {key: trace.epochs.groupby("epoch")["loss"].first().to_numpy() for key, trace in ran[0].items()}
+def a_period_of_one_is_vanilla_and_five_is_not(runs, table):
+    losses = {key: trace.epochs.groupby("epoch")["loss"].first().to_numpy() for key, trace in runs.items()}
     vanilla = losses["systems", None]
     np.testing.assert_allclose(losses["refresh", 1], vanilla, rtol=1e-5)
     assert not np.allclose(losses["refresh", 5], vanilla, rtol=1e-5)
 
 
-def test_it_sends_only_when_it_fetches_and_the_trace_says_when(ran):
-    trace = ran[0]["refresh", 5]
+def it_sends_only_when_it_fetches_and_the_trace_says_when(runs, table):
+    trace = runs["refresh", 5]
     halo = trace.comm[trace.comm["purpose"] == "halo"]
     assert sorted(halo["epoch"].unique()) == [0, 5, 10, 15]
     fetched = trace.metrics[trace.metrics["name"] == "fetched"].groupby("epoch")["value"].max()
     assert list(fetched[fetched == 1].index) == [0, 5, 10, 15]
 
 
-def test_both_systems_fetch_raw_features_alike(ran):
+def both_systems_fetch_raw_features_alike(runs, table):
     """What the table compares is the idea, not the features that both could fetch once."""
     layer_0 = {}
     for key in (("systems", None), ("refresh", 5)):
-        comm = ran[0][key].comm
+        comm = runs[key].comm
         layer_0[key] = comm[comm["layer"] == 0].groupby("epoch")["bytes"].sum().to_dict()
     assert layer_0["systems", None] == layer_0["refresh", 5] and list(layer_0["refresh", 5]) == [0]
+
+
+def test_what_the_page_says_of_its_runs_holds(tmp_path, launcher):
+    """One test: its runs take half a minute, and whoever shares a fixture makes it once per process."""
+    found = followed(tmp_path, launcher)
+    the_table_shows_it_beside_vanilla(*found)
+    a_period_of_one_is_vanilla_and_five_is_not(*found)
+    it_sends_only_when_it_fetches_and_the_trace_says_when(*found)
+    both_systems_fetch_raw_features_alike(*found)
 
 
 def checks(place, folder, *more: str):

@@ -136,14 +136,16 @@ def test_rows_picked_out_of_tiers_are_counted_as_often_as_they_move(pool, local,
             assert sum(w.rows for w in picks) == (lookups if shared else 2 * min(local, lookups)) > 0
 
 
-def test_inputs_of_a_batch_are_counted_once_each(pool):
+def test_inputs_of_a_batch_are_counted_and_those_pulled_as_often_as_they_are_copied(pool):
+    """Joined, ordered and kept, and then gathered as all others are."""
     block = systems.block("distdgl", fanouts=[2, 2], batch=4)
     outcome = systems.run(pool, random_graph(12, vertices=40), block, 2, job=counted_apart)
     for worker in outcome.workers:
         for (_, spans), metrics in zip(worker["spans"], worker["metrics"], strict=True):
             gathered = [each for span in spans if span.name == "gather" for each in span.work]
             assert {each.kind for each in gathered} == {"pack"}
-            assert sum(each.rows for each in gathered) == metrics[-1, "inputs"] > 0
+            moves = metrics[-1, "inputs"] + 3 * metrics[-1, "pulled"]
+            assert sum(each.rows for each in gathered) == moves > 0
 
 
 WAYS = {
@@ -156,7 +158,8 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_done_to_gradients_is_counted(pool, way):
     """Exact: put together and taken apart. Quantised: every row coded upwards, the own ones read from each
-    other worker and coded downwards, every row read. PowerSGD: five products of each matrix and a basis."""
+    other worker and coded downwards, every row read. PowerSGD: four products of each matrix, and a basis,
+    which counts as two."""
     how, workers = Settings(combine=WAYS[way]), 2
     block = systems.block("vanilla")
     outcome = systems.run(

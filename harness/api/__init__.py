@@ -113,13 +113,13 @@ def plot(runs: Runs, over: str = "time") -> Figure:
     axes = {axis.name: axis for axis in curves.AXES}
     known = (*axes, "breakdown", "pareto")
     section = only_section(_grouped(runs, None if over in known else over))
-    names = style.names_of(section.groups)
+    names, told = style.names_of(section.groups), style.unsaid(section.groups)
     with matplotlib.rc_context(style.STYLE):
         if over in axes:
             strokes = style.strokes_of(group.label for group in section.groups)
-            return curves.accuracy_over(axes[over], section, names, strokes)
+            return curves.accuracy_over(axes[over], section, names, strokes, told)
         if over == "breakdown":
-            return breakdown(section, names)
+            return breakdown(section, names, told)
         if over == "pareto":
             return against.pareto(section)
         against.check_key(over, section.groups, "over", known)

@@ -24,7 +24,8 @@ from harness.core.batches import Block
 from harness.core.dgl_kernel import load_dgl
 from harness.core.kernels import make_kernel
 from harness.graph.graph import Graph
-from systems.parts.neighbours import Expander, Names, hop_key, lists_of
+from systems.parts.lists import lists_of
+from systems.parts.neighbours import Expander, Names, hop_key
 
 SEEDS, FANOUTS = 1000, (15, 10, 5)  # of DGL's example on ogbn-products, from the seeds
 NO_SLOWER = 1.0  # largest ratio to DGL's on one thread

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,8 +100,6 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
                                          the epoch; "imbalance": the slowest worker's computing over the
                                          fastest's; `whole`: of a twin as if it were at scale 1; WORKERS/2
                                          among the words stands for half of the run's workers
-    {replayed: [NAME, ...], words: WORDS, whole: true}
-                                         the slowest worker's segments of these names, in percent of its epoch
     {to: 0.99, of: ROW, in: epochs}      epochs, seconds (of the run's clock), wall (seconds by the wall) or
                                          bytes (MB) until the validation score is this share of ROW's best
     {to: 0.99, of: ROW, in: modelled, words: WORDS, whole: true}
@@ -130,12 +128,10 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
         if keys == {"bytes_per_row", "layer"}:
             return Measure(lambda run, _: _bytes_per_row(run, given["bytes_per_row"], given["layer"]))
         if {"replayed", "words"} <= keys <= {"replayed", "words", "whole"}:
-            what, words = given["replayed"], str(given["words"])
-            names = list(map(str, what)) if isinstance(what, list) else []
-            if not names:
-                choice(f"{field}.replayed", what, REPLAYED)
+            choice(f"{field}.replayed", given["replayed"], REPLAYED)
+            words = str(given["words"])
             _known_words(words)
-            return Measure(lambda run, _: _replayed(run, names or what, words, bool(given.get("whole"))))
+            return Measure(lambda run, _: _replayed(run, given["replayed"], words, bool(given.get("whole"))))
         if keys == {"to", "of", "in"}:
             if given["in"] == "modelled":
                 raise InputError(f"{field}.in=modelled has no cluster: give words, as words: cluster=NAME")
@@ -237,24 +233,12 @@ def _known_words(words: str) -> None:
     parse(["RUN", *words.replace(HALF, "1").split()])
 
 
-def _replayed(run: Run, what: str | Sequence[str], words: str, whole: bool) -> float:
-    """what: a name in `REPLAYED`, or names of segments."""
+def _replayed(run: Run, what: str, words: str, whole: bool) -> float:
     scale = float(run.keys.get("dataset.scale") or 1.0)
     half = max(1, int(run.summary["workers"]) // 2)
     more = [f"grown={1 / scale:g}"] if whole and scale != 1 else []
     written = max(path.stat().st_mtime_ns for path in run.path.iterdir())
-    times = _times(run.path, written, (*words.replace(HALF, str(half)).split(), *more))
-    return REPLAYED[what](times) if isinstance(what, str) else _share_of_segments(run, times, what)
-
-
-def _share_of_segments(run: Run, times: Times, names: Sequence[str]) -> float:
-    there = {name for own in times.segments for name in own}
-    if not there & set(names):
-        lacks = f"{run.path} has no segment named {' or '.join(names)}"
-        raise InputError(f"{lacks}; it has {', '.join(sorted(there))}")
-    slowest = _slowest(times)
-    own = times.segments[times.workers.index(slowest)]
-    return 100 * sum(own.get(name, 0.0) for name in names) / slowest.epoch
+    return REPLAYED[what](_times(run.path, written, (*words.replace(HALF, str(half)).split(), *more)))
 
 
 @functools.lru_cache(maxsize=1024)

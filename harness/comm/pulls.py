@@ -32,6 +32,7 @@ import torch
 
 from harness.comm.comm import Comm
 from harness.comm.host import map_shared
+from harness.comm.work import copied, pack
 
 Arrays = Mapping[str, np.ndarray]
 Asked = Sequence[np.ndarray]  # by owner: [q] int32 local rows there
@@ -286,6 +287,8 @@ class Exchanged(Pulls):
         own = self.own[name]
         questions = self._ask(asked, purpose)
         answers = [own[question] for question in questions]
+        for answer in answers:
+            self.comm.recorder.work(pack(len(answer), _width(answer), answer.itemsize))
         back = self._send(answers, [len(each) for each in asked], purpose.answered, purpose.layer)
         back[self.comm.rank] = answers[self.comm.rank]
         return back
@@ -328,6 +331,8 @@ class Exchanged(Pulls):
         outgoing = torch.from_numpy(whole.reshape(len(whole), _width(whole))).to(comm.device)
         flight, incoming = comm.start_exchange(outgoing, send, receive, layer, "forward", purpose, slot)
         flight.wait()
+        for passed in (outgoing, incoming):
+            comm.recorder.work(copied(passed))
         # The buffer is written again by the next exchange of its kind.
         arrived = incoming.cpu().numpy().copy().astype(dtype, copy=False).reshape(-1, *shape)
         return np.split(arrived, np.cumsum(receive)[:-1])

@@ -134,6 +134,11 @@ def moved(rows: np.ndarray | torch.Tensor) -> Work:
     return pack(len(rows), rows.shape[1], rows.itemsize)
 
 
+def copied(rows: np.ndarray | torch.Tensor) -> Work:
+    """`stream` of a copy of these rows [k, F]."""
+    return stream(len(rows), rows.shape[1], rows.itemsize, 1, 1)
+
+
 def code(rows: int, width: int, read: int, written: int) -> Work:
     """Rows coded or decoded: bytes of one form in, bytes of the other out."""
     return Work("code", rows, 0, 0, width, 0, read, written)

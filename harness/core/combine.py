@@ -227,7 +227,11 @@ class Owners(Combiner):
             for g, u in zip(given, noise.split([g.numel() for g in given]))
         ]
         for g, wire in zip(given, coded):
-            self._counted(g, wire, read=2 * g.nbytes)  # as many random numbers as values
+            scaled = [stream(1, g.numel(), g.element_size(), 1, 1)] if share != 1.0 else []
+            drawn = stream(1, g.numel(), g.element_size(), 0, 1)
+            # As many random numbers are read as values.
+            coding = code(len(g), g.shape[1], 2 * g.nbytes, wire.nbytes)
+            self.comm.recorder.work(*scaled, drawn, coding)
         sent = [sum(self._bytes(owner)) if owner != rank else 0 for owner in range(size)]
         pieces = [
             wire[self._rows(at, owner)].flatten()
@@ -237,8 +241,10 @@ class Owners(Combiner):
         ]
         mine = sum(self._bytes(rank))
         received = [mine if other != rank else 0 for other in range(size)]
+        message = torch.cat(pieces)
+        self.comm.recorder.work(stream(1, len(message), 1, 1, 1))
         flight, messages = self.comm.start_exchange(
-            torch.cat(pieces)[:, None], sent, received, LAYER, "backward", "weights", counted=[0] * size
+            message[:, None], sent, received, LAYER, "backward", "weights", counted=[0] * size
         )
         # Meanwhile what has no owner is summed by all.
         others = [g for at, g in enumerate(gradients) if at not in self.matrices]
@@ -267,8 +273,12 @@ class Owners(Combiner):
             for master, w, rows in zip(self.masters, held, self.owned)
         ]
         for master, wire in zip(self.masters, wires):
-            self._counted(master, wire, read=2 * master.nbytes)
+            self.comm.recorder.work(
+                stream(1, master.numel(), master.element_size(), 2, 1),
+                code(len(master), master.shape[1], master.nbytes, wire.nbytes),
+            )
         message = torch.cat([wire.flatten() for wire in wires])
+        self.comm.recorder.work(stream(1, len(message), 1, size, size))  # and again for every other worker
         sent = [len(message) if other != rank else 0 for other in range(size)]
         received = [sum(self._bytes(owner)) if owner != rank else 0 for owner in range(size)]
         flight, messages = self.comm.start_exchange(
@@ -281,12 +291,6 @@ class Owners(Combiner):
         for w, steps in zip(held, self._read(by_owner, range(size))):
             self.comm.recorder.work(stream(1, w.numel(), w.element_size(), 2, 1))
             w += steps
-
-    def _counted(self, rows: torch.Tensor, wire: torch.Tensor, read: int) -> None:
-        """Count that rows were coded, and their bytes copied into a message."""
-        self.comm.recorder.work(
-            code(len(rows), rows.shape[1], read, wire.nbytes), stream(1, wire.nbytes, 1, 1, 1)
-        )
 
     def state_dict(self) -> dict[str, Any]:
         return {"masters": [master.detach() for master in self.masters]}
@@ -321,6 +325,7 @@ class LowRank(Combiner):
         others = [g for at, g in enumerate(gradients) if at not in self.matrices]
         for each in others:
             each *= share
+            self.comm.recorder.work(stream(1, each.numel(), each.element_size(), 1, 1))
         columns = [m @ q for m, q in zip(given, self.q)]
         for m, p in zip(given, columns):
             self._counted(m, p.shape[1])
@@ -333,12 +338,12 @@ class LowRank(Combiner):
             gradients[at].copy_(basis @ q.t())
 
     def _counted(self, m: torch.Tensor, rank: int) -> None:
-        """Count what is done with one matrix: the error added, both factors, a basis of the first, the
-        product twice, the new error and the copy."""
+        """Count what is done with one matrix: its sum, both factors, a basis of the first, the product twice,
+        the new error and the copy."""
         (rows, columns), size = m.shape, m.element_size()
         product = dense(rows, rank, columns, size)
         self.comm.recorder.work(
-            stream(rows, columns, size, 2, 1),
+            stream(rows, columns, size, 3, 2),  # times its share, and the error added
             dense(rows, columns, rank, size),
             *[dense(rows, rank, rank, size)] * 2,
             dense(columns, rows, rank, size),

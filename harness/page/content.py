@@ -19,7 +19,7 @@ from harness.report.advice import Advice, advise, comparable
 from harness.report.against import columns_of
 from harness.report.columns import TIMES
 from harness.report.groups import Group, Run, knob
-from harness.report.style import SCORE_NAMES, STYLE, strokes_of, told_apart, verbatim
+from harness.report.style import SCORE_NAMES, STYLE, names_of, strokes_of, told_apart
 from harness.report.table import CLOCKS, KEYS, Section, sections
 from harness.run import again
 
@@ -178,7 +178,7 @@ def _curves(anchor: str, part: Section) -> list[Picture]:
         return []
     few = Section(part.dataset, part.clock, part.machine, chosen)
     strokes = strokes_of(group.label for group in chosen)
-    names = list(map(verbatim, told_apart(chosen)))
+    names = names_of(chosen, brief=False)
     drawn = {
         f"{SCORE_NAMES[part.score].replace('test', 'Test')} over {axis.name}": curves.accuracy_over(
             axis, few, names, strokes

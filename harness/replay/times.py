@@ -78,12 +78,10 @@ class Times:
 
     epoch     the slowest worker's epoch
     workers   each worker's
-    segments  by worker, of computing and rest, by the segments' names
     """
 
     epoch: float
     workers: list[Epoch]
-    segments: list[dict[str, float]]
 
 
 def times_of(timeline: Timeline) -> Times:
@@ -94,15 +92,4 @@ def times_of(timeline: Timeline) -> Times:
         Epoch(*(float(np.mean([getattr(own[i], f.name) for i in kept])) for f in fields(Epoch)))
         for own in by_worker
     ]
-    segments = [_segments(timeline, worker, kept) for worker in range(timeline.program.workers)]
-    return Times(float(np.mean(slowest)), workers, segments)
-
-
-def _segments(timeline: Timeline, worker: int, epochs: range) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for index in epochs:
-        for segment in timeline.segments[worker][index]:
-            if segment.kind != "wait":
-                length = (segment.end - segment.start) / len(epochs)
-                found[segment.name] = found.get(segment.name, 0.0) + length
-    return found
+    return Times(float(np.mean(slowest)), workers)

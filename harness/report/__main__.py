@@ -179,6 +179,8 @@ def show(given: argparse.Namespace) -> None:
     elif given.command == "plot":
         from harness.report import against, plot  # matplotlib takes a second to import
 
+        titled = not given.no_title
+
         def of(section):
             made = {}
             if given.x and against.varies(given.x, section.groups):
@@ -186,13 +188,12 @@ def show(given: argparse.Namespace) -> None:
             elif given.x:
                 print(f"left out {section.title}: --x {given.x} has no two values there", file=sys.stderr)
             if given.pareto:
-                made["pareto"] = against.pareto(section, given.x)
+                made["pareto"] = against.pareto(section, given.x, titled)
             return made
 
         if given.x:
             against.check_key(given.x, compared)
         chosen = of if given.x or given.pareto else None
-        titled = not given.no_title
         for path in plot.draw(compared, Path(given.out), chosen, format=given.format, titled=titled):
             print(path)
     elif given.csv:

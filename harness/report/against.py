@@ -86,14 +86,16 @@ def over_knob(x: str, section: Section) -> Figure:
     return figure
 
 
-def pareto(section: Section, key: str | None = None) -> Figure:
+def pareto(section: Section, key: str | None = None, titled: bool = True) -> Figure:
     """The leading score against bytes and against time of an epoch: a point per group, and a grey line, the
     Pareto front, through those that no other beats in both.
 
-    key   one that the groups' labels leave out (`groups.load`): here it is part of their names
+    key      one that the groups' labels leave out (`groups.load`): here it is part of their names
+    titled   whether its title will be shown: what names leave out stands there
     """
     score, *costs = columns_of(section)
-    names = [_with_value(name, key, group) for name, group in zip(names_of(section.groups), section.groups)]
+    named = zip(names_of(section.groups, brief=titled), section.groups)
+    names = [_with_value(name, key, group) for name, group in named]
     figure, panels = _panels(2, len(names))
     for cost, ax in zip(costs, panels):
         points = [(estimate_of(g, cost), estimate_of(g, score)) for g in section.groups]

@@ -16,7 +16,7 @@ from scipy.optimize import isotonic_regression
 
 from harness.report.columns import LEADING
 from harness.report.groups import Estimate, Group, Run
-from harness.report.style import BACKGROUND, LETTERS, SCORE_NAMES, title, unsaid
+from harness.report.style import BACKGROUND, LETTERS, SCORE_NAMES, title
 from harness.report.table import Section, estimate_of
 from harness.trace.rounds import Rounds, epochs_of_run
 
@@ -110,13 +110,15 @@ class Line:
         return f"{self.name}  {'diverged' if self.group.diverged else f'{self.value.mean:.1f} %'}"
 
 
-def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[str, dict]) -> Figure:
+def accuracy_over(
+    axis: Axis, section: Section, names: list[str], strokes: dict[str, dict], told: str = ""
+) -> Figure:
     """The leading score over time, bytes or epochs: one line per group, a band between its lowest and highest
     seed. A dot, and the value beside a name, are the table's value: the mean over seeds of each seed's score
     at its best validation.
 
     Lines whose stroke is `BACKGROUND` lie behind the others, and their names stand together below the axis.
-    The axis is logarithmic where lines end far apart.
+    The axis is logarithmic where finished lines end far apart. told: below the title.
     """
     lines = [
         Line(group, band(group, section.score), name, estimate_of(group, LEADING[section.score][0]), stroke,
@@ -129,7 +131,8 @@ def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[
     figure, ax = _room_for([line.said for line in named], [line.said.replace("  ", " ") for line in others])
     for line in lines:
         _draw(ax, line, axis.column, section.score)
-    if _far_apart([line.rows[axis.column] for line in lines]):
+    whole = [line for line in lines if line.group.finished and not line.group.diverged]
+    if _far_apart([line.rows[axis.column] for line in whole]):
         ax.set_xscale("log", nonpositive="mask")
     else:
         ax.set_xlim(left=0)
@@ -145,7 +148,7 @@ def accuracy_over(axis: Axis, section: Section, names: list[str], strokes: dict[
         section.dataset,
         section.groups,
         "bands from the lowest to the highest seed",
-        unsaid(section.groups),
+        told,
         meaning,
     )
     _label_ends(figure, ax, axis.column, named)

@@ -36,7 +36,7 @@ def draw(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     strokes = strokes_of(group.label for group in groups)
-    of = of or (lambda section: pictures(section, strokes))
+    of = of or (lambda section: pictures(section, strokes, titled))
     made = []
     parts = sections(groups)
     with matplotlib.rc_context(STYLE):
@@ -52,16 +52,20 @@ def draw(
     return made
 
 
-def pictures(section: Section, strokes: dict[str, dict]) -> dict[str, Figure]:
-    """Score over time, bytes and epochs, and where an epoch's time goes, by the end of the file's name."""
-    names = names_of(section.groups)
-    over = {f"accuracy-over-{axis.name}": accuracy_over(axis, section, names, strokes) for axis in AXES}
-    return {**over, "breakdown": breakdown(section, names)}
+def pictures(section: Section, strokes: dict[str, dict], titled: bool = True) -> dict[str, Figure]:
+    """Score over time, bytes and epochs, and where an epoch's time goes, by the end of the file's name.
+
+    titled   whether their titles will be shown: what names leave out stands there
+    """
+    names = names_of(section.groups, brief=titled)
+    told = unsaid(section.groups) if titled else ""
+    over = {f"accuracy-over-{axis.name}": accuracy_over(axis, section, names, strokes, told) for axis in AXES}
+    return {**over, "breakdown": breakdown(section, names, told)}
 
 
-def breakdown(section: Section, names: list[str]) -> Figure:
+def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
     """One stacked bar per group: compute, exposed communication (CPU clock: communication), rest; mean over
-    seeds.
+    seeds. told: below the title.
     """
     groups, clock = section.groups, section.clock
     figure = Figure(figsize=(9.6, 1.9 + 0.46 * len(groups)), layout="constrained")
@@ -116,7 +120,7 @@ def breakdown(section: Section, names: list[str]) -> Figure:
     )
     figure.legend(*ax.get_legend_handles_labels(), loc="outside lower right", ncols=3, frameon=False)
     repeated = "whiskers: 95 % interval over seeds"
-    title(figure, "Where an epoch's time goes", section.dataset, groups, repeated, unsaid(groups))
+    title(figure, "Where an epoch's time goes", section.dataset, groups, repeated, told)
     return figure
 
 

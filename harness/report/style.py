@@ -66,21 +66,24 @@ def verbatim(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def names_of(groups: list[Group]) -> list[str]:
-    """What a picture calls each group: its label and what tells it apart, but for what most of them have in
-    common, which `unsaid` puts below the title."""
-    usual = _usual(groups)
+def names_of(groups: list[Group], brief: bool = True) -> list[str]:
+    """What a picture calls each group: its label and what tells it apart. brief: but for what most of them
+    have in common, which `unsaid` puts below the title."""
+    facts = _facts(groups)
+    usual = _usual(groups) if brief else [""] * len(FACTS)
     return [
-        verbatim(_joined(group, [said for said, most in zip(facts, usual) if said != most]))
-        for group, facts in zip(groups, _facts(groups))
+        verbatim(_joined(group, [said for said, most in zip(own, usual) if said != most]))
+        for group, own in zip(groups, facts)
     ]
 
 
 def unsaid(groups: list[Group]) -> str:
     """What `names_of` leaves out of names, for the line below a picture's title; "" where nothing is."""
-    facts = list(zip(*_facts(groups)))
-    left_out = [most for most, said in zip(_usual(groups), facts) if most and set(said) != {most}]
-    return f"{', '.join(left_out)} unless named otherwise" if left_out else ""
+    return (
+        f"{', '.join(left_out)} unless named otherwise"
+        if (left_out := list(filter(None, _usual(groups))))
+        else ""
+    )
 
 
 def told_apart(groups: list[Group], without: Collection[str] = ()) -> list[str]:
@@ -95,29 +98,22 @@ FACTS = ("workers", "partition", "epochs")
 
 
 def _joined(group: Group, facts: list[str]) -> str:
-    return " ".join(filter(None, [group.label, *facts]))
+    going = "" if group.finished else f"(unfinished, {counted(group.epochs, 'epoch')})"
+    return " ".join(filter(None, [group.label, *facts, going]))
 
 
 def _facts(groups: list[Group], without: Collection[str] = ()) -> list[list[str]]:
-    """By group its `FACTS` in words; "" in all of them where they do not differ."""
-    columns = {
-        "workers": [counted(group.workers, "worker") for group in groups],
-        "partition": [group.partition for group in groups],
-        "epochs": [counted(group.epochs, "epoch") for group in groups],
-    }
-    finished = [group.finished for group in groups]
-    differ = {
-        fact: len({said for said, done in zip(column, finished) if done or fact != "epochs"}) > 1
-        for fact, column in columns.items()
-    }
-    said = [
-        [column[i] if differ[fact] and fact not in without else "" for fact, column in columns.items()]
-        for i in range(len(groups))
-    ]
-    for group, facts in zip(groups, said):
-        if not group.finished:
-            facts[-1] = f"(unfinished, {counted(group.epochs, 'epoch')})"
-    return said
+    """By group its `FACTS` in words; "" in all of them where they do not differ. The epochs of a group that
+    has not finished are told beside."""
+    made = []
+    for fact, said in (
+        ("workers", [counted(group.workers, "worker") for group in groups]),
+        ("partition", [group.partition for group in groups]),
+        ("epochs", [counted(group.epochs, "epoch") if group.finished else "" for group in groups]),
+    ):
+        differ = fact not in without and len(set(filter(None, said))) > 1
+        made.append(said if differ else [""] * len(groups))
+    return [list(own) for own in zip(*made)]
 
 
 def _usual(groups: list[Group]) -> list[str]:

@@ -12,6 +12,7 @@ import torch
 
 from harness.base.splitmix import mix_int
 from harness.comm.pulls import Pulls, Purpose
+from harness.comm.work import Work, moved, pack
 from systems.parts.neighbours import Names
 
 Pieces = Sequence[tuple[np.ndarray, np.ndarray]]  # names [q] and their rows [q, F]
@@ -32,7 +33,7 @@ class KeptRows:
     """Features by name; what has been kept is never pulled again.
 
     pulls   whose array `features` has the rows
-    counts   of the latest `rows`: "inputs", of them "remote", of these "pulled"
+    counts   of the latest `rows`: "inputs", of them "remote"; and rows "pulled", some perhaps more than once
     """
 
     def __init__(self, names: Names, pulls: Pulls):
@@ -61,15 +62,22 @@ class KeptRows:
         else:
             names = np.concatenate([missing[:0], *(names for names, _ in pulled)])
             count = len(names)
-            names, first = np.unique(names, return_index=True)  # threads pulled them in whatever order
-            assert len(names) == len(missing), "every row that is missing has been pulled"
-            self._put(names, np.concatenate([own[:0], *(rows for _, rows in pulled)])[first])
+            # Threads pulled them in whatever order.
+            each, first = np.unique(names, return_index=True)
+            assert len(each) == len(missing), "every row that is missing has been pulled"
+            self._put(each, np.concatenate([own[:0], *(rows for _, rows in pulled)])[first])
         rows = np.empty((len(wanted), own.shape[1]), own.dtype)
         _gather(wanted, self.low, own, self.slot, self.store, rows)
         if not keep:
             self.slot[missing], self.taken = -1, before
         self.counts = Counter(inputs=len(wanted), remote=len(remote), pulled=count)
         return rows
+
+    def work(self, rows: np.ndarray) -> list[Work]:
+        """Of the latest `rows`, which it gave: they were gathered, and what was pulled was joined, ordered
+        and kept."""
+        pulled = pack(self.counts["pulled"], rows.shape[1], rows.itemsize)
+        return [moved(rows), *([pulled] * 3 if pulled.rows else [])]
 
     def keep(self, wanted: np.ndarray, purpose: Purpose) -> None:
         """Pull and keep the rows of other workers' vertices that are not kept yet. All workers together."""

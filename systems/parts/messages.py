@@ -21,7 +21,7 @@ import torch
 from harness.comm.comm import Comm
 from harness.comm.crossing import Crossing
 from harness.comm.flight import HaloPlan
-from harness.comm.work import code
+from harness.comm.work import code, moved
 from harness.core.adjacency import Propagation
 from harness.core.draws import draws
 from harness.core.kernels import SparseOperator
@@ -169,7 +169,10 @@ class CodedMessages(Crossing):
 
     def send(self, h: torch.Tensor) -> None:
         plan = self.plan
-        self._start("forward", h.index_select(0, plan.send_rows), plan.send_counts, plan.receive_counts)
+        with self.recorder.inside("rest", "pack", self.layer):
+            rows = h.index_select(0, plan.send_rows)
+            self.recorder.work(moved(rows))
+        self._start("forward", rows, plan.send_counts, plan.receive_counts)
 
     def take(self) -> torch.Tensor:
         return self._finish(self.plan.receive_counts)

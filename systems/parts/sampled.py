@@ -14,12 +14,12 @@ import torch
 
 from harness.check import InputError, at_least, choice
 from harness.comm.pulls import Own, Pulls, Purpose, Read, book
-from harness.comm.work import moved
 from harness.core.batches import Batch, BatchSystem, Block, Sampled
 from harness.core.evaluate import targets
 from harness.core.system import check_features, without_effect
 from systems.parts.kept import KeptRows, Pieces, in_order
-from systems.parts.neighbours import ALL, Expander, Names, everybodys, lists_of
+from systems.parts.lists import lists_of
+from systems.parts.neighbours import ALL, Expander, Names, everybodys
 from systems.parts.seeds import Seeds
 
 FEATURES, LABELS = Purpose("ids", "features", 0), Purpose("labels", "labels", -1)
@@ -184,7 +184,7 @@ class SampledBatches(BatchSystem):
         seeds, found = drawn.seeds, drawn.found
         with self.recorder.inside("rest", "gather", 0):
             rows = self.kept.rows(drawn.inputs, FEATURES, self.features == "once", drawn.pulled)
-            self.recorder.work(moved(rows))
+            self.recorder.work(*self.kept.work(rows))
             foreign = self.pulls if self.split == "even" else self.own
             labels = in_order(self.names, foreign, "labels", seeds, LABELS)
             self.totals.update(self.kept.counts, edges=sum(each.num_edges for each in found))

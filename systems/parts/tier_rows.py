@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from harness.comm.comm import Comm
+from harness.comm.flight import InFlight
 from harness.comm.shared import SharedRows
 from harness.comm.work import moved
 from systems.parts.jaca import Fetch, Tiers
@@ -38,6 +39,12 @@ class TierRows:
             self._moved(rows)
         self.shared.put(layer, fetch.publish_slots, rows)
         self.shared_born[layer][self.tiers.shared_found[self.tiers.shared_found >= 0]] = epoch
+
+    def announce(self, layer: int) -> InFlight:
+        """Tell every peer, in one byte, that this worker's rows are in host memory."""
+        ones = [int(p != self.comm.rank) for p in range(self.comm.size)]
+        byte = torch.ones(len(self.comm.peers), 1, dtype=torch.uint8, device=self.comm.device)
+        return self.comm.start_exchange(byte, ones, ones, layer, "forward", "flags")[0]
 
     def stage(self, layer: int, h: torch.Tensor) -> None:
         """Keep the rows of h [n, F] that the global tier takes in when the epoch is over."""

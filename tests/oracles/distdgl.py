@@ -143,15 +143,15 @@ def train(
                 remote, missing = remote + len(theirs), theirs - kept[i]
                 for first in range(0, len(own), alone or max(len(own), 1)):
                     asks = own[first : first + (alone or len(own))]
-                    theirs = expand(graph, asks, fanouts, seed, epoch, number, redraw, replace, apart)
+                    own_part = expand(graph, asks, fanouts, seed, epoch, number, redraw, replace, apart)
                     for layer in range(layers):
                         hop = layers - 1 - layer
-                        far = [v for v in theirs.asked[hop] if assignment[v] != i]
-                        edges = sum(len(theirs.drawn[hop][v]) for v in far)
+                        far = [v for v in own_part.asked[hop] if assignment[v] != i]
+                        edges = sum(len(own_part.drawn[hop][v]) for v in far)
                         sent[layer, "sample"] += 4 * len(far)
                         sent[layer, "neighbours"] += 4 * len(far)
                         sent[layer, "neighbours"] += (4 if graph.weights is None else 8) * edges
-                    wanted = missing & set(theirs.frontiers[-1])
+                    wanted = missing & set(own_part.frontiers[-1])
                     sent[0, "ids"] += 4 * len(wanted)
                     sent[0, "features"] += value * x.shape[1] * len(wanted)
                     rows += len(wanted)
