@@ -95,8 +95,10 @@ def mentioned() -> list[tuple[str, str]]:
 # What begins with these words is tried elsewhere: by the test named, because the page has more to show than
 # that the command ends, or needs what is made there.
 TRIED = {
-    "python -m harness --config-dir my_ideas/conf -m system=vanilla,refresh": "test_tutorial.py::ran",
-    "python -m harness.report table mine": "test_tutorial.py::ran",
+    "python -m harness --config-dir my_ideas/conf -m system=vanilla,refresh": (
+        "test_tutorial.py::test_what_the_page_says_of_its_runs_holds"
+    ),
+    "python -m harness.report table mine": "test_tutorial.py::test_what_the_page_says_of_its_runs_holds",
     "halobench check system=refresh": "test_tutorial.py::test_the_pages_system_holds_every_check",
     "PYTHONPATH=my_ideas python -m harness --config-dir my_ideas/conf dataset=ring": (
         "test_outside.py::test_a_dataset_is_one_file_and_one_yaml"

@@ -98,6 +98,7 @@ def test_words_that_make_no_run_are_one_sentence_before_anything_starts(forked, 
     assert sentence in str(error.value) and "\n" not in str(error.value) and not forked
 
 
+@pytest.mark.nightly(25)
 def test_a_truly_started_run(place, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
     monkeypatch.chdir(place.folder)

@@ -68,7 +68,10 @@ def here(place, tmp_path, monkeypatch):
     return [f"results={tmp_path}", f"cache={place.folder / 'cache'}"]
 
 
-@pytest.mark.parametrize("command", PAGE, ids=lambda command: str(PAGE.index(command)))
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(c, id=str(i), marks=pytest.mark.nightly(25) if i else ()) for i, c in enumerate(PAGE)],
+)
 def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_path, capsys):
     """On a small twin, with few epochs, of four systems."""
     short = [word for word in command.rest if not word.startswith(("dataset", "workers"))]

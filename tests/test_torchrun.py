@@ -81,6 +81,7 @@ def test_what_one_worker_lacks_is_told_by_all_before_they_train(place, prepared)
     }, done.stderr
 
 
+@pytest.mark.nightly(25)
 def test_workers_that_torchrun_started_have_the_run_to_themselves(place, prepared):
     run_dir, printed = prepared
     with locked(run_dir):
