@@ -59,6 +59,7 @@ REPLAYED: dict[str, Callable[[Times], float]] = {
     "epoch": lambda times: times.epoch,
     "compute": lambda times: _slowest(times).compute + _slowest(times).rest,
     "imbalance": lambda times: _imbalance([own.compute for own in times.workers]),
+    "communicating": lambda times: float(np.mean([own.comm for own in times.workers])),
     "waiting": lambda times: _slowest(times).exposed + _slowest(times).idle,
     "waiting_percent": lambda times: 100 * REPLAYED["waiting"](times) / _slowest(times).epoch,
 }
@@ -97,7 +98,8 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
                                          seconds of the modelled epoch on a described cluster, as `halobench
                                          replay RUN WORDS` has them: "epoch", or of the slowest worker
                                          "compute" (with making messages), "waiting", or "waiting_percent" of
-                                         the epoch; "imbalance": the slowest worker's computing over the
+                                         the epoch; "communicating": some message in flight, in the mean over
+                                         workers; "imbalance": the slowest worker's computing over the
                                          fastest's; `whole`: of a twin as if it were at scale 1; WORKERS/2
                                          among the words stands for half of the run's workers
     {to: 0.99, of: ROW, in: epochs}      epochs, seconds (of the run's clock), wall (seconds by the wall) or
