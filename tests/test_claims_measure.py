@@ -153,6 +153,8 @@ def test_a_modelled_epoch_is_the_replays(replayed, tmp_path):
     slowest = max(times.workers, key=lambda own: own.epoch)
     assert replayed(replayed="epoch") == times.epoch
     assert replayed(replayed="compute") == slowest.compute + slowest.rest
+    flights = [own.comm for own in times.workers]
+    assert replayed(replayed="communicating") == pytest.approx(sum(flights) / 2) and min(flights) > 0
     waiting = replayed(replayed="waiting")
     assert waiting == slowest.exposed + slowest.idle > 0
     assert replayed(replayed="waiting_percent") == pytest.approx(100 * waiting / slowest.epoch)

@@ -136,6 +136,20 @@ def test_rows_picked_out_of_tiers_are_counted_as_often_as_they_move(pool, local,
             assert sum(w.rows for w in picks) == (lookups if shared else 2 * min(local, lookups)) > 0
 
 
+@pytest.mark.parametrize("name", ["vanilla", "pipegcn", "pscgcn", "adaqp", "lean"])
+def test_rows_packed_for_others_are_counted_once_per_row_that_is_sent(pool, name):
+    outcome = systems.run(pool, random_graph(12, vertices=40), systems.block(name), 2, job=counted_apart)
+    for epoch in range(2, 4):
+        packed = Counter()
+        for worker in outcome.workers:
+            _, spans = worker["spans"][epoch]
+            for span in spans:
+                if span.name == "pack":
+                    packed[span.layer] += sum(each.rows for each in span.work if each.kind == "pack")
+        sent = outcome.sent(epoch)
+        assert packed[1] == sent[1, "forward", "halo"][0] > 0
+
+
 def test_inputs_of_a_batch_are_counted_and_those_pulled_as_often_as_they_are_copied(pool):
     """Joined, ordered and kept, and then gathered as all others are."""
     block = systems.block("distdgl", fanouts=[2, 2], batch=4)

@@ -56,7 +56,8 @@ class Claim:
                      over all graphs of the size
     control          a row that has none of what the claim is about: where it does as well in `measure`, the
                      verdict is "cannot tell"
-    by_construction  why agreement proves nothing on a twin, which was made to have this value
+    by_construction  why agreement proves nothing on a twin: it was made to have this value, or a schedule, a
+                     format or equal products fix it
     """
 
     entry: str

@@ -95,15 +95,18 @@ def best_at(group: Group, score: str) -> pd.Series:
 
 @dataclass(frozen=True)
 class Line:
-    """A group in a picture: its `band`, its name with the table's value, how it is drawn, and whether it is
-    one of the many that lie behind."""
+    """A group in a picture: its `band`, its name, the table's value, and how it is drawn."""
 
     group: Group
     rows: pd.DataFrame
     name: str
     value: Estimate
     stroke: dict[str, Any]
-    behind: bool
+
+    @property
+    def behind(self) -> bool:
+        """Whether it is one of the many that lie behind the others."""
+        return self.stroke == BACKGROUND
 
     @property
     def said(self) -> str:
@@ -121,11 +124,15 @@ def accuracy_over(
     The axis is logarithmic where finished lines end far apart. told: below the title.
     """
     lines = [
-        Line(group, band(group, section.score), name, estimate_of(group, LEADING[section.score][0]), stroke,
-             stroke == BACKGROUND)
+        Line(
+            group,
+            band(group, section.score),
+            name,
+            estimate_of(group, LEADING[section.score][0]),
+            strokes[group.label],
+        )
         for group, name in zip(section.groups, names)
-        for stroke in [strokes[group.label]]
-    ]  # fmt: skip
+    ]
     lines = [line for line in lines if not line.rows.empty]
     named, others = ([line for line in lines if line.behind is behind] for behind in (False, True))
     figure, ax = _room_for([line.said for line in named], [line.said.replace("  ", " ") for line in others])

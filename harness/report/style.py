@@ -17,7 +17,7 @@ from harness.report.groups import Group
 
 # Okabe and Ito's palette (distinct to colour-blind readers) without its yellow, which is too pale for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
-BACKGROUND: dict[str, Any] = {"color": "#B8BCC0", "linestyle": "-"}  # of a curve that is not named
+BACKGROUND: dict[str, Any] = {"color": "#B8BCC0", "linestyle": "-"}  # of a curve behind the others
 STROKES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 PARTS = {"compute": "#33638D", "comm": "#E8853D", "rest": "#C9CDD2"}
 STYLE: dict[Any, Any] = {  # any: matplotlib's stubs list the names of all its parameters
@@ -79,11 +79,8 @@ def names_of(groups: list[Group], brief: bool = True) -> list[str]:
 
 def unsaid(groups: list[Group]) -> str:
     """What `names_of` leaves out of names, for the line below a picture's title; "" where nothing is."""
-    return (
-        f"{', '.join(left_out)} unless named otherwise"
-        if (left_out := list(filter(None, _usual(groups))))
-        else ""
-    )
+    left_out = ", ".join(filter(None, _usual(groups)))
+    return f"{left_out} unless named otherwise" if left_out else ""
 
 
 def told_apart(groups: list[Group], without: Collection[str] = ()) -> list[str]:
