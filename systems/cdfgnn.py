@@ -80,6 +80,7 @@ class Cdfgnn(ReplicaSystem):
     lambda1   of eq. (6): eps grows by at most this factor per epoch, at least 1
     lambda2   of eq. (6): eps shrinks by at most this factor per epoch, at most 1
     momentum  of eq. (7): the weight of the past in the mean of the training accuracy
+    coding_error  report the largest rounding error of a message (section 5), which takes a pass over it
     features  "once": layer 0's A X is synchronised in the first epoch and kept; "refetch": layer 0 is
               synchronised in every epoch like the other layers
     """
@@ -98,6 +99,7 @@ class Cdfgnn(ReplicaSystem):
     lambda1: float = 1.05
     lambda2: float = 0.9
     momentum: float = 0.8
+    coding_error: bool = False
     features: str = "once"
 
     exact: ClassVar = {"cache": False, "quantise": False}
@@ -131,6 +133,7 @@ class Cdfgnn(ReplicaSystem):
         self.train_rows = context.train_rows
         # State: the caches by direction and layer, eps and the mean accuracy.
         self.eps, self.mean_accuracy = self.epsilon, None
+        self.largest_error = 0.0  # of the epoch's messages
         first = 1 if self.features == "once" else 0
         self.rows = {
             f"{direction} {l}": self.empty_rows(self.widths[l + 1])
@@ -277,6 +280,8 @@ class Cdfgnn(ReplicaSystem):
         if not coded:
             return rows.contiguous().view(torch.uint8)
         wire = linear.quantise(rows, self.bits)
+        if self.coding_error:
+            self.largest_error = max(self.largest_error, linear.rounding_error(rows, wire, self.bits))
         self.recorder.work(code(len(rows), rows.shape[1], rows.nbytes, wire.nbytes))
         return wire
 
@@ -296,6 +301,9 @@ class Cdfgnn(ReplicaSystem):
 
     def after_epoch(self, epoch):
         self.recorder.metric("epsilon", self.eps)
+        if self.coding_error:
+            self.recorder.metric("coding_error", self.largest_error)
+            self.largest_error = 0.0
         if self.cache:
             counts = self.counts.to(torch.float64)
             self.comm.all_reduce(counts, purpose="accuracy")

@@ -22,6 +22,7 @@ from harness.core.quantise import (
     quantise,
     quantise_columns,
     quantise_scaled,
+    rounding_error,
     row_bytes,
     scaled_bytes,
 )
@@ -47,6 +48,16 @@ def test_error_is_at_most_a_step(rows, bits, dtype, stochastic):
         else 1e-12 * x.abs().amax(1, keepdim=True)
     )
     assert ((got - x).abs() <= (1.0 if stochastic else 0.5) * step + slack).all()
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_largest_error_is_half_of_a_step_between_two_of_the_codes(bits):
+    steps = 2**bits - 1
+    row = torch.tensor([[0.0, 0.5, steps], [2.0, 2.0, 2.0]], dtype=torch.float64)  # half-way to the next code
+    got = rounding_error(row, quantise(row, bits), bits)
+    assert got == pytest.approx(2**bits / steps)  # in half steps of 2^B, as the paper has its bound
+    assert rounding_error(row[:, :1], quantise(row[:, :1], bits), bits) == 0
+    assert rounding_error(row[:0], quantise(row[:0], bits), bits) == 0
 
 
 @given(ROWS, st.sampled_from(BITS))
