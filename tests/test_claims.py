@@ -129,12 +129,14 @@ def changed(**keys) -> dict:
         (changed(compare="percent"), 'claims[0].compare="percent" is not known'),
         (changed(rows=["a", "c"]), 'claims[0].rows="c" is not known'),
         (changed(rows=["a"]), "claims[0].rows=['a']: compare=difference takes two"),
+        (changed(compare="ratio_of_ratios"), "compare=ratio_of_ratios takes four"),
         (changed(direction="up"), 'claims[0].direction="up" is not known'),
         (changed(direction=None), "claims[0] has neither published nor direction"),
         (changed(tolerance=3), "claims[0].tolerance=3.0 has no reason"),
         (changed(published=[3, 2]), "claims[0].published=[3, 2]: give a number, or [least, most]"),
         (changed(measure="mb_epok"), 'claims[0].measure="mb_epok" is not known; did you mean "mb_epoch"?'),
         (changed(measure={"metric": "x", "how": "most"}), 'claims[0].measure.how="most" is not known'),
+        (changed(measure={"validation": "most"}), 'claims[0].measure.validation.how="most" is not known'),
         (changed(measure={"count": "x"}), "claims[0].measure={'count': 'x'}: give a column's key"),
         (changed(measure={"to": 2, "of": "a", "in": "epochs"}), "claims[0].measure.to=2"),
         (changed(measure={"to": 1, "of": "c", "in": "epochs"}), 'claims[0].rows="c" is not known'),
@@ -209,9 +211,10 @@ def test_one_is_told_in_the_singular():
     result = evaluate.Result("entry", "experiment", "it holds", evaluate.Verdict(HOLDS, ""))
     assert table.counts([result]) == [
         "1 published experiment: 1 decided whole, 0 in part, 0 not.",
+        "With a verdict from traces on every part, be it cannot tell: 1.",
         f"1 part: 1 {HOLDS}.",
     ]
-    assert table.counts([result, result])[1] == f"2 parts: 2 {HOLDS}."
+    assert table.counts([result, result])[2] == f"2 parts: 2 {HOLDS}."
 
 
 @pytest.mark.nightly(20)

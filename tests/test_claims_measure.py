@@ -126,6 +126,23 @@ def test_a_claim_on_one_graph_reads_its_runs_alone(tmp_path):
     assert 3 < one - both < 5, "dblp's accuracies rise to 10 points above cora's"
 
 
+def test_two_ratios_are_held_against_one_another(tmp_path):
+    keys = {"measure": "test_acc_percent", "compare": "ratio_of_ratios", "graph": "cora"}
+    rows = {"once": ["fast", "fast", "slow", "slow"], "twice": ["fast", "slow", "slow", "fast"]}
+    same, squared = (decided(tmp_path / name, rows=each, **keys) for name, each in rows.items())
+    ratio = decided(tmp_path / "one", **{**keys, "compare": "ratio"}, rows=["fast", "slow"]).ours.mean
+    assert (same.ours.mean, same.verdict.word) == (1, "cannot tell")
+    assert squared.ours.mean == pytest.approx(ratio**2, rel=1e-4) and squared.verdict.word == "direction holds"
+
+
+def test_how_much_a_curve_falls_from_one_evaluation_to_the_next(tmp_path, monkeypatch):
+    run = Run(traces.finished(tmp_path / "run", traces.config(epochs=20)))
+    rising = measure_of({"validation": "falls"})
+    assert rising.scored and rising.value(run, math.nan) == 0
+    monkeypatch.setattr(measure, "_validation", lambda run: np.array([50.0, 60, 54, 58, 55, 55]))
+    assert rising.value(run, math.nan) == pytest.approx((6 + 3) / 5)
+
+
 def test_how_soon_a_row_gets_to_anothers_best(tmp_path):
     keys = {"rows": ["fast", "slow"], "compare": "ratio", "direction": "below"}
     # Within the slower row's reach both get there; to the faster one's best the slower never does.
@@ -158,6 +175,16 @@ def test_a_modelled_epoch_is_the_replays(replayed, tmp_path):
     waiting = replayed(replayed="waiting")
     assert waiting == slowest.exposed + slowest.idle > 0
     assert replayed(replayed="waiting_percent") == pytest.approx(100 * waiting / slowest.epoch)
+
+
+def test_what_segments_take_of_a_modelled_epoch(replayed, tmp_path):
+    _, replayer, _ = parse([str(tmp_path / "run"), *APART])
+    times = times_of(replayer.replay(Trace(tmp_path / "run")))
+    slowest, named = max(zip(times.workers, times.named), key=lambda both: both[0].epoch)
+    assert sum(named.values()) == pytest.approx(slowest.compute + slowest.rest)
+    name, seconds = max(named.items(), key=lambda item: item[1])
+    assert seconds > 0 and replayed(replayed=[name]) == pytest.approx(100 * seconds / slowest.epoch)
+    assert replayed(replayed=[name, "nothing of that name"]) == replayed(replayed=[name])
 
 
 def test_a_changed_trace_is_replayed_anew(replayed, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -63,6 +64,11 @@ def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Res
         for name, entry in published.experiments().items()
         for result in found.get(name) or [Result(name, "", entry.title, nowhere)]
     ] + [result for name in experiments for result in found.get(name, ()) if result.own]
+
+
+def traced(parts: list[Result]) -> bool:
+    """Whether every part of an entry has a verdict from traces, "cannot tell" among them."""
+    return all(part.verdict.word in (*DECIDED, UNKNOWN) for part in parts)
 
 
 def whole(parts: list[Result]) -> str:
@@ -130,13 +136,12 @@ def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate
     if missing:
         why = "never gets there" if claim.value.reference else "has no value"
         return None, Verdict(UNKNOWN, f"a seed of {missing[0]} {why}")
-    first, *others = (by_row[row] for row in claim.rows)
+    values = [by_row[row] for row in claim.rows]
     if claim.compare == "descending":
-        steps = [estimate(_flat(a - b)) for a, b in zip([first, *others], others)]
+        steps = [estimate(_flat(a - b)) for a, b in itertools.pairwise(values)]
         ours, verdict = None, judge_order(steps)
     else:
-        values = _compared(claim.compare, first, others[0] if others else None)
-        ours = estimate(_flat(values))
+        ours = estimate(_flat(VALUES[claim.compare](*values)))
         said = claim.published
         verdict = judge(
             ours,
@@ -147,17 +152,19 @@ def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate
         )
     if claim.by_construction and any(_twin(run) for graphs in runs.values() for own in graphs for run in own):
         return ours, Verdict(CONSTRUCTED, claim.by_construction)
-    if claim.control and as_well(_flat(by_row[claim.control]), _flat(first)):
+    if claim.control and as_well(_flat(by_row[claim.control]), _flat(values[0])):
         return ours, Verdict(UNKNOWN, f"{claim.control}, the control, does as well")
     return ours, verdict
 
 
-def _compared(how: str, a: np.ndarray, b: np.ndarray | None) -> np.ndarray:
-    if b is None:
-        return a
-    return {"ratio": lambda: a / b, "less_percent": lambda: 100 * (1 - a / b), "difference": lambda: a - b}[
-        how
-    ]()
+# By `compare`, of values of shape (graphs, seeds).
+VALUES: dict[str, Callable[..., np.ndarray]] = {
+    "value": lambda a: a,
+    "ratio": lambda a, b: a / b,
+    "less_percent": lambda a, b: 100 * (1 - a / b),
+    "difference": lambda a, b: a - b,
+    "ratio_of_ratios": lambda a, b, c, d: (a / b) / (c / d),
+}
 
 
 def _by_seed(claim: Claim, graphs: list[list[Run]], targets: list[float]) -> np.ndarray:

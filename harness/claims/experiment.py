@@ -19,7 +19,15 @@ from harness.run import runner
 
 FOLDER = Path(runner.CONF) / "experiment"
 SIZES = ("smoke", "small", "paper")
-COMPARED = ("value", "ratio", "less_percent", "difference", "descending")
+# How rows are compared, and the fewest and most that this takes.
+COMPARED = {
+    "value": (1, 1),
+    "ratio": (2, 2),
+    "less_percent": (2, 2),
+    "difference": (2, 2),
+    "ratio_of_ratios": (4, 4),
+    "descending": (2, 99),
+}
 
 
 @dataclass(frozen=True)
@@ -44,13 +52,13 @@ class Claim:
                      it: a finding, which is decided as the others are and counted apart
     says             the part, in words
     measure          what is taken of each run (`harness.claims.measure`)
-    rows             the rows compared: one; with `compare` other than "value" and "descending" it and the row
-                     that it is held against; with "descending" two or more, the largest value first
-    compare          "value"; or of the first row a and the second b: "ratio" a / b, "less_percent"
-                     100 (1 - a / b), "difference" a - b; or "descending"
+    rows             the rows compared, as many as `compare` takes; with "descending" two or more, the largest
+                     value first
+    compare          "value" of one row; of rows a and b "ratio" a / b, "less_percent" 100 (1 - a / b) or
+                     "difference" a - b; of a, b, c and d "ratio_of_ratios" (a / b) / (c / d); or "descending"
     published        a number, the two ends of a range, or null where the paper has a direction only
     direction        "above" or "below" `neutral`
-    neutral          the value of no difference; null: 1 of a ratio, else 0
+    neutral          the value of no difference; null: 1 of ratios, else 0
     tolerance        instead of 10 % of our mean, in the unit of the value; needs `reason`
     graph            the graph on which this is decided, itself or its twin, as a size has it; null: the mean
                      over all graphs of the size
@@ -76,7 +84,7 @@ class Claim:
 
     @property
     def no_difference(self) -> float:
-        return self.neutral if self.neutral is not None else float(self.compare == "ratio")
+        return self.neutral if self.neutral is not None else float(self.compare.startswith("ratio"))
 
     @property
     def value(self) -> Measure:
@@ -127,14 +135,14 @@ class Experiment:
         """The sweep of a row on a graph, as on the command line.
 
         What a row says wins over what its size says of the same key; EPOCHS/5 stands for a fifth of the
-        size's epochs, and so on.
+        size's epochs, GPUS/4 for a fourth of its workers, and so on.
         """
         asked = self.sizes[size]
         own = self.rows[row].split()
         given = dict(word.split("=", 1) for word in asked.runs.split())
-        if "epochs" in given:
-            epochs = int(given["epochs"])
-            own = [re.sub(r"EPOCHS/(\d+)", lambda found: str(epochs // int(found[1])), word) for word in own]
+        for key in {"epochs", "gpus"} & set(given):
+            total, part = int(given[key]), rf"{key.upper()}/(\d+)"
+            own = [re.sub(part, lambda found, all=total: str(all // int(found[1])), word) for word in own]
         keys = {word.split("=", 1)[0] for word in own}
         common = [f"{key}={value}" for key, value in given.items() if key not in keys]
         return " ".join([*own, f"dataset={graph}", *common])
@@ -240,12 +248,10 @@ def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str
     measure_of(claim.measure, f"{where}.measure")
     for row in claim.needed:
         choice(f"{where}.rows", row, rows)
-    wanted = {"value": (1, 1), "descending": (2, 99)}.get(claim.compare, (2, 2))
-    if not wanted[0] <= len(claim.rows) <= wanted[1]:
-        raise InputError(
-            f"{where}.rows={claim.rows}: compare={claim.compare} takes"
-            f" {'two or more' if wanted[1] > 2 else ('one', 'two')[wanted[0] - 1]}"
-        )
+    least, most = COMPARED[claim.compare]
+    if not least <= len(claim.rows) <= most:
+        number = {1: "one", 2: "two", 4: "four"}[least] + (" or more" if most > least else "")
+        raise InputError(f"{where}.rows={claim.rows}: compare={claim.compare} takes {number}")
     if claim.direction is not None:
         choice(f"{where}.direction", claim.direction, SIDES)
     if claim.tolerance is not None and not claim.reason:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,11 @@ def _gaps(values: np.ndarray) -> float:
     return float(np.mean(known)) if known else float("nan")
 
 
+def _falls(values: np.ndarray) -> float:
+    """How far a value falls from one epoch to the next, in the mean over epochs and workers; where it rises, 0."""
+    return float(np.nanmean(np.maximum(values[:-1] - values[1:], 0))) if len(values) > 1 else float("nan")
+
+
 # What becomes of values by epoch (rows) and worker (columns).
 HOW: dict[str, Callable[[np.ndarray], float]] = {
     "mean": np.nanmean,
@@ -37,6 +42,7 @@ HOW: dict[str, Callable[[np.ndarray], float]] = {
     "first": lambda values: np.nanmean(values[0]),
     "last": lambda values: np.nanmean(values[-1]),
     "irregularity": _gaps,
+    "falls": _falls,
     "spread": lambda values: (
         np.nanstd(values[-1]) / np.nanmean(values[-1])
     ),  # over workers, in the last epoch
@@ -49,6 +55,12 @@ REACHED = {"epochs": "epoch", "seconds": "seconds", "bytes": "megabytes", "wall"
 
 def _slowest(times: Times) -> Epoch:
     return max(times.workers, key=lambda own: own.epoch)
+
+
+def _spent(times: Times, names: Sequence[str]) -> float:
+    """Percent of the slowest worker's epoch that segments of these names take."""
+    own, named = max(zip(times.workers, times.named), key=lambda both: both[0].epoch)
+    return 100 * sum(named.get(name, 0.0) for name in names) / own.epoch
 
 
 def _imbalance(computing: list[float]) -> float:
@@ -88,6 +100,8 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
                                          highest), or of all, whose values are added up; of some epochs,
                                          counted from 1; divided by the mean over workers of a statistic of
                                          the partition; times a number
+    {validation: falls}                  the leading score of the validation vertices by evaluated epoch, in %, by
+                                         `how`
     {metrics: [NAME, ...], of: [NAME, ...], layer: 1, epochs: [1, 10], least: true}
                                          100 times the sum of metrics over the sum of others; `least`: in the
                                          epoch in which that is least
@@ -100,8 +114,10 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
                                          "compute" (with making messages), "waiting", or "waiting_percent" of
                                          the epoch; "communicating": some message in flight, in the mean over
                                          workers; "imbalance": the slowest worker's computing over the
-                                         fastest's; `whole`: of a twin as if it were at scale 1; WORKERS/2
-                                         among the words stands for half of the run's workers
+                                         fastest's; a list of segments' names: percent of the slowest
+                                         worker's epoch that they take; `whole`: of a twin as if it were at
+                                         scale 1; WORKERS/2 among the words stands for half of the run's
+                                         workers
     {to: 0.99, of: ROW, in: epochs}      epochs, seconds (of the run's clock), wall (seconds by the wall) or
                                          bytes (MB) until the validation score is this share of ROW's best
     {to: 0.99, of: ROW, in: modelled, words: WORDS, whole: true}
@@ -118,6 +134,9 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
         if "metric" in keys and keys <= {"metric", "how", "layer", "epochs", "per", "times"}:
             how = HOW[_known_how(given, "mean", field)]
             return Measure(lambda run, _: _metric(run, given, how))
+        if keys == {"validation"}:
+            how = HOW[_known_how({"how": given["validation"]}, "mean", f"{field}.validation")]
+            return Measure(lambda run, _: float(how(_validation(run)[:, None])), scored=True)
         if {"metrics", "of"} <= keys <= {"metrics", "of", "layer", "epochs", "least"}:
             return Measure(lambda run, _: _share(run, given))
         if keys == {"shards", "of"}:
@@ -130,10 +149,12 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
         if keys == {"bytes_per_row", "layer"}:
             return Measure(lambda run, _: _bytes_per_row(run, given["bytes_per_row"], given["layer"]))
         if {"replayed", "words"} <= keys <= {"replayed", "words", "whole"}:
-            choice(f"{field}.replayed", given["replayed"], REPLAYED)
+            what = given["replayed"]
+            if not isinstance(what, list):
+                choice(f"{field}.replayed", what, REPLAYED)
             words = str(given["words"])
             _known_words(words)
-            return Measure(lambda run, _: _replayed(run, given["replayed"], words, bool(given.get("whole"))))
+            return Measure(lambda run, _: _replayed(run, what, words, bool(given.get("whole"))))
         if keys == {"to", "of", "in"}:
             if given["in"] == "modelled":
                 raise InputError(f"{field}.in=modelled has no cluster: give words, as words: cluster=NAME")
@@ -176,6 +197,10 @@ def _known_how(given: Mapping[str, Any], usual: str, field: str) -> str:
     named = given.get("how", usual)
     choice(f"{field}.how", named, HOW)
     return str(named)
+
+
+def _validation(run: Run) -> np.ndarray:
+    return curve(run, run.summary["score"])["val"].to_numpy(float)
 
 
 def _number(found: float | None) -> float:
@@ -235,12 +260,13 @@ def _known_words(words: str) -> None:
     parse(["RUN", *words.replace(HALF, "1").split()])
 
 
-def _replayed(run: Run, what: str, words: str, whole: bool) -> float:
+def _replayed(run: Run, what: str | list[str], words: str, whole: bool) -> float:
     scale = float(run.keys.get("dataset.scale") or 1.0)
     half = max(1, int(run.summary["workers"]) // 2)
     more = [f"grown={1 / scale:g}"] if whole and scale != 1 else []
     written = max(path.stat().st_mtime_ns for path in run.path.iterdir())
-    return REPLAYED[what](_times(run.path, written, (*words.replace(HALF, str(half)).split(), *more)))
+    times = _times(run.path, written, (*words.replace(HALF, str(half)).split(), *more))
+    return _spent(times, what) if isinstance(what, list) else REPLAYED[what](times)
 
 
 @functools.lru_cache(maxsize=1024)

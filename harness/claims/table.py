@@ -11,7 +11,7 @@ import pandas as pd
 
 from harness.base.terminal import counted
 from harness.claims import published
-from harness.claims.evaluate import Result, whole
+from harness.claims.evaluate import Result, traced, whole
 from harness.report.groups import Estimate
 
 COLUMNS = ("entry", "part", "published", "ours", "verdict", "why", "experiment", "size")
@@ -65,6 +65,7 @@ def counts(results: Sequence[Result]) -> list[str]:
     papers = [
         f"{counted(len(by_entry), 'published experiment')}: {far['whole']} decided whole,"
         f" {far['in part']} in part, {far['not']} not.",
+        f"With a verdict from traces on every part, be it cannot tell: {sum(map(traced, by_entry))}.",
         f"{counted(len(results), 'part')}: {_verdicts(results)}.",
     ]
     kept = [result for result in results if "reference" in result.size]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections import Counter
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -78,10 +79,12 @@ class Times:
 
     epoch     the slowest worker's epoch
     workers   each worker's
+    named     what each worker's computing and rest are spent on, by the name of the segment
     """
 
     epoch: float
     workers: list[Epoch]
+    named: list[dict[str, float]] = field(default_factory=list)
 
 
 def times_of(timeline: Timeline) -> Times:
@@ -92,4 +95,14 @@ def times_of(timeline: Timeline) -> Times:
         Epoch(*(float(np.mean([getattr(own[i], f.name) for i in kept])) for f in fields(Epoch)))
         for own in by_worker
     ]
-    return Times(float(np.mean(slowest)), workers)
+    named = [_named(timeline, worker, kept) for worker in range(timeline.program.workers)]
+    return Times(float(np.mean(slowest)), workers, named)
+
+
+def _named(timeline: Timeline, worker: int, kept: range) -> dict[str, float]:
+    found: Counter[str] = Counter()
+    for index in kept:
+        for segment in timeline.segments[worker][index]:
+            if segment.kind != "wait":
+                found[segment.name] += (segment.end - segment.start) / len(kept)
+    return dict(found)
