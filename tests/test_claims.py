@@ -130,6 +130,8 @@ def changed(**keys) -> dict:
         (changed(rows=["a", "c"]), 'claims[0].rows="c" is not known'),
         (changed(rows=["a"]), "claims[0].rows=['a']: compare=difference takes two"),
         (changed(compare="ratio_of_ratios"), "compare=ratio_of_ratios takes four"),
+        (changed(across="best"), 'claims[0].across="best" is not known'),
+        (changed(across="max", compare="descending"), "claims[0].across=max takes one number of each graph"),
         (changed(direction="up"), 'claims[0].direction="up" is not known'),
         (changed(direction=None), "claims[0] has neither published nor direction"),
         (changed(tolerance=3), "claims[0].tolerance=3.0 has no reason"),

@@ -126,6 +126,20 @@ def test_a_claim_on_one_graph_reads_its_runs_alone(tmp_path):
     assert 3 < one - both < 5, "dblp's accuracies rise to 10 points above cora's"
 
 
+def test_the_best_case_is_the_largest_over_graphs(tmp_path):
+    keys = {"measure": "test_acc_percent", "rows": ["fast", "slow"], "compare": "ratio"}
+    found = {
+        name: decided(tmp_path / name, **keys, **more).ours.mean
+        for name, more in {
+            "cora": {"graph": "cora"}, "dblp": {"graph": "dblp"},
+            "max": {"across": "max"}, "min": {"across": "min"}, "mean": {},
+        }.items()
+    }  # fmt: skip
+    low, high = sorted([found["cora"], found["dblp"]])
+    assert low < high and (found["min"], found["max"]) == (low, high)
+    assert found["mean"] == pytest.approx((low + high) / 2)
+
+
 def test_two_ratios_are_held_against_one_another(tmp_path):
     keys = {"measure": "test_acc_percent", "compare": "ratio_of_ratios", "graph": "cora"}
     rows = {"once": ["fast", "fast", "slow", "slow"], "twice": ["fast", "slow", "slow", "fast"]}

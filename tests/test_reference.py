@@ -189,6 +189,8 @@ def test_a_fingerprint_is_of_the_claims_own_graphs_and_of_the_clusters_it_models
     assert reference.asked(more, claim, "small") == before
     other = replace(plan, sizes={"small": replace(size, graphs=["cora dataset.split=low_label"])})
     assert reference.asked(other, claim, "small") != before
+    assert reference.asked(plan, replace(claim, tolerance=None, across="mean"), "small") == before
+    assert reference.asked(plan, replace(claim, across="max"), "small") != before
     assert "devices" in reference._cluster("cdfgnn") and "#" not in reference._cluster("cdfgnn")
     monkeypatch.setattr(reference, "_cluster", lambda name: f"{name}, changed")
     assert reference.asked(plan, claim, "small") != before

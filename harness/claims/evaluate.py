@@ -119,7 +119,7 @@ class _Runs:
 
 
 def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate | None, Verdict]:
-    """Our value of a claim, a mean over graphs by seed and then over seeds, and the verdict on it.
+    """Our value of a claim, over graphs by seed and then the mean over seeds, and the verdict on it.
 
     runs   of each row on each graph
     """
@@ -141,7 +141,7 @@ def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate
         steps = [estimate(_flat(a - b)) for a, b in itertools.pairwise(values)]
         ours, verdict = None, judge_order(steps)
     else:
-        ours = estimate(_flat(VALUES[claim.compare](*values)))
+        ours = estimate(getattr(VALUES[claim.compare](*values), claim.across)(axis=0).tolist())
         said = claim.published
         verdict = judge(
             ours,

@@ -19,6 +19,7 @@ from harness.run import runner
 
 FOLDER = Path(runner.CONF) / "experiment"
 SIZES = ("smoke", "small", "paper")
+ACROSS = ("mean", "max", "min")
 # How rows are compared, and the fewest and most that this takes.
 COMPARED = {
     "value": (1, 1),
@@ -60,8 +61,10 @@ class Claim:
     direction        "above" or "below" `neutral`
     neutral          the value of no difference; null: 1 of ratios, else 0
     tolerance        instead of 10 % of our mean, in the unit of the value; needs `reason`
-    graph            the graph on which this is decided, itself or its twin, as a size has it; null: the mean
-                     over all graphs of the size
+    graph            the graph on which this is decided, itself or its twin, as a size has it; null: all graphs
+                     of the size
+    across           what becomes of several graphs, seed by seed: their "mean", or, where the paper speaks of
+                     its best or worst case, the "max" or "min" of what is compared
     control          a row that has none of what the claim is about: where it does as well in `measure`, the
                      verdict is "cannot tell"
     by_construction  why agreement proves nothing on a twin: it was made to have this value, or a schedule, a
@@ -79,6 +82,7 @@ class Claim:
     tolerance: float | None = None
     reason: str = ""
     graph: str | None = None
+    across: str = "mean"
     control: str | None = None
     by_construction: str = ""
 
@@ -252,6 +256,9 @@ def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str
     if not least <= len(claim.rows) <= most:
         number = {1: "one", 2: "two", 4: "four"}[least] + (" or more" if most > least else "")
         raise InputError(f"{where}.rows={claim.rows}: compare={claim.compare} takes {number}")
+    choice(f"{where}.across", claim.across, ACROSS)
+    if claim.across != "mean" and claim.compare == "descending":
+        raise InputError(f"{where}.across={claim.across} takes one number of each graph: give another compare")
     if claim.direction is not None:
         choice(f"{where}.direction", claim.direction, SIDES)
     if claim.tolerance is not None and not claim.reason:
