@@ -17,6 +17,7 @@ from harness.claims import evaluate, experiment, picture, published, table
 from harness.claims.experiment import FOLDER
 from harness.claims.verdict import DIRECTION, FAILS, HOLDS, UNKNOWN, as_well, judge, judge_order
 from harness.figures import __main__ as figures
+from harness.graph import twin
 from harness.report.groups import Estimate
 from harness.run import overrides, runner
 from tests import traces
@@ -99,6 +100,17 @@ def test_what_an_experiment_asks_for_is_a_run(name):
     pairs = [(first, size) for size in plan.sizes] + [(row, experiment.SIZES[0]) for row in more]
     for sweep in (sweep for pair in pairs for sweep in plan.sweeps(*pair)):
         overrides.check(["-m", *sweep.split()], runner.CONF)
+
+
+def test_no_size_takes_a_twin_smaller_than_it_can_be():
+    asked = {
+        graph for plan in EXPERIMENTS.values() for size in plan.sizes.values() for graph in size.graphs
+    }
+    scaled = [re.match(r"twin/(\S+) .*dataset\.scale=(\S+)", graph) for graph in asked]
+    found = [(name, float(each[2])) for each in scaled if each for name in each[1].split(",twin/")]
+    assert len(found) > 20
+    for name, scale in found:
+        twin._scaled(name, twin.SPECS[name], scale)
 
 
 RULE = {
