@@ -103,9 +103,7 @@ def test_what_an_experiment_asks_for_is_a_run(name):
 
 
 def test_no_size_takes_a_twin_smaller_than_it_can_be():
-    asked = {
-        graph for plan in EXPERIMENTS.values() for size in plan.sizes.values() for graph in size.graphs
-    }
+    asked = {graph for plan in EXPERIMENTS.values() for size in plan.sizes.values() for graph in size.graphs}
     scaled = [re.match(r"twin/(\S+) .*dataset\.scale=(\S+)", graph) for graph in asked]
     found = [(name, float(each[2])) for each in scaled if each for name in each[1].split(",twin/")]
     assert len(found) > 20

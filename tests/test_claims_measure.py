@@ -146,7 +146,9 @@ def test_two_ratios_are_held_against_one_another(tmp_path):
     same, squared = (decided(tmp_path / name, rows=each, **keys) for name, each in rows.items())
     ratio = decided(tmp_path / "one", **{**keys, "compare": "ratio"}, rows=["fast", "slow"]).ours.mean
     assert (same.ours.mean, same.verdict.word) == (1, "cannot tell")
-    assert squared.ours.mean == pytest.approx(ratio**2, rel=1e-4) and squared.verdict.word == "direction holds"
+    assert (
+        squared.ours.mean == pytest.approx(ratio**2, rel=1e-4) and squared.verdict.word == "direction holds"
+    )
 
 
 def test_how_much_a_curve_falls_from_one_evaluation_to_the_next(tmp_path, monkeypatch):

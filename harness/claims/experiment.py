@@ -61,8 +61,8 @@ class Claim:
     direction        "above" or "below" `neutral`
     neutral          the value of no difference; null: 1 of ratios, else 0
     tolerance        instead of 10 % of our mean, in the unit of the value; needs `reason`
-    graph            the graph on which this is decided, itself or its twin, as a size has it; null: all graphs
-                     of the size
+    graph            the graph on which this is decided, itself or its twin, as a size has it; null: all of
+                     the size
     across           what becomes of several graphs, seed by seed: their "mean", or, where the paper speaks of
                      its best or worst case, the "max" or "min" of what is compared
     control          a row that has none of what the claim is about: where it does as well in `measure`, the
@@ -258,7 +258,9 @@ def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str
         raise InputError(f"{where}.rows={claim.rows}: compare={claim.compare} takes {number}")
     choice(f"{where}.across", claim.across, ACROSS)
     if claim.across != "mean" and claim.compare == "descending":
-        raise InputError(f"{where}.across={claim.across} takes one number of each graph: give another compare")
+        raise InputError(
+            f"{where}.across={claim.across} takes one number of each graph: give another compare"
+        )
     if claim.direction is not None:
         choice(f"{where}.direction", claim.direction, SIDES)
     if claim.tolerance is not None and not claim.reason:

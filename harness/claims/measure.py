@@ -29,7 +29,7 @@ def _gaps(values: np.ndarray) -> float:
 
 
 def _falls(values: np.ndarray) -> float:
-    """How far a value falls from one epoch to the next, in the mean over epochs and workers; where it rises, 0."""
+    """How far a value falls from one epoch to the next (0 where it rises), in the mean over both."""
     return float(np.nanmean(np.maximum(values[:-1] - values[1:], 0))) if len(values) > 1 else float("nan")
 
 
@@ -100,8 +100,8 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
                                          highest), or of all, whose values are added up; of some epochs,
                                          counted from 1; divided by the mean over workers of a statistic of
                                          the partition; times a number
-    {validation: falls}                  the leading score of the validation vertices by evaluated epoch, in %, by
-                                         `how`
+    {validation: falls}                  the leading score of the validation vertices by evaluated epoch (%),
+                                         and what becomes of it, as `how` of a metric
     {metrics: [NAME, ...], of: [NAME, ...], layer: 1, epochs: [1, 10], least: true}
                                          100 times the sum of metrics over the sum of others; `least`: in the
                                          epoch in which that is least

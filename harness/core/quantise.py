@@ -55,8 +55,8 @@ def dequantise(wire: torch.Tensor, width: int, bits: int, dtype: torch.dtype) ->
 
 def rounding_error(x: torch.Tensor, wire: torch.Tensor, bits: int) -> float:
     """The largest |x - x'| of x [k, F] and what its wire form stands for, over its row's
-    (high - low) / 2^(B+1); 0 without rows. Rows whose precision is no finer than a hundredth of that are left out: what they lose is
-    due to arithmetic.
+    (high - low) / 2^(B+1); 0 without rows. Rows whose precision is no finer than a hundredth of that are left
+    out: what they lose is due to arithmetic.
     """
     if not x.numel():
         return 0.0
