@@ -145,8 +145,7 @@ class Experiment:
         own = self.rows[row].split()
         given = dict(word.split("=", 1) for word in asked.runs.split())
         for key in {"epochs", "gpus"} & set(given):
-            total, part = int(given[key]), rf"{key.upper()}/(\d+)"
-            own = [re.sub(part, lambda found, all=total: str(all // int(found[1])), word) for word in own]
+            own = [_part(word, key.upper(), int(given[key])) for word in own]
         keys = {word.split("=", 1)[0] for word in own}
         common = [f"{key}={value}" for key, value in given.items() if key not in keys]
         return " ".join([*own, f"dataset={graph}", *common])
@@ -154,6 +153,11 @@ class Experiment:
     def on(self, size: str, graph: str | None) -> list[int]:
         """The places of a graph, by its name, among those of a size; of all graphs without a name."""
         return [i for i, each in enumerate(self.sizes[size].graphs) if graph in (None, _named(each))]
+
+
+def _part(word: str, name: str, total: int) -> str:
+    """A word in which NAME/5 has become a fifth of `total`."""
+    return re.sub(rf"{name}/(\d+)", lambda found: str(total // int(found[1])), word)
 
 
 def _named(graph: str) -> str:

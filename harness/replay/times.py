@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -100,7 +100,7 @@ def times_of(timeline: Timeline) -> Times:
 
 
 def _named(timeline: Timeline, worker: int, kept: range) -> dict[str, float]:
-    found: Counter[str] = Counter()
+    found: dict[str, float] = defaultdict(float)
     for index in kept:
         for segment in timeline.segments[worker][index]:
             if segment.kind != "wait":
