@@ -264,6 +264,20 @@ def test_with_a_cache_bytes_follow_the_messages(pool, quantised):
     assert all((1, "backward", "gather") not in outcome.sent(epoch) for epoch in range(12))
 
 
+def test_the_coding_error_is_within_the_bound_of_section_5_and_costs_nothing(pool):
+    graph = random_graph(5)
+    plain, told = (
+        systems.run(pool, graph, systems.block("cdfgnn", coding_error=told), 3, "ebv")
+        for told in (False, True)
+    )
+    assert plain.losses == told.losses
+    for epoch, sent in enumerate(plain.losses):
+        assert plain.sent(epoch) == told.sent(epoch)
+        errors = [worker["metrics"][epoch][-1, "coding_error"] for worker in told.workers]
+        assert 0 < max(errors) <= 256 / 255 * (1 + 1e-6), "255 steps where the bound has 256"
+        assert all((-1, "coding_error") not in worker["metrics"][epoch] for worker in plain.workers)
+
+
 def test_features_once_leaves_layer_0_silent(pool):
     graph = random_graph(12, vertices=40)
     outcome = systems.run(

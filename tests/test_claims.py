@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from harness import cli
 from harness.check import InputError
 from harness.claims import evaluate, experiment, picture, published, table
+from harness.claims.evaluate import NOT_RUN
 from harness.claims.experiment import FOLDER
 from harness.claims.verdict import DIRECTION, FAILS, HOLDS, UNKNOWN, as_well, judge, judge_order
 from harness.figures import __main__ as figures
@@ -227,6 +228,10 @@ def test_one_is_told_in_the_singular():
         f"1 part: 1 {HOLDS}.",
     ]
     assert table.counts([result, result])[2] == f"2 parts: 2 {HOLDS}."
+    unknown = replace(result, verdict=evaluate.Verdict(UNKNOWN, ""))
+    missing = replace(result, verdict=evaluate.Verdict(NOT_RUN, ""))
+    assert table.counts([result, unknown])[1].endswith(": 1."), "decided in part, with a verdict on both"
+    assert table.counts([result, missing])[1].endswith(": 0.")
 
 
 @pytest.mark.nightly(20)
@@ -307,6 +312,9 @@ def test_a_row_says_more_than_its_size_and_a_fifth_of_the_epochs_is_one():
     plan = experiment.Experiment("mine", "t", rows, {"small": size})
     assert plan.sweeps("a", "small") == ["system=a epochs=40 partition=ebv dataset=cora seed=1,2"]
     assert plan.sweeps("b", "small") == ["system=b dataset=cora epochs=200 partition=metis seed=1,2"]
+    fourth = experiment.Experiment("mine", "t", {"a": "system=a gpus=GPUS/4"}, {"small": size})
+    with_gpus = replace(fourth, sizes={"small": experiment.Size(["cora"], "gpus=8 seed=1", 1)})
+    assert with_gpus.sweeps("a", "small") == ["system=a gpus=2 dataset=cora seed=1"]
 
 
 def test_claims_are_drawn_with_what_is_published_beside_ours():

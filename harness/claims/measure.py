@@ -29,7 +29,7 @@ def _gaps(values: np.ndarray) -> float:
 
 
 def _falls(values: np.ndarray) -> float:
-    """How far a value falls from one epoch to the next (0 where it rises), in the mean over both."""
+    """How far a value falls from one epoch to the next (0 where it rises); a mean over epochs and workers."""
     return float(np.nanmean(np.maximum(values[:-1] - values[1:], 0))) if len(values) > 1 else float("nan")
 
 
