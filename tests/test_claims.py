@@ -40,6 +40,9 @@ FLOATS = st.floats(-100, 100)
         ((30, None), 60, "above", UNKNOWN),
         ((30, 2), (35, 74), "above", DIRECTION),
         ((33, 2), (35, 74), "above", HOLDS),  # the interval meets the range
+        ((0, 0), 60, "above", FAILS),  # no seed shows a difference
+        ((0, 0), 60, "below", FAILS),
+        ((0, None), 60, "above", UNKNOWN),
         ((float("nan"), None), 3, "above", UNKNOWN),
     ],
 )
@@ -212,8 +215,13 @@ def test_a_changed_trace_changes_the_verdict(tmp_path):
     assert ahead.verdict.word == DIRECTION
     assert verdict_of(tmp_path, {"a": 0.7, "b": 0.8}).verdict.word == FAILS
     assert verdict_of(tmp_path, {"a": 0.8, "b": 0.7}, published=1.05 * ahead.ours.mean).verdict.word == HOLDS
-    control = verdict_of(tmp_path, {"a": 0.8, "b": 0.8}, rows=["a"], compare="value", control="b")
-    assert control.verdict == evaluate.Verdict(UNKNOWN, "b, the control, does as well")
+    alone = {"rows": ["a"], "compare": "value", "control": "b"}
+    control = evaluate.Verdict(UNKNOWN, "b, the control, does as well")
+    assert verdict_of(tmp_path, {"a": 0.8, "b": 0.8}, **alone).verdict == control
+    assert verdict_of(tmp_path, {"a": 0.8, "b": 0.7}, **alone).verdict.word == DIRECTION
+    never = {**alone, "published": 1e9, "direction": None}
+    lost = verdict_of(tmp_path, {"a": 0.8, "b": 0.8}, **never).verdict
+    assert lost == replace(control, word=FAILS), "a promise that is not kept, whatever a control does"
     both, why = {"a": 0.8, "b": 0.7}, "the twin was made so"
     made = verdict_of(tmp_path, both, "twin/cora", by_construction=why)
     assert made.verdict == evaluate.Verdict("by construction", why)

@@ -15,7 +15,7 @@ from harness.check import InputError
 from harness.claims import published
 from harness.claims.experiment import SIZES, Claim, Experiment, Need
 from harness.claims.measure import best_validation
-from harness.claims.verdict import DECIDED, UNKNOWN, Verdict, as_well, judge, judge_order
+from harness.claims.verdict import DECIDED, FAILS, UNKNOWN, Verdict, as_well, judge, judge_order
 from harness.report.groups import Estimate, Run, estimate
 
 CONSTRUCTED, NOT_RUN, NOT_YET = "by construction", "not run", "not yet"
@@ -153,7 +153,8 @@ def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate
     if claim.by_construction and any(_twin(run) for graphs in runs.values() for own in graphs for run in own):
         return ours, Verdict(CONSTRUCTED, claim.by_construction)
     if claim.control and as_well(_flat(by_row[claim.control]), _flat(values[0])):
-        return ours, Verdict(UNKNOWN, f"{claim.control}, the control, does as well")
+        word = verdict.word if verdict.word == FAILS else UNKNOWN
+        return ours, Verdict(word, f"{claim.control}, the control, does as well")
     return ours, verdict
 
 

@@ -4,7 +4,11 @@
                       a published range: our mean lies in it, or our interval meets it
     direction holds   our interval excludes "no difference", on the paper's side
     does not hold     our interval excludes the paper's direction; without a direction, the published value
-    cannot tell       anything else, or the control does as well
+    cannot tell       anything else, or it would hold and the control does as well
+
+A control without remote rows that does as well shows that a system which keeps its promise here need not have
+used what the promise is about. It takes nothing from a promise that is not kept. Where no seed shows any
+difference, the interval is that one point and excludes either direction.
 
 Another tolerance than the 10 % is given in an experiment's file with its reason.
 """
@@ -63,6 +67,8 @@ def judge(
         return Verdict(DIRECTION)
     if farthest < 0:
         return Verdict(FAILS)
+    if nearest == farthest == 0:
+        return Verdict(FAILS, "no seed shows a difference")
     return Verdict(UNKNOWN, "our interval holds no difference")
 
 
