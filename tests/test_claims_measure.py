@@ -145,7 +145,7 @@ def test_two_ratios_are_held_against_one_another(tmp_path):
     rows = {"once": ["fast", "fast", "slow", "slow"], "twice": ["fast", "slow", "slow", "fast"]}
     same, squared = (decided(tmp_path / name, rows=each, **keys) for name, each in rows.items())
     ratio = decided(tmp_path / "one", **{**keys, "compare": "ratio"}, rows=["fast", "slow"]).ours.mean
-    assert (same.ours.mean, same.verdict.word) == (1, "cannot tell")
+    assert (same.ours.mean, same.verdict.word) == (1, "does not hold")
     assert (
         squared.ours.mean == pytest.approx(ratio**2, rel=1e-4) and squared.verdict.word == "direction holds"
     )
@@ -187,6 +187,10 @@ def test_a_modelled_epoch_is_the_replays(replayed, tmp_path):
     assert replayed(replayed="epoch") == times.epoch
     assert replayed(replayed="compute") == slowest.compute + slowest.rest
     flights = [own.comm for own in times.workers]
+    computing = [own.compute + own.rest for own in times.workers]
+    assert (
+        replayed(replayed="computing") == pytest.approx(sum(computing) / 2) and computing[0] != computing[1]
+    )
     assert replayed(replayed="communicating") == pytest.approx(sum(flights) / 2) and min(flights) > 0
     waiting = replayed(replayed="waiting")
     assert waiting == slowest.exposed + slowest.idle > 0
@@ -201,6 +205,28 @@ def test_what_segments_take_of_a_modelled_epoch(replayed, tmp_path):
     name, seconds = max(named.items(), key=lambda item: item[1])
     assert seconds > 0 and replayed(replayed=[name]) == pytest.approx(100 * seconds / slowest.epoch)
     assert replayed(replayed=[name, "nothing of that name"]) == replayed(replayed=[name])
+
+
+def test_what_is_saved_over_what_is_spent_on_it(tmp_path):
+    """Each seed is held against the same seed of the other row."""
+    base, cached = (
+        [Run(recorded(tmp_path / f"{name}{seed}", [[seed * slower, 0.02]] * 3)) for seed in (0.03, 0.05)]
+        for name, slower in (("base", 2), ("cached", 1))
+    )
+    words = " ".join(APART)
+    epoch = measure_of({"replayed": "epoch", "words": words}).value
+    name = "pack"
+    percent = measure_of({"replayed": [name], "words": words}).value
+    saved = measure_of({"saved": [name], "of": "no cache", "words": words})
+    assert saved.reference == "no cache" and not saved.scored
+    bases = saved.of_seeds(base)
+    assert bases == [epoch(run, math.nan) for run in base] and bases[0] != bases[1]
+    for run, before in zip(cached, bases):
+        after = epoch(run, math.nan)
+        spent = after * percent(run, math.nan) / 100
+        assert saved.value(run, before) == pytest.approx((before - after) / spent) and before > after
+    nothing = measure_of({"saved": ["nothing of that name"], "of": "no cache", "words": words})
+    assert math.isnan(nothing.value(cached[0], bases[0]))
 
 
 def test_a_changed_trace_is_replayed_anew(replayed, tmp_path):

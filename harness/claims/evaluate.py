@@ -14,7 +14,6 @@ import numpy as np
 from harness.check import InputError
 from harness.claims import published
 from harness.claims.experiment import SIZES, Claim, Experiment, Need
-from harness.claims.measure import best_validation
 from harness.claims.verdict import DECIDED, FAILS, UNKNOWN, Verdict, as_well, judge, judge_order
 from harness.report.groups import Estimate, Run, estimate
 
@@ -127,14 +126,14 @@ def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate
     if lost and claim.value.scored:
         return None, Verdict(UNKNOWN, f"{', '.join(lost)} diverged")
     try:
-        targets = [estimate(map(best_validation, own)).mean for own in runs.get(claim.value.reference, ())]
+        targets = [claim.value.of_seeds(_by_seeds(own)) for own in runs.get(claim.value.reference, ())]
         asked = [*claim.rows, *([claim.control] if claim.control else [])]
         by_row = {row: _by_seed(claim, runs[row], targets) for row in asked}
     except InputError as error:
         return None, Verdict(UNKNOWN, str(error))
     missing = [row for row, values in by_row.items() if np.isnan(values).any()]
     if missing:
-        why = "never gets there" if claim.value.reference else "has no value"
+        why = "never gets there" if claim.value.reference and claim.value.scored else "has no value"
         return None, Verdict(UNKNOWN, f"a seed of {missing[0]} {why}")
     values = [by_row[row] for row in claim.rows]
     if claim.compare == "descending":
@@ -168,13 +167,18 @@ VALUES: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-def _by_seed(claim: Claim, graphs: list[list[Run]], targets: list[float]) -> np.ndarray:
+def _by_seeds(runs: list[Run]) -> list[Run]:
+    return sorted(runs, key=lambda run: int(str(run.seed)))
+
+
+def _by_seed(claim: Claim, graphs: list[list[Run]], targets: list[list[float]]) -> np.ndarray:
     """Values of shape (graphs, seeds); the runs of a graph are those of a sweep, in the order of seeds."""
     value = claim.value.value
+    against = targets or [[float("nan")] * len(runs) for runs in graphs]
     return np.array(
         [
-            [value(run, target) for run in sorted(runs, key=lambda r: int(str(r.seed)))]
-            for runs, target in zip(graphs, targets or [float("nan")] * len(graphs))
+            [value(run, target) for run, target in zip(_by_seeds(runs), own)]
+            for runs, own in zip(graphs, against)
         ]
     )
 

@@ -15,7 +15,7 @@ from harness.replay.settings import parse
 from harness.replay.times import Epoch, Times, times_of
 from harness.report.columns import ALL
 from harness.report.curves import curve
-from harness.report.groups import Run
+from harness.report.groups import Run, estimate
 from harness.trace.reader import Trace
 
 
@@ -72,22 +72,37 @@ REPLAYED: dict[str, Callable[[Times], float]] = {
     "compute": lambda times: _slowest(times).compute + _slowest(times).rest,
     "imbalance": lambda times: _imbalance([own.compute for own in times.workers]),
     "communicating": lambda times: float(np.mean([own.comm for own in times.workers])),
+    "computing": lambda times: float(np.mean([own.compute + own.rest for own in times.workers])),
     "waiting": lambda times: _slowest(times).exposed + _slowest(times).idle,
     "waiting_percent": lambda times: 100 * REPLAYED["waiting"](times) / _slowest(times).epoch,
 }
+
+
+def best_validation(run: Run) -> float:
+    """The leading score of the validation vertices at its best, in %; not a number where there is none."""
+    best = run.summary["best"]
+    found = best and best[VALIDATION[run.summary["score"]]]
+    return _number(found and 100 * found)
+
+
+def _mean_of_best(runs: Sequence[Run]) -> list[float]:
+    return [estimate(map(best_validation, runs)).mean] * len(runs)
 
 
 @dataclass(frozen=True)
 class Measure:
     """A number of a run.
 
-    value      of the run; where `reference` is not empty, also of the score that it is held against
-    reference  the row whose best validation score, a mean over its seeds on the same graph, that is
+    value      of the run; where `reference` is not empty, also of the number that it is held against
+    reference  the row that this number comes from, on the same graph
+    of_seeds   that row's number for each seed, from its runs: if nothing else is said the best validation
+               score, a mean over seeds
     scored     whether it is, or depends on, a score, which a run that diverged does not have
     """
 
     value: Callable[[Run, float], float]
     reference: str = ""
+    of_seeds: Callable[[Sequence[Run]], list[float]] = _mean_of_best
     scored: bool = False
 
 
@@ -112,8 +127,8 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
                                          seconds of the modelled epoch on a described cluster, as `halobench
                                          replay RUN WORDS` has them: "epoch", or of the slowest worker
                                          "compute" (with making messages), "waiting", or "waiting_percent" of
-                                         the epoch; "communicating": some message in flight, in the mean over
-                                         workers; "imbalance": the slowest worker's computing over the
+                                         the epoch; "communicating": some message in flight, and "computing",
+                                         both in the mean over workers; "imbalance": the slowest worker's computing over the
                                          fastest's; a list of segments' names: percent of the slowest
                                          worker's epoch that they take; `whole`: of a twin as if it were at
                                          scale 1; WORKERS/2 among the words stands for half of the run's
@@ -122,6 +137,10 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
                                          bytes (MB) until the validation score is this share of ROW's best
     {to: 0.99, of: ROW, in: modelled, words: WORDS, whole: true}
                                          seconds of as many epochs as modelled
+    {saved: [NAME, ...], of: ROW, words: WORDS, whole: true}
+                                         seconds by which a modelled epoch is shorter than ROW's of the same
+                                         seed, over those that segments of these names take of it (of the
+                                         slowest worker each)
 
     InputError where it is none of these.
     """
@@ -155,6 +174,8 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
             words = str(given["words"])
             _known_words(words)
             return Measure(lambda run, _: _replayed(run, what, words, bool(given.get("whole"))))
+        if {"saved", "of", "words"} <= keys <= {"saved", "of", "words", "whole"}:
+            return _saved(given, field)
         if keys == {"to", "of", "in"}:
             if given["in"] == "modelled":
                 raise InputError(f"{field}.in=modelled has no cluster: give words, as words: cluster=NAME")
@@ -171,9 +192,23 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
             return _until({**given, "in": "epochs"}, field, lambda run: epoch.value(run, float("nan")))
     raise InputError(
         f"{field}={given}: give a column's key, {{metric: NAME}}, {{metrics: [...], of: [...]}},"
-        " {shards: NAME}, {replayed: epoch, words: WORDS} or {to: SHARE, of: ROW, in: epochs}"
-        " (or in: modelled, with words)"
+        " {shards: NAME}, {replayed: epoch, words: WORDS}, {saved: [...], of: ROW, words: WORDS} or"
+        " {to: SHARE, of: ROW, in: epochs} (or in: modelled, with words)"
     )
+
+
+def _saved(given: Mapping[str, Any], field: str) -> Measure:
+    """What is saved beside another row, over what is spent on it (CaPGNN, Fig. 19)."""
+    rest = {key: given[key] for key in ("words", "whole") if key in given}
+    epoch = measure_of({"replayed": "epoch", **rest}, field).value
+    percent = measure_of({"replayed": list(given["saved"]), **rest}, field).value
+
+    def value(run: Run, base: float) -> float:
+        seconds = epoch(run, base)
+        spent = seconds * percent(run, base) / 100
+        return (base - seconds) / spent if spent else float("nan")
+
+    return Measure(value, str(given["of"]), lambda runs: [epoch(run, float("nan")) for run in runs])
 
 
 def _until(given: Mapping[str, Any], field: str, each: Callable[[Run], float]) -> Measure:
@@ -184,13 +219,6 @@ def _until(given: Mapping[str, Any], field: str, each: Callable[[Run], float]) -
         str(given["of"]),
         scored=True,
     )
-
-
-def best_validation(run: Run) -> float:
-    """The leading score of the validation vertices at its best, in %; not a number where there is none."""
-    best = run.summary["best"]
-    found = best and best[VALIDATION[run.summary["score"]]]
-    return _number(found and 100 * found)
 
 
 def _known_how(given: Mapping[str, Any], usual: str, field: str) -> str:
