@@ -53,6 +53,12 @@ Decisions
   A graph with edge weights needs `rapa=false`: eq. (16) knows none.
 - Device times and memory: those of the cluster preset (Tables 1 and 3), or measured on the workers at the
   start (`cluster=measured`).
+- Several hosts (section 5.11): `hosts` cuts the workers into as many groups. "Each machine runs CaPGNN
+  independently and then synchronizes gradients across machines" (Fig. 23): what lies between hosts is dropped
+  in training, degrees are those of a host's own graph, RAPA balances and the global tier serves the workers
+  of a host, and only weights' gradients travel between hosts. The text has "inter-server communication" by
+  message passing and no more; that halo rows are part of it is not read out of it here. The graph is cut for
+  hosts first with `partition=metis partition.hosts=2`.
 - What workers tell each other at the start: JACA's halo ids are counted in epoch 0; RAPA's costs and masks,
   told before the shards are there, are not.
 Departures: of the three queues of section 4.2 the prefetch queue is the direct exchange, in
@@ -75,9 +81,19 @@ from harness.comm.crossing import Crossing
 from harness.comm.work import moved
 from harness.core.system import System, check_features
 from systems.parts.halo_request import Request
-from systems.parts.jaca import POLICIES, TIERS, Fetch, Halos, Part, Tiers, capacities, direct_fetch, shares
+from systems.parts.jaca import (
+    FIXED,
+    POLICIES,
+    TIERS,
+    Halos,
+    Part,
+    Tiers,
+    capacities,
+    direct_fetch,
+    shares,
+)
 from systems.parts.jaca_traffic import cached_traffic, held_in_tiers
-from systems.parts.rapa import Step, restrict
+from systems.parts.rapa import Step, apart, restrict
 from systems.parts.tier_rows import TierRows
 
 
@@ -104,6 +120,7 @@ class Capgnn(System):
     edge_bytes   M_edge of eq. 15: bytes per edge
     beta_mb   beta of eq. 15: memory that a worker needs whatever its part, MiB
     pipeline   true: the halo that was asked for in the epoch before is aggregated
+    hosts   groups of consecutive workers, each of which runs CaPGNN on its part of the graph (section 5.11)
     """
 
     jaca: bool = True
@@ -127,6 +144,7 @@ class Capgnn(System):
     edge_bytes: float = 8
     beta_mb: float = 100
     pipeline: bool = True
+    hosts: int = 1
 
     exact: ClassVar = {"jaca": False, "rapa": False, "pipeline": False}
     every_row: ClassVar[str] = "caches rows by their place in the whole halo"
@@ -145,6 +163,10 @@ class Capgnn(System):
             if self.capacity is not None:
                 both = f"capacity={self.capacity} and capacity_share={self.capacity_share}"
                 raise InputError(f"{both} both size the tiers; give one")
+        at_least("hosts", self.hosts, 1)
+        if self.hosts > 1 and self.jaca and (self.policy not in FIXED or self.capacity_share is not None):
+            given = f"policy={self.policy}" if self.policy not in FIXED else "capacity_share"
+            raise InputError(f"{given} knows one host, and hosts={self.hosts}; give policy=jaca and capacity")
         at_least("top_k", self.top_k, -1)
         at_least("refresh", self.refresh, 1)
         choice("gradients", self.gradients, ("fresh", "exact"))
@@ -156,6 +178,8 @@ class Capgnn(System):
             at_least(name, getattr(self, name), 0)
 
     def supports(self, run):
+        if run.num_workers % self.hosts:
+            return f"hosts={self.hosts} does not divide workers={run.num_workers}; give a divisor of it"
         if run.weighted and self.rapa:
             return (
                 "rapa=true scores halo vertices by degrees (eq. 16), which know no edge weights, and the"
@@ -179,7 +203,12 @@ class Capgnn(System):
     def restrict(self, shard, comm):
         """RAPA: the halo vertices that this worker keeps."""
         self.balancing: list[Step] = []
-        if not self.rapa or comm.size == 1:
+        per_host = comm.size // self.hosts
+        start = comm.rank // per_host * per_host
+        self.among = range(start, start + per_host)  # the workers of this host
+        if self.hosts > 1:
+            shard = apart(shard, comm, self.among)
+        if not self.rapa or per_host == 1:
             return shard
         kept, self.balancing = restrict(
             shard,
@@ -191,6 +220,7 @@ class Capgnn(System):
             vertex_bytes=self.vertex_bytes,
             edge_bytes=self.edge_bytes,
             beta_mb=self.beta_mb,
+            among=self.among,
         )
         return kept
 
@@ -204,12 +234,12 @@ class Capgnn(System):
             return
         first = 1 if self.features == "once" else 0
         widths = {l: self.widths[l] for l in range(first, self.num_layers)}
-        self.halos = Halos(self.shard, self.comm, lowest=self.policy == "low_overlap")
+        self.halos = Halos(self.shard, self.comm, self.policy == "low_overlap", self.hosts)
         sizes = self.sizes(self.halos, list(widths.values()))
         exclusive = self.tiers == "exclusive"
         whose = (self.halos, self.shard, self.comm, self.plan)
         self.cache = Tiers(*whose, self.policy, *sizes, self.top_k, exclusive=exclusive)
-        self.rows = TierRows(self.cache, self.comm, widths)
+        self.rows = TierRows(self.cache, self.comm, widths, self.among)
 
     def traffic(self, parts, epoch):
         return cached_traffic(self, self.sizes, parts, epoch)
@@ -259,7 +289,8 @@ class Capgnn(System):
             expired = self.epoch % self.refresh == 0 if layer else self.epoch == 0
             with self.recorder.inside("rest", "check", layer):
                 fetch = self.cache.fetch(expired)
-            self.report(layer, fetch, expired)
+            for name, value in fetch.found(self.plan.num_halo, expired).items():
+                self.recorder.metric(name, value, layer)
         request = Request(layer, self.epoch, h.shape[1], fetch)
         if fetch.direct.anyone:
             plan = fetch.direct.plan
@@ -286,27 +317,6 @@ class Capgnn(System):
         due = self.ahead.get(request.layer, request)
         self.ahead[request.layer] = request
         return due
-
-    def report(self, layer: int, fetch: Fetch, expired: bool) -> None:
-        """What the lookups of this epoch found.
-
-        A hit is a row that was used as a tier held it, so a refresh, in which every row is computed anew, has
-        none: `refreshed` are the lookups that would have been hits. `hit_rate` is hits over lookups in every
-        epoch; `hit_rate_between_refreshes` is the same, and missing in a refresh.
-        """
-        lookups, hits = self.plan.num_halo, fetch.local_hits + fetch.global_hits
-        values: dict[str, float] = {
-            "lookups": lookups,
-            "local_hits": fetch.local_hits,
-            "global_hits": fetch.global_hits,
-            "refreshed": fetch.refreshed,
-            "misses": lookups - hits - fetch.refreshed,
-        }
-        if lookups:
-            rates = ["hit_rate"] if expired else ["hit_rate", "hit_rate_between_refreshes"]
-            values |= dict.fromkeys(rates, hits / lookups)
-        for name, value in values.items():
-            self.recorder.metric(name, value, layer)
 
     def read_global(self, request: Request) -> None:
         """Take the rows that come from the global tier, once their owners have put them there."""

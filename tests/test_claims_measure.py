@@ -253,6 +253,18 @@ def test_half_of_the_workers_are_on_each_host(tmp_path):
     assert apart == half > measure_of({"replayed": "waiting", "words": words}).value(Run(folder), math.nan)
 
 
+def test_a_run_is_replayed_on_its_own_cluster(tmp_path):
+    run = Run(recorded(tmp_path / "run", [[0.01] * 4] * 2))
+    words = "per_host=2 cluster.between.gbytes_per_s=0.1 cluster.between.latency_us=0"
+    asked = measure_of({"replayed": "waiting", "words": f"cluster=OWN {words}"})
+    run.keys = {key: value for key, value in run.keys.items() if key != "cluster.name"}
+    with pytest.raises(InputError, match=r"has no cluster.name"):
+        asked.value(run, math.nan)
+    run.keys = {**run.keys, "cluster.name": "cdfgnn"}
+    named = measure_of({"replayed": "waiting", "words": f"cluster=cdfgnn {words}"})
+    assert asked.value(run, math.nan) == named.value(run, math.nan) > 0
+
+
 def test_imbalance_is_the_slowest_workers_computing_over_the_fastests(replayed):
     assert replayed(replayed="imbalance") == pytest.approx(0.022 / 0.012)  # 2 ms of each are equal
 

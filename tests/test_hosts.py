@@ -24,6 +24,8 @@ PORT = "6399"
 SYSTEMS = ("vanilla", "sancus", "cdfgnn", "pscgcn", "pipegcn", "digest")
 FOUR = ("workers=4", "epochs=6", "evaluate.every=3", "checkpoint_every=3")
 
+CACHED = ("system.rapa=false", "system.capacity=20", "system.features=refetch")
+
 
 def prepared(place, *words: str) -> list[Path]:
     """Folders of the runs of a sweep, prepared, in its order."""
@@ -57,8 +59,10 @@ def test_two_hosts_train_as_one_does_and_say_what_they_cannot(place, pool, redis
     asked = [f"system={','.join(SYSTEMS[:-1])}", *FOUR]
     first_runs = prepared(place, *asked)
     of_digest = prepared(place, "system=digest", *FOUR, f"system.store={','.join(stores)}")
-    alone = [trained(pool, run) for run in (*first_runs, of_digest[0])]
-    runs = [*first_runs, of_digest[1]]
+    # Workers of one host share CaPGNN's global tier, and each host has its own.
+    of_capgnn = prepared(place, "system=capgnn", *FOUR, "system.hosts=2", *CACHED)
+    alone = [trained(pool, run) for run in (*first_runs, of_digest[0], *of_capgnn)]
+    runs = [*first_runs, of_digest[1], *of_capgnn]
     refused = [
         *prepared(place, "system=vanilla", *FOUR, "transport=memory"),
         *prepared(place, "system=digest_a", *FOUR),
@@ -74,10 +78,10 @@ def test_two_hosts_train_as_one_does_and_say_what_they_cannot(place, pool, redis
         machines = Trace(both).environment["hosts"]
         assert [each["workers"] for each in machines] == [[0, 1], [2, 3]]
         assert Trace(both).environment["cores"] == sum(each["cores"] for each in machines)
-    assert "run 6: transport=memory but 2 of 4 workers were started elsewhere; give" in first.said
+    assert "run 7: transport=memory but 2 of 4 workers were started elsewhere; give" in first.said
     for command in (first, second):
         refusal = "memory is shared by the workers of one host only; give store=redis://HOST:PORT"
-        assert command.said.count(f"run 7: {refusal}\n") == 2
+        assert command.said.count(f"run 8: {refusal}\n") == 2
     assert f"{long}: 4 workers on 2 hosts (2 + 2), on cpu" in first.said
     lost = {line for line in first.said.splitlines() if line.startswith("error: ")}
     assert lost and all("lost a peer in" in line and "GLOO_SOCKET_IFNAME=eth0" in line for line in lost)

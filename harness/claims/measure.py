@@ -48,7 +48,7 @@ HOW: dict[str, Callable[[np.ndarray], float]] = {
     ),  # over workers, in the last epoch
 }
 VALIDATION = {"acc": "val", "auc": "val_auc"}  # by the score that leads
-HALF = "WORKERS/2"
+HALF, OWN = "WORKERS/2", "cluster=OWN"  # words that stand for something of the run
 # What has been spent by then, as a column of `curve`; "wall" is made of epochs and their mean wall seconds.
 REACHED = {"epochs": "epoch", "seconds": "seconds", "bytes": "megabytes", "wall": "wall"}
 
@@ -127,12 +127,13 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
                                          seconds of the modelled epoch on a described cluster, as `halobench
                                          replay RUN WORDS` has them: "epoch", or of the slowest worker
                                          "compute" (with making messages), "waiting", or "waiting_percent" of
-                                         the epoch; "communicating": some message in flight, and "computing",
-                                         both in the mean over workers; "imbalance": the slowest worker's computing over the
-                                         fastest's; a list of segments' names: percent of the slowest
-                                         worker's epoch that they take; `whole`: of a twin as if it were at
-                                         scale 1; WORKERS/2 among the words stands for half of the run's
-                                         workers
+                                         the epoch; "computing" (with making messages) and "communicating":
+                                         some message in flight, both in the mean over workers; "imbalance":
+                                         the slowest worker's computing over the fastest's; a list of
+                                         segments' names: percent of the slowest worker's epoch that they
+                                         take; `whole`: of a twin as if it were at scale 1; WORKERS/2 among
+                                         the words stands for half of the run's workers, cluster=OWN for
+                                         the cluster that the run was given
     {to: 0.99, of: ROW, in: epochs}      epochs, seconds (of the run's clock), wall (seconds by the wall) or
                                          bytes (MB) until the validation score is this share of ROW's best
     {to: 0.99, of: ROW, in: modelled, words: WORDS, whole: true}
@@ -285,12 +286,14 @@ def _reached(run: Run, target: float, column: str) -> float:
 @functools.cache
 def _known_words(words: str) -> None:
     """InputError where a replay has no such words; a cluster's file takes a while to be read."""
-    parse(["RUN", *words.replace(HALF, "1").split()])
+    parse(["RUN", *words.replace(HALF, "1").replace(OWN, "cluster=cdfgnn").split()])
 
 
 def _replayed(run: Run, what: str | list[str], words: str, whole: bool) -> float:
     scale = float(run.keys.get("dataset.scale") or 1.0)
     half = max(1, int(run.summary["workers"]) // 2)
+    if OWN in words:
+        words = words.replace(OWN, f"cluster={_known(run.keys, 'cluster.name', run)}")
     more = [f"grown={1 / scale:g}"] if whole and scale != 1 else []
     written = max(path.stat().st_mtime_ns for path in run.path.iterdir())
     times = _times(run.path, written, (*words.replace(HALF, str(half)).split(), *more))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from harness.check import InputError
 from harness.comm import nameless
@@ -16,8 +16,13 @@ def draw_token(comm: Comm) -> str:
     return f"{int(comm.total([random.SystemRandom().getrandbits(48) if comm.rank == 0 else 0])[0]):012x}"
 
 
-def map_shared(comm: Comm, lengths: Sequence[int], instead: str) -> list[memoryview]:
+def map_shared(
+    comm: Comm, lengths: Sequence[int], instead: str, among: Collection[int] | None = None
+) -> list[memoryview]:
     """The same pieces of memory on all workers: lengths[j] bytes made by worker j, which may be 0.
+
+    among    the workers that share memory with this one, itself among them; None: all. What others have made
+             is an empty piece here
 
     Collective, outside the train clock. Nothing is left behind however the workers end
     (`harness.comm.nameless`). InputError where they are not on one host, or it has no room; the sentence ends
@@ -51,7 +56,7 @@ def map_shared(comm: Comm, lengths: Sequence[int], instead: str) -> list[memoryv
                 maps = [
                     memoryview(
                         nameless.open_of(int(told[p]), int(told[comm.size + p]), labels[p], length)
-                        if length
+                        if length and (among is None or p in among)
                         else b""
                     )
                     for p, length in enumerate(lengths)

@@ -31,18 +31,29 @@ class SharedRows:
     """`capacity` rows per layer, {layer: F} wide, in one piece of memory. Nothing orders the accesses:
     callers agree on who puts a slot when, and meet between a put and the gets that follow it.
 
-    Setting up is collective and outside the train clock. InputError where there are rows and the workers are
-    not on one host.
+    among    the workers that share it, consecutive ones; None: all. Each group has a piece of its own
+
+    Setting up is collective and outside the train clock. InputError where there are rows and the workers that
+    share them are not on one host.
     """
 
-    def __init__(self, comm: Comm, capacity: int, widths: dict[int, int], purpose: str = "global"):
+    def __init__(
+        self,
+        comm: Comm,
+        capacity: int,
+        widths: dict[int, int],
+        purpose: str = "global",
+        among: range | None = None,
+    ):
         self.comm, self.capacity, self.purpose = comm, capacity, purpose
         dtype = torch.get_default_dtype()
         row = dtype.itemsize * sum(widths.values())
-        lengths = [capacity * row if rank == 0 else 0 for rank in range(comm.size)]
-        memory = (
-            map_shared(comm, lengths, "global_capacity=0")[0] if comm.size > 1 else bytearray(capacity * row)
-        )
+        group = range(comm.size) if among is None else among
+        # The first worker of each group makes its memory.
+        lengths = [0 if rank % len(group) else capacity * row for rank in range(comm.size)]
+        memory: memoryview | bytearray = bytearray(capacity * row)
+        if comm.size > 1:
+            memory = map_shared(comm, lengths, "global_capacity=0", group)[group.start]
         # The layers' arrays lie one behind the other, at the same places on every worker.
         self.rows, at = {}, 0
         for layer, width in widths.items():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numba
 import numpy as np
 import pymetis
+from scipy import sparse
 
-from harness.check import InputError, choice
+from harness.check import InputError, at_least, choice
 from harness.graph.csr import from_csr
 from harness.graph.graph import Graph
 from harness.partition.config import METHODS, EdgeCut, Partitioner
@@ -25,7 +27,8 @@ def assign(graph: Graph, method: str | EdgeCut, parts: int, seed: int) -> np.nda
     """
     if isinstance(method, str):
         choice("partition.method", method, METHODS)
-        method = {"metis": Metis, "random": Random, "block": Block}[method]()
+        named: dict[str, type[EdgeCut]] = {"metis": Metis, "random": Random, "block": Block}
+        method = named[method]()
     n = graph.num_vertices
     check_parts(graph, parts)
     if parts == 1:
@@ -61,11 +64,33 @@ def checked_owners(owners: Any, count: int, parts: int, method: Partitioner, wha
     return owners.astype(np.int32, copy=False)
 
 
+@dataclass
 class Metis(EdgeCut):
-    """k-way METIS: the fewest cut edges, on the undirected pattern without self-loops."""
+    """k-way METIS: the fewest cut edges, on the undirected pattern without self-loops.
+
+    hosts    the graph is cut for so many hosts first, and each host's part for its workers, which are as many
+             and consecutive
+    """
+
+    hosts: int = 1
+
+    since: ClassVar[dict[str, Any]] = {"hosts": 1}
+
+    def __post_init__(self):
+        super().__post_init__()
+        at_least("hosts", self.hosts, 1)
 
     def vertex_owners(self, graph, parts, seed):
-        return metis(graph, parts, seed)
+        if self.hosts == 1:
+            return metis(graph, parts, seed)
+        check_hosts(self.hosts, parts)
+        pair = pattern(graph, pymetis.zero_copy_dtype())
+        host, per_host = _metis(*pair, self.hosts, seed), parts // self.hosts
+        owners = np.empty(graph.num_vertices, np.int32)
+        for k in range(self.hosts):
+            vertices = np.flatnonzero(host == k)
+            owners[vertices] = k * per_host + _metis(*_induced(*pair, vertices), per_host, seed)
+        return owners
 
 
 class Random(EdgeCut):
@@ -93,15 +118,36 @@ def balanced(n: int, parts: int) -> np.ndarray:
 def metis(graph: Graph, parts: int, seed: int) -> np.ndarray:
     """METIS's own answer, [V] int32; parts may be empty. Blocks where there is no edge to go by."""
     # One copy, in METIS's own index type: another type would be copied inside once more.
-    starts, neighbours = pattern(graph, pymetis.zero_copy_dtype())
-    if len(neighbours) == 0:
-        return balanced(graph.num_vertices, parts)
+    return _metis(*pattern(graph, pymetis.zero_copy_dtype()), parts, seed)
+
+
+def _metis(starts: np.ndarray, neighbours: np.ndarray, parts: int, seed: int) -> np.ndarray:
+    n = len(starts) - 1
+    if parts == 1 or len(neighbours) == 0:
+        return balanced(n, parts) if n else np.empty(0, np.int32)
     # METIS reads a seed in 31 bits, and its seeds begin at 1.
     options = pymetis.Options(seed=seed % (2**31 - 1) + 1)
     _, owners = pymetis.part_graph(
         parts, pymetis.CSRAdjacency(starts, neighbours), recursive=False, options=options, warn_on_copies=True
     )
     return np.asarray(owners, dtype=np.int32)
+
+
+def _induced(
+    starts: np.ndarray, neighbours: np.ndarray, vertices: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pattern between these vertices, ascending, which are numbered anew."""
+    whole = sparse.csr_array(
+        (np.ones(len(neighbours), np.bool_), neighbours, starts), shape=(len(starts) - 1,) * 2
+    )
+    part = whole[vertices][:, vertices]
+    return part.indptr.astype(starts.dtype), part.indices.astype(neighbours.dtype)
+
+
+def check_hosts(hosts: int, parts: int) -> None:
+    """InputError where workers cannot be spread evenly over hosts."""
+    if parts % hosts:
+        raise InputError(f"hosts={hosts} does not divide workers={parts}; give a divisor of it")
 
 
 def pattern(graph: Graph, index: np.dtype) -> tuple[np.ndarray, np.ndarray]:

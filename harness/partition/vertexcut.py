@@ -14,11 +14,11 @@ import numpy as np
 from numba import njit
 
 from harness.base.splitmix import GOLDEN, mix
-from harness.check import InputError, at_least, choice, more_than, typed, within
+from harness.check import at_least, choice, more_than, typed, within
 from harness.graph.csr import from_csr
 from harness.graph.graph import Graph
 from harness.partition import dne, ebv, hep
-from harness.partition.assign import check_parts, checked_owners
+from harness.partition.assign import check_hosts, check_parts, checked_owners
 from harness.partition.config import EDGE_METHODS, MASTER_RULES, VertexCut
 
 
@@ -73,8 +73,7 @@ def assign_edges(
         choice("partition.method", method, EDGE_METHODS)
         method = typed({"ebv": Ebv, "hep": Hep, "dne": Dne}[method], knobs, "partition")
     check_parts(graph, parts)
-    if parts % method.hosts:
-        raise InputError(f"hosts={method.hosts} does not divide workers={parts}; give a divisor of it")
+    check_hosts(method.hosts, parts)
     low, high = undirected_edges(graph)
     given = method.edge_owners(low, high, graph.num_vertices, parts, seed if method.drawn else 0)
     owner = checked_owners(given, len(low), parts, method, "edge")

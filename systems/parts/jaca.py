@@ -32,24 +32,27 @@ MIB = 1024**2
 class Halos:
     """Every worker's halo set, told once.
 
+    hosts    hosts that the workers are spread over, each with a global tier of its own
     ids      by worker: [m_p] global ids in halo order;  counts [P, P]: of p's halo, how many are q's
     union    [u] vertices in any halo, ascending;  ratio [u] R(v);  owner [u]
     keys     by worker: [m_p] the key of every place
     worth    [u] what vertices are ranked by, highest first: R(v), or -R(v) with `lowest`
     """
 
-    def __init__(self, shard: Shard, comm: Comm, lowest: bool = False):
+    def __init__(self, shard: Shard, comm: Comm, lowest: bool = False, hosts: int = 1):
 
         def tell(array: np.ndarray) -> list[np.ndarray]:
             told = comm.all_gather(torch.from_numpy(array).to(comm.device), -1, "ids")
             return [each.cpu().numpy().copy() for each in told]
 
+        self.hosts = hosts
         self._of(comm.rank, tell(shard.halo), np.stack(tell(shard.halo_counts)), lowest)
 
     @classmethod
     def of(cls, shards: Sequence[Shard], lowest: bool = False) -> Halos:
         """Of shards that are all here; no worker's own."""
         made = cls.__new__(cls)
+        made.hosts = 1
         made._of(-1, [shard.halo for shard in shards], np.stack([s.halo_counts for s in shards]), lowest)
         return made
 
@@ -104,6 +107,10 @@ class Halos:
             ratio[own[~mask]] += 1
         return self._ranked(keys[ratio[keys] > 0], ratio)
 
+    def host_of(self, keys: np.ndarray) -> np.ndarray:
+        """The host [c] whose workers own the vertices of these keys, and look them up."""
+        return self.owner[keys] // (len(self.ids) // self.hosts)
+
     def _ranked(self, keys: np.ndarray, worth: np.ndarray) -> np.ndarray:
         """keys [c] by descending worth [u], ties by id."""
         return keys[np.lexsort((self.union[keys], -worth[keys]))]
@@ -141,6 +148,18 @@ def capacities(
 def shares(halos: Halos, share: float) -> tuple[list[int], int]:
     """This share of the most that each worker's tier, and the global one, could hold, in vertices."""
     return [int(share * len(ids)) for ids in halos.ids], int(share * len(halos.union))
+
+
+def global_tier(halos: Halos, capacity: int, best: np.ndarray) -> Selection:
+    """The first `capacity` keys on each host of `best` [c]. Slots are counted on each host anew: it keeps its
+    own alone.
+    """
+    host, keys = halos.host_of(best), len(halos.union)
+    tier, *others = (Selection(keys, capacity, best[host == k]) for k in range(halos.hosts))
+    for other in others:
+        tier.slots = np.maximum(tier.slots, other.slots)
+        tier.capacity = max(tier.capacity, other.capacity)
+    return tier
 
 
 @dataclass
@@ -181,6 +200,26 @@ class Fetch:
     global_hits: int
     refreshed: int
 
+    def found(self, lookups: int, expired: bool) -> dict[str, float]:
+        """What the lookups of an epoch found, by metric.
+
+        A hit is a row that was used as a tier held it, so a refresh, in which every row is computed anew, has
+        none: `refreshed` are the lookups that would have been hits. `hit_rate` is hits over lookups in every
+        epoch; `hit_rate_between_refreshes` is the same, and missing in a refresh.
+        """
+        hits = self.local_hits + self.global_hits
+        values: dict[str, float] = {
+            "lookups": lookups,
+            "local_hits": self.local_hits,
+            "global_hits": self.global_hits,
+            "refreshed": self.refreshed,
+            "misses": lookups - hits - self.refreshed,
+        }
+        if lookups:
+            rates = ["hit_rate"] if expired else ["hit_rate", "hit_rate_between_refreshes"]
+            values |= dict.fromkeys(rates, hits / lookups)
+        return values
+
 
 class Tiers:
     """The tiers' contents by key and place. `local`, this worker's; `shared`, everybody's, the same on all.
@@ -215,7 +254,7 @@ class Tiers:
             self.held = [tier.slots != NONE for tier in tiers]
             best = halos.best_of_rest(top_k, self.held) if exclusive else halos.best_of_all(top_k)
             self.local: Tier = tiers[me]
-            self.shared: Tier = Selection(len(halos.union), shared, best)
+            self.shared: Tier = global_tier(halos, shared, best)
             self.found, self.shared_found = self.local.slots, self.shared.slots
         else:
             self.local = Queue(places[me], local[me], policy)

@@ -2,8 +2,8 @@
 tells that these are there.
 
 With `policy=jaca` or `low_overlap` tiers hold the same vertices for the whole run, and bytes follow from the
-halos. Under `fifo` and `lru`, and where RAPA takes halo vertices away, they are a range: at most what
-fetching all takes.
+halos. Under `fifo` and `lru`, and where RAPA takes halo vertices away or `hosts` drops those between hosts,
+they are a range: at most what fetching all takes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ class Knobs(Protocol):
     features: str
     top_k: int
     pipeline: bool
+    hosts: int
 
 
 def cached_traffic(
     knobs: Knobs, sizes: Callable[[Halos, list[int]], tuple[list[int], int]], parts: Parts, epoch: int
 ) -> Traffic:
     """sizes(halos, widths): the vertices that each worker's tier and the global one hold."""
+    if knobs.hosts > 1:
+        return _at_most(knobs, parts, epoch)
     if not knobs.jaca and not knobs.rapa:
         return halo_exchanges(parts, epoch, knobs.features, ahead=knobs.pipeline)
     if knobs.rapa or knobs.policy not in FIXED:

@@ -51,6 +51,7 @@ class Subgraph:
     """G_i while halo vertices are taken from it. `kept` [m] bool; `ratio` [m] how many workers' halos hold
     the vertex (C of eq. 16).
 
+    i           the worker, counted over those of `prices`
     available   bytes of device memory; fixed, a_vertex, an_edge  the bytes of eq. (15), features among
                 a_vertex
     """
@@ -58,6 +59,7 @@ class Subgraph:
     def __init__(
         self,
         shard: Shard,
+        i: int,
         ratio: np.ndarray,
         prices: Prices,
         available: float,
@@ -67,7 +69,6 @@ class Subgraph:
     ):
         self.shard, self.ratio, self.available = shard, ratio, available
         self.fixed, self.a_vertex, self.an_edge = fixed, a_vertex, an_edge
-        i = shard.rank
         self.outer_price = prices.outer[i]
         self.edge_price = prices.edge[i]
         self.vertex_price = prices.vertex[i]
@@ -161,36 +162,41 @@ class Step:
     cost: float
 
 
-def balance(subgraph: Subgraph, comm: Comm, order: list[int], threshold: float) -> list[Step]:
+def balance(subgraph: Subgraph, comm: Comm, order: list[int], threshold: float, among: range) -> list[Step]:
     """Algorithm 2: adjust the workers in `order`, weakest first, until std(lambda) < threshold * mean or none
     can improve.
 
     Each worker adjusts its own subgraph and tells the others its new cost.
+
+    order   counted from the first worker of `among`
+    among   the workers of this host, whose costs are balanced; other hosts balance theirs at the same time
     """
 
+    def told_by_all(own: float) -> np.ndarray:
+        packed = torch.tensor([own], dtype=torch.float64, device=comm.device)
+        return np.array([float(t) for t in comm.all_gather(packed, -1, "rapa")])
+
     def told(own: float) -> np.ndarray:
-        return np.array(
-            [
-                float(t)
-                for t in comm.all_gather(
-                    torch.tensor([own], dtype=torch.float64, device=comm.device), -1, "rapa"
-                )
-            ]
-        )
+        return told_by_all(own)[among.start : among.stop]
 
     def step() -> Step:
         return Step(subgraph.num_vertices, subgraph.num_edges, float(subgraph.cost(subgraph.num_outer)))
 
     history = [step()]
     costs = told(history[0].cost)
+    done = False
     while True:
         settled = True
         for i in order:
-            if i == comm.rank:
+            if among[i] == comm.rank and not done:
                 settled = subgraph.adjust(costs.mean())
             costs = told(float(subgraph.cost(subgraph.num_outer)))
-        history.append(step())
-        if costs.std() < threshold * costs.mean() or told(float(settled)).all():
+        if not done:
+            history.append(step())
+        none_can = told(float(settled)).all()
+        done = done or bool(costs.std() < threshold * costs.mean() or none_can)
+        # A host that is done keeps step with those that are not.
+        if told_by_all(float(done)).all():
             return history
 
 
@@ -229,6 +235,14 @@ def without(shard: Shard, kept: np.ndarray, comm: Comm, degrees: str) -> Shard:
     return dataclasses.replace(smaller, degrees=own, halo_degrees=theirs[:, 0].cpu().numpy().copy())
 
 
+def apart(shard: Shard, comm: Comm, among: range) -> Shard:
+    """The shard in the graph of its host alone: without the halo vertices of workers that are not `among`
+    them, and with degrees that count what is left.
+    """
+    owners = np.repeat(np.arange(comm.size), shard.halo_counts)
+    return without(shard, (owners >= among.start) & (owners < among.stop), comm, "local")
+
+
 def _columns(block: Csr, kept: np.ndarray) -> Csr:
     """The block with some of its columns."""
     there = kept[block.indices]
@@ -248,18 +262,30 @@ def restrict(
     vertex_bytes: float,
     edge_bytes: float,
     beta_mb: float,
+    among: range,
 ) -> tuple[Shard, list[Step]]:
-    """The worker's balanced shard, and how it came about."""
+    """The worker's balanced shard, and how it came about. `among`: the workers of its host, which nothing but
+    halo vertices of theirs are left to.
+    """
     ids = np.concatenate(
         [t.cpu().numpy() for t in comm.all_gather(torch.from_numpy(shard.halo).to(comm.device), -1, "rapa")]
     )
     ratio = np.bincount(ids, minlength=shard.num_vertices)[shard.halo]
-    prices = Prices.of(cluster, comm.size, alpha)
-    memory = cluster.devices[comm.rank].memory_gb
+    if len(among) < comm.size:
+        cluster = dataclasses.replace(cluster, devices=cluster.devices[among.start : among.stop])
+    prices = Prices.of(cluster, len(among), alpha)
+    memory = cluster.devices[comm.rank - among.start].memory_gb
     available = float("inf") if memory is None else memory * GIB
     feature_bytes = shard.features.shape[1] * 4
     subgraph = Subgraph(
-        shard, ratio, prices, available, beta_mb * MIB, vertex_bytes + feature_bytes, edge_bytes
+        shard,
+        comm.rank - among.start,
+        ratio,
+        prices,
+        available,
+        beta_mb * MIB,
+        vertex_bytes + feature_bytes,
+        edge_bytes,
     )
-    history = balance(subgraph, comm, prices.weakest_first(), threshold)
+    history = balance(subgraph, comm, prices.weakest_first(), threshold, among)
     return without(shard, subgraph.kept, comm, degrees), history

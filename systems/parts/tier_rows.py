@@ -19,15 +19,16 @@ class TierRows:
     """The rows of this worker's tier and of the global tier.
 
     widths   {layer: F}, the layers whose inputs are cached
+    among    the workers of this host, which share the global tier
     """
 
-    def __init__(self, tiers: Tiers, comm: Comm, widths: dict[int, int]):
-        self.tiers, self.comm, self.recorder = tiers, comm, comm.recorder
+    def __init__(self, tiers: Tiers, comm: Comm, widths: dict[int, int], among: range):
+        self.tiers, self.comm, self.recorder, self.among = tiers, comm, comm.recorder, among
         own, common = tiers.local.capacity, tiers.shared.capacity
         dtype, device = torch.get_default_dtype(), comm.device
         self.local = {l: torch.zeros(own, width, dtype=dtype, device=device) for l, width in widths.items()}
         self.local_born = {l: torch.zeros(own, dtype=torch.int64) for l in widths}
-        self.shared = SharedRows(comm, common, widths)
+        self.shared = SharedRows(comm, common, widths, among=among)
         self.shared_born = {l: torch.zeros(common, dtype=torch.int64) for l in widths}
         self.features: torch.Tensor | None = None  # layer 0's halo [m, f0], once assembled
         self.staged: dict[int, torch.Tensor] = {}  # by layer: own rows for the global tier, put there later
@@ -41,9 +42,9 @@ class TierRows:
         self.shared_born[layer][self.tiers.shared_found[self.tiers.shared_found >= 0]] = epoch
 
     def announce(self, layer: int) -> InFlight:
-        """Tell every peer, in one byte, that this worker's rows are in host memory."""
-        ones = [int(p != self.comm.rank) for p in range(self.comm.size)]
-        byte = torch.ones(len(self.comm.peers), 1, dtype=torch.uint8, device=self.comm.device)
+        """Tell every peer on this host, in one byte, that this worker's rows are in host memory."""
+        ones = [int(p != self.comm.rank and p in self.among) for p in range(self.comm.size)]
+        byte = torch.ones(sum(ones), 1, dtype=torch.uint8, device=self.comm.device)
         return self.comm.start_exchange(byte, ones, ones, layer, "forward", "flags")[0]
 
     def stage(self, layer: int, h: torch.Tensor) -> None:
