@@ -53,12 +53,11 @@ Decisions
   A graph with edge weights needs `rapa=false`: eq. (16) knows none.
 - Device times and memory: those of the cluster preset (Tables 1 and 3), or measured on the workers at the
   start (`cluster=measured`).
-- Several hosts (section 5.11): `hosts` cuts the workers into as many groups. "Each machine runs CaPGNN
-  independently and then synchronizes gradients across machines" (Fig. 23): what lies between hosts is dropped
-  in training, degrees are those of a host's own graph, RAPA balances and the global tier serves the workers
-  of a host, and only weights' gradients travel between hosts. The text has "inter-server communication" by
-  message passing and no more; that halo rows are part of it is not read out of it here. The graph is cut for
-  hosts first with `partition=metis partition.hosts=2`.
+- Several hosts (section 5.11): `hosts` makes as many groups of workers. "Each machine runs CaPGNN
+  independently and then synchronizes gradients across machines" (Fig. 23): edges between hosts are dropped in
+  training, degrees are those of a host's own graph, RAPA and the global tier are among the workers of a host,
+  and only weights' gradients travel between hosts; the text says no more of "inter-server communication" than
+  that it is message passing. `partition=metis partition.hosts=2` cuts the graph for hosts first.
 - What workers tell each other at the start: JACA's halo ids are counted in epoch 0; RAPA's costs and masks,
   told before the shards are there, are not.
 Departures: of the three queues of section 4.2 the prefetch queue is the direct exchange, in
@@ -210,17 +209,10 @@ class Capgnn(System):
             shard = apart(shard, comm, self.among)
         if not self.rapa or per_host == 1:
             return shard
+        names = "alpha", "threshold", "vertex_bytes", "edge_bytes", "beta_mb"
+        knobs = {name: getattr(self, name) for name in names}
         kept, self.balancing = restrict(
-            shard,
-            comm,
-            self.cluster,
-            alpha=self.alpha,
-            threshold=self.threshold,
-            degrees=self.rapa_degrees,
-            vertex_bytes=self.vertex_bytes,
-            edge_bytes=self.edge_bytes,
-            beta_mb=self.beta_mb,
-            among=self.among,
+            shard, comm, self.cluster, degrees=self.rapa_degrees, among=self.among, **knobs
         )
         return kept
 

@@ -40,7 +40,8 @@ SIZES = {
     **{f"hosts/{g}g": 16 for g in (10, 25, 100)},
     **{f"capgnn/x{n}": n for n in range(2, 9)},
     **{f"capgnn/{pair}": 2 for pair in ("t4_r9", "g6_r9")},
-    **{f"capgnn/{quad}": 4 for quad in ("g6_g6_r9_r9", "t4_t4_g6_g6", "r9x4")},
+    **{f"capgnn/{quad}": 4 for quad in ("g6_g6_r9_r9", "t4_t4_g6_g6", "r9x4", "2m_2d")},
+    "capgnn/2m_4d": 8,
     **{f"sancus/{hosts}": gpus for hosts, gpus in (("8x1", 8), ("4x2", 8), ("4x1", 4))},
 }
 

@@ -119,7 +119,9 @@ def test_config_is_refused_by_name():
 
 
 def test_a_block_of_0_1_is_read_without_the_keys_that_its_method_did_not_read():
-    assert current({"method": "metis", "seed": 3, "gamma": 0.2}) == {"_target_": TARGETS["metis"], "seed": 3}
+    metis = {"_target_": TARGETS["metis"], "seed": 3}
+    assert current({"method": "metis", "seed": 3, "gamma": 0.2}) == {**metis, "hosts": 1}
+    assert current(metis) == {**metis, "hosts": 1} and current({**metis, "hosts": 2})["hosts"] == 2
     ebv = {"method": "ebv", "gamma": 0.2, "hosts": 2, "tau": 3.0}
     assert current(ebv) == {"_target_": TARGETS["ebv"], "gamma": 0.2, "hosts": 2}
     block = {"_target_": TARGETS["hep"], "tau": 3.0}

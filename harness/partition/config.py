@@ -21,6 +21,9 @@ TARGETS = {
     **{name: f"harness.partition.assign.{name.title()}" for name in METHODS},
     **{name: f"harness.partition.vertexcut.{name.title()}" for name in EDGE_METHODS},
 }
+# What METIS's knobs that came later were before, by `since` of its class.
+METIS_SINCE: dict[str, Any] = {"hosts": 1}
+LATER = {TARGETS["metis"]: METIS_SINCE}
 
 
 @dataclass
@@ -124,15 +127,16 @@ class VertexCut(Partitioner):
 
 def current(block: Mapping[str, Any]) -> dict[str, Any]:
     """A config's `partition` block as this version writes it: up to version 0.1 it had `method` instead of
-    `_target_`, and could have the keys of other methods, which did nothing.
+    `_target_`, and could have the keys of other methods, which did nothing. Knobs of METIS that it did not
+    have yet stand at what they were then.
     """
     name = block.get("method")
     if name not in TARGETS:
-        return dict(block)
+        return {**LATER.get(str(block.get("_target_")), {}), **block}
     unread = {"gamma", "hosts", "tau", "masters"} - {
         "ebv": {"gamma", "hosts", "masters"},
         "hep": {"tau", "hosts", "masters"},
         "dne": {"hosts", "masters"},
     }.get(name, set())
     kept = {key: value for key, value in block.items() if key != "method" and key not in unread}
-    return {"_target_": TARGETS[name], **kept}
+    return {"_target_": TARGETS[name], **LATER.get(TARGETS[name], {}), **kept}
