@@ -32,6 +32,7 @@ Decisions
 - a sum adds up only the edges that no row serves.
 - at bits=32 weights are not coded either where `combine` is not given: the exact knob.
 - attention needs rows: no partial sums and no narrow side there (model=gat), and rows travel before dropout.
+- preset `vanilla/cover` is this with nothing rounded: exact training that sends the fewest messages.
 - dropout by vertex, as everywhere: the sender of a message drops, with the mask of the vertex.
 Departures: none; there is no paper.
 """

@@ -1,4 +1,4 @@
-EXACT = {"vanilla": [{"features": "refetch"}, {"features": "once"}]}
+EXACT = {"vanilla": [{"features": "refetch"}, {"features": "once"}], "vanilla/cover": [{}]}
 STALE = [("vanilla", {}), ("vanilla", {"features": "refetch"})]
 CONTROL = [("vanilla", {})]
 MODELS = ["gcn", "sage", "gat"]
