@@ -97,7 +97,8 @@ def test_every_host_has_a_global_tier_of_its_own(pool):
 def test_every_host_balances_its_own_workers(pool, degrees, threshold, seed, directed):
     graph, devices = random_graph(seed, vertices=32, directed=directed), devices_of(seed, 1.0)
     knobs = {"jaca": False, "pipeline": False, "rapa_degrees": degrees, "threshold": threshold}
-    settings = Settings(epochs=3, seed=seed % 100, cluster={"devices": devices})
+    placed = [{**device, "host": i // 2} for i, device in enumerate(devices)]
+    settings = Settings(epochs=3, seed=seed % 100, cluster={"devices": placed})
     outcome = systems.run(pool, graph, systems.block("capgnn", hosts=2, **knobs), 4, settings=settings)
     host = on_hosts(outcome.assignment, 2, 4)
     kept = np.zeros((4, graph.num_vertices), bool)

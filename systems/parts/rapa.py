@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from harness.cluster.config import GIB, Cluster, relative
+from harness.cluster.config import GIB, Cluster, Device, relative
 from harness.comm.comm import Comm
 from harness.partition.shard import Csr, Shard
 
@@ -35,10 +35,9 @@ class Prices:
     vertex: np.ndarray  # [P] (1 - alpha) MM
 
     @staticmethod
-    def of(cluster: Cluster, workers: int, alpha: float) -> Prices:
+    def of(devices: list[Device], workers: int, alpha: float) -> Prices:
         h2d, d2h, idt, spmm, mm = (
-            np.array(relative(cluster.devices, name))
-            for name in ("h2d_s", "d2h_s", "idt_s", "spmm_s", "mm_s")
+            np.array(relative(devices, name)) for name in ("h2d_s", "d2h_s", "idt_s", "spmm_s", "mm_s")
         )
         return Prices((h2d + d2h) * (1 - 1 / workers) + idt / workers, alpha * spmm, (1 - alpha) * mm)
 
@@ -271,10 +270,9 @@ def restrict(
         [t.cpu().numpy() for t in comm.all_gather(torch.from_numpy(shard.halo).to(comm.device), -1, "rapa")]
     )
     ratio = np.bincount(ids, minlength=shard.num_vertices)[shard.halo]
-    if len(among) < comm.size:
-        cluster = dataclasses.replace(cluster, devices=cluster.devices[among.start : among.stop])
-    prices = Prices.of(cluster, len(among), alpha)
-    memory = cluster.devices[comm.rank - among.start].memory_gb
+    devices = cluster.devices[among.start : among.stop] if len(among) < comm.size else cluster.devices
+    prices = Prices.of(devices, len(among), alpha)
+    memory = cluster.devices[comm.rank].memory_gb
     available = float("inf") if memory is None else memory * GIB
     feature_bytes = shard.features.shape[1] * 4
     subgraph = Subgraph(
