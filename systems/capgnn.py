@@ -54,10 +54,9 @@ Decisions
 - Device times and memory: those of the cluster preset (Tables 1 and 3), or measured on the workers at the
   start (`cluster=measured`).
 - Several hosts (section 5.11): `hosts` makes as many groups of workers. "Each machine runs CaPGNN
-  independently and then synchronizes gradients across machines" (Fig. 23): edges between hosts are dropped in
-  training, degrees are those of a host's own graph, RAPA and the global tier are among the workers of a host,
-  and only weights' gradients travel between hosts; the text says no more of "inter-server communication" than
-  that it is message passing. `partition=metis partition.hosts=2` cuts the graph for hosts first.
+  independently and then synchronizes gradients across machines" (Fig. 23): training drops edges between
+  hosts, degrees, RAPA and the global tier are those of a host, and only weights' gradients travel between
+  hosts (and, once, halo ids). `partition.hosts=2` of METIS cuts the graph for hosts first.
 - What workers tell each other at the start: JACA's halo ids are counted in epoch 0; RAPA's costs and masks,
   told before the shards are there, are not.
 Departures: of the three queues of section 4.2 the prefetch queue is the direct exchange, in
@@ -179,10 +178,13 @@ class Capgnn(System):
     def supports(self, run):
         if run.num_workers % self.hosts:
             return f"hosts={self.hosts} does not divide workers={run.num_workers}; give a divisor of it"
-        if run.weighted and self.rapa:
+        if run.weighted and (self.rapa or self.hosts > 1):
+            what, instead = "rapa=true scores halo vertices by degrees (eq. 16)", "system.rapa=false"
+            if not self.rapa:
+                what, instead = f"hosts={self.hosts} counts degrees on each host", "system.hosts=1"
             return (
-                "rapa=true scores halo vertices by degrees (eq. 16), which know no edge weights, and the"
-                " edges of this graph have some; give system.rapa=false, or leave edge_weight out of the file"
+                f"{what}, which know no edge weights, and the edges of this graph have some; give {instead},"
+                " or leave edge_weight out of the file"
             )
         if run.wire != "float32" and self.jaca:
             return (

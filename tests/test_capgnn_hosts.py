@@ -41,6 +41,7 @@ def induced(graph, vertices: np.ndarray):
 
 @given(
     tiers=st.sampled_from(["inclusive", "exclusive"]),
+    gradients=st.sampled_from(["exact", "fresh"]),
     local=st.sampled_from([0, 3, AMPLE]),
     shared=st.sampled_from([0, AMPLE]),
     pipeline=st.booleans(),
@@ -48,11 +49,12 @@ def induced(graph, vertices: np.ndarray):
     **DRAWN,
 )
 def test_caching_equals_the_oracles_on_the_graph_without_edges_between_hosts(
-    pool, tiers, local, shared, pipeline, hosts, seed, directed
+    pool, tiers, gradients, local, shared, pipeline, hosts, seed, directed
 ):
     graph = random_graph(seed, vertices=24, directed=directed)
     knobs = {
         "tiers": tiers,
+        "gradients": gradients,
         "local_capacity": local,
         "global_capacity": shared,
         "refresh": 3,
@@ -142,6 +144,16 @@ def test_only_weights_travel_between_hosts(pool):
     assert crossing == {"weights", "ids"}
 
 
+def test_a_host_too_small_for_its_workers_fills_them_from_another():
+    """Each host's parts are filled from its own, where it has vertices enough."""
+    graph = random_graph(2, vertices=9, directed=False)
+    owners = assign(graph, Metis(hosts=2), 8, seed=1)
+    assert np.bincount(owners, minlength=8).min() == 1
+    dense = assign(random_graph(2, vertices=40), Metis(hosts=2), 8, seed=1)
+    two = assign(random_graph(2, vertices=40), Metis(), 2, seed=1)
+    assert (dense // 4 == two).all() and np.bincount(dense, minlength=8).min() > 0
+
+
 def test_metis_cuts_for_hosts_first():
     graph = systems.planted_graph(0)
     two = assign(graph, Metis(), 2, seed=1)
@@ -158,6 +170,11 @@ def test_what_hosts_cannot_do_is_told_before_a_worker_starts():
         assign(systems.planted_graph(0), Metis(hosts=2), 3, seed=1)
     run = RunFacts("gcn", True, num_workers=3, symmetric=True, multilabel=False)
     assert "hosts=2 does not divide workers=3" in make_system(systems.block("capgnn", hosts=2)).supports(run)
+    with pytest.raises(InputError, match=r"hosts=2 does not divide workers=1; give a divisor of it"):
+        assign(systems.planted_graph(0), Metis(hosts=2), 1, seed=1)
+    weighted = RunFacts("gcn", True, num_workers=4, symmetric=True, multilabel=False, weighted=True)
+    refused = make_system(systems.block("capgnn", hosts=2, rapa=False)).supports(weighted)
+    assert "hosts=2 counts degrees on each host, which know no edge weights" in refused
     with pytest.raises(InputError, match=r"policy=lru knows one host, and hosts=2"):
         make_system(systems.block("capgnn", hosts=2, policy="lru"))
     with pytest.raises(InputError, match=r"capacity_share knows one host, and hosts=2"):

@@ -43,6 +43,8 @@ FLOATS = st.floats(-100, 100)
         ((0, 0), 60, "above", FAILS),  # no seed shows a difference
         ((0, 0), 60, "below", FAILS),
         ((0, None), 60, "above", UNKNOWN),
+        ((2e-16, 1e-16), 60, "above", FAILS),  # rounding is no difference
+        ((float("inf"), 1), 60, "above", UNKNOWN),
         ((float("nan"), None), 3, "above", UNKNOWN),
     ],
 )
@@ -72,6 +74,8 @@ def test_an_order_holds_where_every_step_does():
     assert judge_order([up, up]).word == DIRECTION
     assert judge_order([up, down]).word == FAILS
     assert judge_order([up, flat]).word == UNKNOWN
+    assert judge_order([up, Estimate(0, 0, 3)]).why == "step 2 of 2 shows no difference in any seed"
+    assert judge_order([down, up]).why == "step 1 of 2 goes the other way"
 
 
 def test_a_control_does_as_well_unless_the_row_is_surely_ahead():
@@ -209,6 +213,16 @@ def verdict_of(tmp_path, accuracy, graph="cora", **keys) -> evaluate.Result:
     return result
 
 
+def test_rows_of_other_seeds_are_not_compared(tmp_path):
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed()))
+    there = runs_of(tmp_path, {"a": 0.8, "b": 0.7})
+    found = evaluate.results(
+        experiment.load(tmp_path), lambda sweep: there(sweep)[: 2 if "system=b" in sweep else 3]
+    )
+    (result,) = (each for each in found if each.entry == "sancus_claim_accuracy")
+    assert result.verdict == evaluate.Verdict(UNKNOWN, "b has the seeds [1, 2] where a has [1, 2, 3]")
+
+
 def test_a_changed_trace_changes_the_verdict(tmp_path):
     assert verdict_of(tmp_path, {"a": 0.8}).verdict == evaluate.Verdict("not run", "halobench figures mine")
     ahead = verdict_of(tmp_path, {"a": 0.8, "b": 0.7})
@@ -221,7 +235,7 @@ def test_a_changed_trace_changes_the_verdict(tmp_path):
     assert verdict_of(tmp_path, {"a": 0.8, "b": 0.7}, **alone).verdict.word == DIRECTION
     never = {**alone, "published": 1e9, "direction": None}
     lost = verdict_of(tmp_path, {"a": 0.8, "b": 0.8}, **never).verdict
-    assert lost == replace(control, word=FAILS), "a promise that is not kept, whatever a control does"
+    assert lost == evaluate.Verdict(FAILS), "a promise that is not kept, whatever a control does"
     both, why = {"a": 0.8, "b": 0.7}, "the twin was made so"
     made = verdict_of(tmp_path, both, "twin/cora", by_construction=why)
     assert made.verdict == evaluate.Verdict("by construction", why)

@@ -191,9 +191,17 @@ def test_a_fingerprint_is_of_the_claims_own_graphs_and_of_the_clusters_it_models
     assert reference.asked(other, claim, "small") != before
     assert reference.asked(plan, replace(claim, tolerance=None, across="mean"), "small") == before
     assert reference.asked(plan, replace(claim, across="max"), "small") != before
+    own = replace(claim, measure={"replayed": "epoch", "words": "cluster=OWN"})
+    on = {
+        x: replace(plan, rows={r: f"{w} cluster={x}" for r, w in plan.rows.items()})
+        for x in ("l4", "hosts/10g")
+    }
+    of_own = [reference.asked(each, own, "small") for each in on.values()]
+    assert of_own[0] != of_own[1]
     assert "devices" in reference._cluster("cdfgnn") and "#" not in reference._cluster("cdfgnn")
     monkeypatch.setattr(reference, "_cluster", lambda name: f"{name}, changed")
     assert reference.asked(plan, claim, "small") != before
+    assert reference.asked(on["l4"], own, "small") != of_own[0], "the file of the run's own cluster counts"
 
 
 def test_an_experiment_is_not_kept_without_one_of_its_graphs(tmp_path, capsys):

@@ -126,6 +126,7 @@ def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate
     if lost and claim.value.scored:
         return None, Verdict(UNKNOWN, f"{', '.join(lost)} diverged")
     try:
+        _same_seeds(runs)
         targets = [claim.value.of_seeds(_by_seeds(own)) for own in runs.get(claim.value.reference, ())]
         asked = [*claim.rows, *([claim.control] if claim.control else [])]
         by_row = {row: _by_seed(claim, runs[row], targets) for row in asked}
@@ -151,9 +152,10 @@ def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate
         )
     if claim.by_construction and any(_twin(run) for graphs in runs.values() for own in graphs for run in own):
         return ours, Verdict(CONSTRUCTED, claim.by_construction)
-    if claim.control and as_well(_flat(by_row[claim.control]), _flat(values[0])):
-        word = verdict.word if verdict.word == FAILS else UNKNOWN
-        return ours, Verdict(word, f"{claim.control}, the control, does as well")
+    if verdict.word == FAILS or not claim.control:
+        return ours, verdict
+    if as_well(_flat(by_row[claim.control]), _flat(values[0])):
+        return ours, Verdict(UNKNOWN, f"{claim.control}, the control, does as well")
     return ours, verdict
 
 
@@ -169,6 +171,16 @@ VALUES: dict[str, Callable[..., np.ndarray]] = {
 
 def _by_seeds(runs: list[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: int(str(run.seed)))
+
+
+def _same_seeds(runs: Mapping[str, list[list[Run]]]) -> None:
+    """InputError where a row has other seeds than the first."""
+    first, *others = runs
+    for row in others:
+        for mine, theirs in zip(runs[first], runs[row]):
+            seeds = [[run.seed for run in _by_seeds(own)] for own in (mine, theirs)]
+            if seeds[0] != seeds[1]:
+                raise InputError(f"{row} has the seeds {seeds[1]} where {first} has {seeds[0]}")
 
 
 def _by_seed(claim: Claim, graphs: list[list[Run]], targets: list[list[float]]) -> np.ndarray:

@@ -44,7 +44,10 @@ def asked(experiment: Experiment, claim: Claim, size: str) -> str:
     sweeps = [
         experiment.sweeps(row, size)[at] for row in claim.needed for at in experiment.on(size, claim.graph)
     ]
-    clusters = [_cluster(name) for name in re.findall(r"\bcluster=([\w/]+)", repr(claim.measure))]
+    named = re.findall(r"\bcluster=([\w/]+)", repr(claim.measure))
+    if "OWN" in named:  # the clusters that the runs were given
+        named = re.findall(r"\bcluster=([\w/]+)", repr(sweeps))
+    clusters = [_cluster(name) for name in named]
     # What a claim leaves as it is does not count: a new key takes no verdict away.
     said = {
         f.name: given for f in dataclasses.fields(claim) if (given := getattr(claim, f.name)) != f.default

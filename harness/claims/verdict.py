@@ -25,6 +25,8 @@ HOLDS, DIRECTION, FAILS, UNKNOWN = "holds", "direction holds", "does not hold", 
 DECIDED = (HOLDS, DIRECTION, FAILS)
 SHARE = 0.1  # of our mean, by which a published value may be off
 SIDES = {"above": 1.0, "below": -1.0}
+NONE = "no seed shows a difference"
+ROUNDING = 1e-12  # of a difference that double precision may leave where there is none
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def judge(
     direction   "above" or "below" `neutral`, which is the value of no difference
     tolerance   instead of 10 % of our mean, in the unit of the value
     """
-    if math.isnan(ours.mean):
+    if not math.isfinite(ours.mean):
         return Verdict(UNKNOWN, "our runs have no value")
     near = SHARE * abs(ours.mean) if tolerance is None else tolerance
     interval = None if ours.half is None else (ours.mean - ours.half, ours.mean + ours.half)
@@ -62,25 +64,32 @@ def judge(
     if direction is None:
         return Verdict(FAILS)
     side = SIDES[direction]
-    nearest, farthest = sorted(side * (end - neutral) for end in interval)
+    nearest, farthest = sorted(side * _but_rounding(end - neutral, neutral) for end in interval)
     if nearest > 0:
         return Verdict(DIRECTION)
     if farthest < 0:
         return Verdict(FAILS)
     if nearest == farthest == 0:
-        return Verdict(FAILS, "no seed shows a difference")
+        return Verdict(FAILS, NONE)
     return Verdict(UNKNOWN, "our interval holds no difference")
+
+
+def _but_rounding(difference: float, neutral: float) -> float:
+    return 0.0 if abs(difference) <= ROUNDING * max(1.0, abs(neutral)) else difference
 
 
 def judge_order(steps: Sequence[Estimate]) -> Verdict:
     """The verdict on an order of rows: each step is the difference of a row to the next, which the paper has
     above 0."""
-    single = [judge(step, None, "above").word for step in steps]
-    if all(word == DIRECTION for word in single):
+    single = [judge(step, None, "above") for step in steps]
+    words = [each.word for each in single]
+    if all(word == DIRECTION for word in words):
         return Verdict(DIRECTION)
-    if FAILS in single:
-        return Verdict(FAILS, f"step {single.index(FAILS) + 1} of {len(single)} goes the other way")
-    return Verdict(UNKNOWN, f"{single.count(DIRECTION)} of {len(single)} steps are told apart")
+    if FAILS in words:
+        at = words.index(FAILS)
+        what = "shows no difference in any seed" if single[at].why == NONE else "goes the other way"
+        return Verdict(FAILS, f"step {at + 1} of {len(words)} {what}")
+    return Verdict(UNKNOWN, f"{words.count(DIRECTION)} of {len(words)} steps are told apart")
 
 
 def as_well(control: Sequence[float], row: Sequence[float]) -> bool:

@@ -31,6 +31,8 @@ def assign(graph: Graph, method: str | EdgeCut, parts: int, seed: int) -> np.nda
         method = named[method]()
     n = graph.num_vertices
     check_parts(graph, parts)
+    if isinstance(method, Metis):
+        check_hosts(method.hosts, parts)
     if parts == 1:
         return balanced(n, parts)
     owners = method.vertex_owners(graph, parts, seed if method.drawn else 0)
@@ -83,13 +85,15 @@ class Metis(EdgeCut):
     def vertex_owners(self, graph, parts, seed):
         if self.hosts == 1:
             return metis(graph, parts, seed)
-        check_hosts(self.hosts, parts)
         pair = pattern(graph, pymetis.zero_copy_dtype())
         host, per_host = _metis(*pair, self.hosts, seed), parts // self.hosts
         owners = np.empty(graph.num_vertices, np.int32)
         for k in range(self.hosts):
             vertices = np.flatnonzero(host == k)
-            owners[vertices] = k * per_host + _metis(*_induced(*pair, vertices), per_host, seed)
+            own = _metis(*_induced(*pair, vertices), per_host, seed)
+            if len(vertices) >= per_host:  # else `assign` fills what is empty from another host
+                own = fill_empty(own, per_host)
+            owners[vertices] = k * per_host + own
         return owners
 
 

@@ -93,9 +93,11 @@ def _sources(
 def _at_most(knobs: Knobs, parts: Parts, epoch: int) -> Traffic:
     """Between nothing and everything, each row either from its owner or from the global tier."""
     whole, made = halo_exchanges(parts, epoch, knobs.features), with_weights(parts)
+    host = np.arange(parts.workers) // (parts.workers // knobs.hosts)
+    here = host[:, None] == host[None, :]  # nothing but ids and weights goes to another host
     for key, most in whole.most.items():
         if key[0] >= 0:
-            made.add(*key, np.zeros_like(most), most)
+            made.add(*key, np.zeros_like(most), most * here)
     if knobs.jaca:
         first = 1 if knobs.features == "once" else 0
         ids = to_all([4 * s.num_halo + 8 * parts.workers for s in parts.shards])
@@ -103,9 +105,9 @@ def _at_most(knobs: Knobs, parts: Parts, epoch: int) -> Traffic:
         told = ids + 8 * (parts.workers > 1) if epoch == 0 or replaced else np.zeros_like(ids)
         made.add(-1, "forward", "ids", np.zeros_like(ids), told + (ids + 8) * (replaced and epoch == 0))
         for layer in range(first, parts.layers):
-            taken = parts.rows[layer].T * parts.widths[layer] * FLOAT
+            taken = parts.rows[layer].T * here * parts.widths[layer] * FLOAT
             made.add(layer, "forward", "global_get", np.zeros_like(taken), taken, route="take")
-            made.add(layer, "forward", "flags", np.zeros_like(ids), to_all([1] * parts.workers))
+            made.add(layer, "forward", "flags", np.zeros_like(ids), to_all([1] * parts.workers) * here)
     return made
 
 

@@ -22,6 +22,7 @@ from harness.partition.shard import Csr, Shard
 Count = TypeVar("Count", float, np.ndarray)  # one, or several at once
 
 MIB = 1024**2
+TIMES = ("h2d_s", "d2h_s", "idt_s", "spmm_s", "mm_s")
 
 
 @dataclass
@@ -36,9 +37,7 @@ class Prices:
 
     @staticmethod
     def of(devices: list[Device], workers: int, alpha: float) -> Prices:
-        h2d, d2h, idt, spmm, mm = (
-            np.array(relative(devices, name)) for name in ("h2d_s", "d2h_s", "idt_s", "spmm_s", "mm_s")
-        )
+        h2d, d2h, idt, spmm, mm = (np.array(relative(devices, name)) for name in TIMES)
         return Prices((h2d + d2h) * (1 - 1 / workers) + idt / workers, alpha * spmm, (1 - alpha) * mm)
 
     def weakest_first(self) -> list[int]:
@@ -270,6 +269,8 @@ def restrict(
         [t.cpu().numpy() for t in comm.all_gather(torch.from_numpy(shard.halo).to(comm.device), -1, "rapa")]
     )
     ratio = np.bincount(ids, minlength=shard.num_vertices)[shard.halo]
+    for name in TIMES:  # on every worker alike: one host's devices may all state what another's lack
+        relative(cluster.devices[: comm.size], name)
     devices = cluster.devices[among.start : among.stop] if len(among) < comm.size else cluster.devices
     prices = Prices.of(devices, len(among), alpha)
     memory = cluster.devices[comm.rank].memory_gb

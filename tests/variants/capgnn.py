@@ -32,6 +32,7 @@ STALE = [
         },
     ),
     ("capgnn", {"jaca": False, "rapa": False}),
+    ("capgnn", {"refresh": 3, "hosts": 2, **TIERS, **PAPERS, "rapa": False}),
     ("capgnn", {"refresh": 3}),
     ("capgnn", {"refresh": 3, "rapa_degrees": "local", **PAPERS}),
 ]
