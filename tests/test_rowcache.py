@@ -70,9 +70,11 @@ def places(*numbers):
 
 def test_features_in_the_own_tier_are_assembled_once_and_hidden_rows_every_time(monkeypatch):
     """Layer 0's halo is the same memory, and unwritten where nothing comes in."""
-    monkeypatch.setattr(tier_rows, "SharedRows", lambda *given: None)
+    monkeypatch.setattr(tier_rows, "SharedRows", lambda *given, **more: None)
     tiers = SimpleNamespace(local=SimpleNamespace(capacity=3), shared=SimpleNamespace(capacity=0))
-    rows = tier_rows.TierRows(tiers, SimpleNamespace(device="cpu", recorder=Recorder()), {0: 2, 1: 2})
+    rows = tier_rows.TierRows(
+        tiers, SimpleNamespace(device="cpu", recorder=Recorder()), {0: 2, 1: 2}, range(1)
+    )
     x, nothing = torch.arange(6.0).reshape(3, 2), (torch.empty(0, 2), places())
     none, every = places(), places(0, 1, 2)
 

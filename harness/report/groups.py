@@ -164,12 +164,15 @@ class Group:
 
     @property
     def partition(self) -> str:
+        target = str(self.first.keys.get("partition._target_", "-"))
         rest = [
             knob(k.removeprefix("partition."), v)
             for k, v in sorted(self.first.keys.items())
             if k.startswith("partition.") and k != "partition._target_" and v is not None
+            # What METIS always did says nothing.
+            if partitions.LATER.get(target, {}).get(k.removeprefix("partition."), self) != v
         ]
-        name = str(self.first.keys.get("partition._target_", "-")).rpartition(".")[2].lower()
+        name = target.rpartition(".")[2].lower()
         return " ".join([name, *rest])
 
     @property

@@ -97,7 +97,7 @@ def _at_most(knobs: Knobs, parts: Parts, epoch: int) -> Traffic:
     here = host[:, None] == host[None, :]  # nothing but ids and weights goes to another host
     for key, most in whole.most.items():
         if key[0] >= 0:
-            made.add(*key, np.zeros_like(most), most * here)
+            made.add(*key, np.zeros_like(most), most * np.pad(here, ((0, 0), (0, 1))))  # the last: a store
     if knobs.jaca:
         first = 1 if knobs.features == "once" else 0
         ids = to_all([4 * s.num_halo + 8 * parts.workers for s in parts.shards])

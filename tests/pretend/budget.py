@@ -45,6 +45,7 @@ BUDGET = {
     "sancus/official": Cost(synchronisations=4, drains=0, launches=52, collectives=5),
     "skipg": Cost(synchronisations=4, drains=0, launches=52, collectives=5),
     "vanilla": Cost(synchronisations=4, drains=0, launches=54, collectives=3),
+    "vanilla/cover": Cost(synchronisations=4, drains=0, launches=58, collectives=3),
     "zero_halo": Cost(synchronisations=2, drains=0, launches=49, collectives=1),
 }
 
