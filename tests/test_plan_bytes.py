@@ -132,6 +132,23 @@ def test_what_a_system_keeps_is_what_it_says(pool):
         assert caches > 0 and held_here == caches + 4 * others * sum({6, graph.num_classes})
 
 
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_capgnns_tiers_are_as_large_as_it_says(pool, hosts):
+    """What lies between hosts is in no tier, and a host has room for its own vertices alone."""
+    graph = random_graph(9, vertices=40)
+    block = systems.block("capgnn", hosts=hosts, rapa=False, features="refetch")
+    asked = Settings(model=SMALL, dtype="float32", epochs=1)
+    outcome = systems.run(pool, graph, block, 4, settings=asked)
+    system = make_system(block)
+    shards = systems.shards_of(graph, outcome.assignment, 4)
+    system.cluster = Cluster(devices=[Device()] * 4)
+    parts = parts_of(shards, system, make_model(asked.model), Asked())
+    for worker, held_here in zip(outcome.workers, system.held(parts)):
+        told = {name: value for (_, name), value in worker["metrics"][0].items()}
+        rows = told["local_capacity"] + told["global_capacity"]
+        assert held_here == 4 * sum(parts.widths[:-1]) * rows > 0
+
+
 @given(seed=st.integers(0, 10_000), parts=st.integers(1, 4), directed=st.booleans(), layers=st.integers(1, 3))
 @settings(max_examples=5)
 def test_bytes_on_random_graphs_and_partitions(pool, seed, parts, directed, layers):

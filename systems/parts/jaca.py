@@ -49,11 +49,14 @@ class Halos:
         self._of(comm.rank, tell(shard.halo), np.stack(tell(shard.halo_counts)), lowest)
 
     @classmethod
-    def of(cls, shards: Sequence[Shard], lowest: bool = False) -> Halos:
-        """Of shards that are all here; no worker's own."""
+    def of(cls, shards: Sequence[Shard], lowest: bool = False, hosts: int = 1) -> Halos:
+        """Of shards that are all here, no worker's own; with several hosts without what lies between them."""
         made = cls.__new__(cls)
-        made.hosts = 1
-        made._of(-1, [shard.halo for shard in shards], np.stack([s.halo_counts for s in shards]), lowest)
+        made.hosts = hosts
+        host = np.arange(len(shards)) // (len(shards) // hosts)
+        here = [host == host[p] for p in range(len(shards))]
+        ids = [s.halo[np.repeat(own, s.halo_counts)] for s, own in zip(shards, here)]
+        made._of(-1, ids, np.stack([s.halo_counts * own for s, own in zip(shards, here)]), lowest)
         return made
 
     def _of(self, rank: int, ids: list[np.ndarray], counts: np.ndarray, lowest: bool) -> None:

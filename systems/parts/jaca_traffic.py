@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from harness.core.traffic import FLOAT, Parts, Traffic, fetch_once, halo_exchanges, to_all, with_weights
-from systems.parts.jaca import FIXED, Halos
+from systems.parts.jaca import FIXED, Halos, global_tier
 from systems.parts.rowcache import NONE, Selection
 
 
@@ -118,5 +118,8 @@ def held_in_tiers(
     if not knobs.jaca:
         return np.zeros(parts.workers)
     widths = parts.widths[1 if knobs.features == "once" else 0 : parts.layers]
-    local, common = sizes(Halos.of(parts.shards), widths)
+    halos = Halos.of(parts.shards, hosts=knobs.hosts)
+    local, common = sizes(halos, widths)
+    if knobs.hosts > 1:  # what the fullest host's tier holds is made on each
+        common = global_tier(halos, common, halos.best_of_all(knobs.top_k)).capacity
     return FLOAT * sum(widths) * (np.asarray(local, float) + common)

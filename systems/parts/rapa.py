@@ -15,14 +15,13 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from harness.cluster.config import GIB, Cluster, Device, relative
+from harness.cluster.config import GIB, TIMES, Cluster, Device, relative
 from harness.comm.comm import Comm
 from harness.partition.shard import Csr, Shard
 
 Count = TypeVar("Count", float, np.ndarray)  # one, or several at once
 
 MIB = 1024**2
-TIMES = ("h2d_s", "d2h_s", "idt_s", "spmm_s", "mm_s")
 
 
 @dataclass
@@ -37,7 +36,7 @@ class Prices:
 
     @staticmethod
     def of(devices: list[Device], workers: int, alpha: float) -> Prices:
-        h2d, d2h, idt, spmm, mm = (np.array(relative(devices, name)) for name in TIMES)
+        mm, spmm, h2d, d2h, idt = (np.array(relative(devices, name)) for name in TIMES)
         return Prices((h2d + d2h) * (1 - 1 / workers) + idt / workers, alpha * spmm, (1 - alpha) * mm)
 
     def weakest_first(self) -> list[int]:
@@ -262,8 +261,8 @@ def restrict(
     beta_mb: float,
     among: range,
 ) -> tuple[Shard, list[Step]]:
-    """The worker's balanced shard, and how it came about. `among`: the workers of its host, which nothing but
-    halo vertices of theirs are left to.
+    """The worker's balanced shard, and how it came about. `among`: the workers of its host; its halo has no
+    vertices of others.
     """
     ids = np.concatenate(
         [t.cpu().numpy() for t in comm.all_gather(torch.from_numpy(shard.halo).to(comm.device), -1, "rapa")]
