@@ -61,8 +61,8 @@ class Claim:
     direction        "above" or "below" `neutral`
     neutral          the value of no difference; null: 1 of ratios, else 0
     tolerance        instead of 10 % of our mean, in the unit of the value; needs `reason`
-    graph            the graph on which this is decided, itself or its twin, as a size has it; null: all of
-                     the size
+    graph            the graph on which this is decided, itself or its twin, as a size has it: its name, or
+                     all of its overrides where a size has it in several forms; null: all of the size
     across           what becomes of several graphs, seed by seed: their "mean", or, where the paper speaks of
                      its best or worst case, the "max" or "min" of what is compared
     control          a row that has none of what the claim is about: where it does as well in `measure`, the
@@ -151,8 +151,12 @@ class Experiment:
         return " ".join([*own, f"dataset={graph}", *common])
 
     def on(self, size: str, graph: str | None) -> list[int]:
-        """The places of a graph, by its name, among those of a size; of all graphs without a name."""
-        return [i for i, each in enumerate(self.sizes[size].graphs) if graph in (None, _named(each))]
+        """The places of a graph among those of a size, by all of its overrides or by its name; of all graphs
+        where none is given.
+        """
+        graphs = self.sizes[size].graphs
+        same = [i for i, each in enumerate(graphs) if graph == each]
+        return same or [i for i, each in enumerate(graphs) if graph in (None, _named(each))]
 
 
 def _part(word: str, name: str, total: int) -> str:
@@ -270,8 +274,8 @@ def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str
     if claim.tolerance is not None and not claim.reason:
         raise InputError(f"{where}.tolerance={claim.tolerance} has no reason: give reason")
     if claim.graph is not None:
-        graphs = {_named(graph) for size in sizes.values() for graph in size.graphs}
-        choice(f"{where}.graph", claim.graph, graphs)
+        graphs = [graph for size in sizes.values() for graph in size.graphs]
+        choice(f"{where}.graph", claim.graph, {*graphs, *map(_named, graphs)})
     for row in claim.needed:
         if _swept(rows[row]):
             raise InputError(

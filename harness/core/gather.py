@@ -44,6 +44,19 @@ def fetch_row(typing, packed, row):
 
 
 @intrinsic
+def fetch_entry(typing, indices, entry):
+    """Read the cache line of indices[entry] ahead."""
+    signature = types.void(indices, types.int64)
+
+    def generate(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        _fetch(builder, builder.gep(array.data, [args[1]]))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
 def fetch_to_write(typing, out, row, first, last):
     """Make columns [first, last) of a row of out [rows, columns] ready to be written."""
     signature = types.void(out, types.int64, types.int64, types.int64)
@@ -65,7 +78,7 @@ def _gather_sum(lines: int, weighted: bool):
     """total += sum of packed[indices[e]] (times values[e]) for e = start, start + 1, ... while e < end and
     indices[e] < high, one accumulator per column; rows of `lines` cache lines each. Returns the first e left.
 
-    The row of entry min(e + ahead, last) is read ahead where it is below `high`.
+    The row of entry min(e + ahead, last) is read ahead where it is below `high`; nothing where ahead is 0.
     """
 
     @intrinsic
@@ -96,9 +109,10 @@ def _gather_sum(lines: int, weighted: bool):
             def row(column):
                 return builder.gep(rows, [builder.mul(column, ir.Constant(word, lines))])
 
-            more, below, add, done = (
-                builder.append_basic_block(name) for name in ("more", "below", "add", "done")
+            more, below, look, add, done = (
+                builder.append_basic_block(name) for name in ("more", "below", "look", "add", "done")
             )
+            looks = builder.icmp_signed(">", ahead, ir.Constant(word, 0))
             builder.branch(more)
             builder.position_at_end(more)
             e = builder.load(cursor)
@@ -106,15 +120,19 @@ def _gather_sum(lines: int, weighted: bool):
 
             builder.position_at_end(below)
             here = column(e)
-            builder.cbranch(builder.icmp_signed("<", here, high), add, done)
+            source = row(here)
+            builder.cbranch(builder.icmp_signed("<", here, high), look, done)
+
+            builder.position_at_end(look)
+            with builder.if_then(looks):
+                later = builder.add(e, ahead)
+                later = column(builder.select(builder.icmp_signed("<", later, last), later, last))
+                later = row(builder.select(builder.icmp_signed("<", later, high), later, here))
+                for line in at:
+                    _fetch(builder, builder.gep(later, [line]))
+            builder.branch(add)
 
             builder.position_at_end(add)
-            later = builder.add(e, ahead)
-            later = column(builder.select(builder.icmp_signed("<", later, last), later, last))
-            later = row(builder.select(builder.icmp_signed("<", later, high), later, here))
-            for line in at:
-                _fetch(builder, builder.gep(later, [line]))
-            source = row(here)
             if weighted:
                 value = builder.load(builder.gep(data[3], [e]))
                 if value.type != element:
@@ -155,7 +173,7 @@ def add_entries(total, packed, indices, values, start, end, high, ahead, last):
     """total [block] += packed[indices[e]] (times values[e] where there are values) for e = start, start + 1,
     ... while e < end and indices[e] < high. Returns the first e left.
 
-    ahead   how many entries ahead a row is read, none beyond entry `last`
+    ahead   how many entries ahead a row is read, none beyond entry `last`; 0: rows are near already
     """
     lines = packed.shape[1] * packed.itemsize // LINE
     if len(values):

@@ -30,6 +30,7 @@ from harness.check.target import imported
 from harness.comm import work
 from harness.comm.recorder import Recorder
 from harness.core.dgl_kernel import CopySum, dies, load_dgl
+from harness.core.huge_pages import HugePages
 from harness.core.numba_kernel import NumbaProduct
 from harness.core.order import Order
 from harness.core.tiling import Tilings
@@ -131,10 +132,10 @@ class NumbaKernel(Kernel):
     name = "numba"
 
     def __init__(self, tilings: Tilings | None = None):
-        self.tilings = tilings or Tilings()
+        self.tilings, self._memory = tilings or Tilings(), HugePages()
 
     def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
-        return NumbaProduct(block, values, self.tilings)
+        return NumbaProduct(block, values, self.tilings, self._memory)
 
 
 # DGL

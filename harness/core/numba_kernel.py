@@ -15,12 +15,14 @@ import math
 import numba
 import numpy as np
 
-from harness.core.gather import LINE, LINES, add_entries, fetch_row, fetch_to_write
+from harness.core.gather import LINE, LINES, add_entries, fetch_entry, fetch_row, fetch_to_write
+from harness.core.huge_pages import HugePages
 from harness.core.parallel import use_threads
 from harness.core.tiling import Tiling, Tilings
 from harness.partition.shard import Csr
 
 SERIAL_BELOW = 1 << 17  # additions: waking threads costs more than it saves
+NEXT, MOST = 4, 64  # output rows whose entries are read ahead, and the cache lines of each, at most
 
 # Stands for "no scale" and "no values": an array like the others, so that one compiled form serves every
 # combination.
@@ -78,6 +80,7 @@ def sum_rows(
 ):  # fmt: skip
     """out[v, k0 : k0 + F] (+)= row[v] * (sum of v's packed rows), v in [first, last).
 
+    ahead     entries that are read ahead; 0: a block's rows are near
     block     source rows taken at a time; `partial` [rows, F] keeps the sums and `cursor` [rows] the first
               entry beyond the block; 0: all at once
     """
@@ -95,11 +98,19 @@ def sum_rows(
     for v in range(first, last):
         _begin(v, packed, self_loops, partial[v])
         cursor[v] = indptr[v]
+    per_line, share = LINE // indices.itemsize, block / columns
     for low in range(0, columns, block):
         high = min(low + block, columns)
         for v in range(first, last):
+            # Entries and the sum of a row soon to come: no processor sees by itself which ones are next.
+            if v + NEXT < last:
+                soon, begin = v + NEXT, cursor[v + NEXT]
+                expected = np.int64(share * (np.int64(indptr[soon + 1]) - np.int64(indptr[soon])))
+                for line in range(min(MOST, 1 + expected // per_line)):
+                    fetch_entry(indices, begin + line * per_line)  # type: ignore[call-arg]  # numba's context
+                fetch_to_write(partial, soon, 0, partial.shape[1])  # type: ignore[call-arg]
             # The first rows that the next output row needs: its entries do not follow this one's.
-            if v + 1 < last:
+            if ahead and v + 1 < last:
                 for e in range(cursor[v + 1], min(cursor[v + 1] + ahead, np.int64(indptr[v + 2]))):
                     if indices[e] >= high:
                         break
@@ -127,11 +138,12 @@ def _passes(
 
 @numba.njit(cache=True, nogil=True)
 def _product(
-    indptr, indices, values, x, row, column, self_loops, out, accumulate, packed, ahead, block, partial,
-    cursor,
+    indptr, indices, values, x, row, column, self_loops, out, accumulate, packed, packs, ahead, block,
+    partial, cursor,
 ):  # fmt: skip
     for k0 in range(0, x.shape[1], len(packed) * packed.shape[2]):
-        _pack(0, len(x), x, k0, column, packed)
+        if packs:
+            _pack(0, len(x), x, k0, column, packed)
         _passes(
             0, len(out), indptr, indices, values, packed, k0, row, self_loops, out, accumulate, ahead, block,
             partial, cursor,
@@ -140,13 +152,14 @@ def _product(
 
 @numba.njit(cache=True, nogil=True, parallel=True)
 def _product_parallel(
-    bounds, indptr, indices, values, x, row, column, self_loops, out, accumulate, packed, ahead, block,
+    bounds, indptr, indices, values, x, row, column, self_loops, out, accumulate, packed, packs, ahead, block,
     partial, cursor,
 ):  # fmt: skip
     parts, columns = len(bounds) - 1, len(x)
     for k0 in range(0, x.shape[1], len(packed) * packed.shape[2]):
-        for part in numba.prange(parts):
-            _pack(columns * part // parts, columns * (part + 1) // parts, x, k0, column, packed)
+        if packs:
+            for part in numba.prange(parts):
+                _pack(columns * part // parts, columns * (part + 1) // parts, x, k0, column, packed)
         for part in numba.prange(parts):
             _passes(
                 bounds[part], bounds[part + 1], indptr, indices, values, packed, k0, row, self_loops, out,
@@ -163,11 +176,7 @@ def balanced_bounds(indptr: np.ndarray, parts: int) -> np.ndarray:
 
 
 def buffer(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An array of undefined content that begins at a cache line.
-
-    From numpy, which asks for huge pages where it is large: with small ones nearly every gathered row of a
-    large source has its page looked up in memory.
-    """
+    """An array of undefined content that begins at a cache line."""
     size = math.prod(shape)
     memory = np.empty(size + LINE // dtype.itemsize, dtype)
     begin = -memory.ctypes.data % LINE // dtype.itemsize
@@ -175,10 +184,19 @@ def buffer(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 class NumbaProduct:
-    """out (+)= row * (B + s I) (column * x) for one block B, over any float type."""
+    """out (+)= row * (B + s I) (column * x) for one block B, over any float type.
 
-    def __init__(self, block: Csr, values: np.ndarray | None = None, tilings: Tilings | None = None):
-        self._block, self._tilings = block, tilings or Tilings()
+    memory   where rows are packed; null: its own
+    """
+
+    def __init__(
+        self,
+        block: Csr,
+        values: np.ndarray | None = None,
+        tilings: Tilings | None = None,
+        memory: HugePages | None = None,
+    ):
+        self._block, self._tilings, self._memory = block, tilings or Tilings(), memory or HugePages()
         self._values = NONE if values is None else np.ascontiguousarray(values)
         self._bounds: dict[int, np.ndarray] = {}
         self._chosen: dict[int, Tiling] = {}
@@ -199,23 +217,31 @@ class NumbaProduct:
 
     def apply(self, x, row, column, self_loops: bool, out, accumulate: bool) -> None:
         """x [cols, F] and out [rows, F] contiguous; row [rows] and column [cols] float32 or None."""
-        block, (columns, width) = self._block, x.shape
-        if width == 0 or block.num_rows == 0:
+        columns, width = x.shape
+        if width == 0 or self._block.num_rows == 0:
             return
-        tiling = self.tiling(width * x.element_size())
-        block_rows = tiling.block_rows(columns)
-        kept = block.num_rows if block_rows else 0  # rows whose sums are kept between blocks of source rows
-        taken = tiling.lines * LINE // x.element_size()  # columns of a pass
+        lines = self.tiling(width * x.element_size()).lines
+        taken = lines * LINE // x.element_size()  # columns of a pass
         # Threads wait for each other once per buffer, not once per pass.
-        passes = min(-(-width // taken), max(1, LINES[-1] // tiling.lines))
-        packed = buffer((passes, columns, taken), x.numpy().dtype)
-        partial = buffer((kept, taken), packed.dtype)
+        passes = min(-(-width // taken), max(1, LINES[-1] // lines))
+        if column is None and taken == width and x.data_ptr() % LINE == 0:
+            # Rows that are whole cache lines, and are not scaled, are gathered from where they lie.
+            self._sum(x, row, column, self_loops, out, accumulate, x.numpy()[None], packs=False)
+            return
+        with self._memory.lent((passes, columns, taken), x.numpy().dtype) as packed:
+            self._sum(x, row, column, self_loops, out, accumulate, packed, packs=True)
+
+    def _sum(self, x, row, column, self_loops, out, accumulate, packed: np.ndarray, packs: bool) -> None:
+        """`apply`, with rows packed, or as they are, in `packed` [passes, cols, columns of a pass]."""
+        block, tiling = self._block, self.tiling(x.shape[1] * x.element_size())
+        block_rows = tiling.block_rows(block.num_columns)
+        kept = block.num_rows if block_rows else 0  # rows whose sums are kept between blocks of source rows
         arguments = (
             block.indptr, block.indices, self._values, x.numpy(), NONE if row is None else row.numpy(),
-            NONE if column is None else column.numpy(), self_loops, out.numpy(), accumulate, packed,
-            tiling.ahead, block_rows, partial, np.empty(kept, np.int64),
+            NONE if column is None else column.numpy(), self_loops, out.numpy(), accumulate, packed, packs,
+            tiling.ahead, block_rows, buffer((kept, packed.shape[2]), packed.dtype), np.empty(kept, np.int64),
         )  # fmt: skip
-        threads = 1 if self.is_small(width) else use_threads()
+        threads = 1 if self.is_small(x.shape[1]) else use_threads()
         if threads == 1:
             _product(*arguments)
             return

@@ -1,0 +1,60 @@
+"""Memory of huge pages for the rows that a sparse product gathers from.
+
+With pages of 4 kB nearly every gathered row of a large source has its page looked up. Whether an allocator
+gives memory that lies in huge pages depends on what was there before, so this is asked of the system itself,
+once, and kept: products take turns in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import mmap
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+
+PAGE = 2 << 20  # bytes of a huge page
+
+
+class HugePages:
+    """Memory that products take turns in; it grows to the largest that was asked for."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+        self._turn = threading.Lock()
+
+    @contextlib.contextmanager
+    def lent(self, shape: tuple[int, ...], dtype: np.dtype) -> Iterator[np.ndarray]:
+        """An array of undefined content, until the context ends; memory of its own where another thread has
+        this one.
+        """
+        size = math.prod(shape) * dtype.itemsize
+        mine = self._turn.acquire(blocking=False)
+        try:
+            memory = self._of(size) if mine else allocate(size)
+            yield memory[:size].view(dtype).reshape(shape)
+        finally:
+            if mine:
+                self._turn.release()
+
+    def _of(self, size: int) -> np.ndarray:
+        if size > len(self._memory):
+            self._memory = np.empty(0, np.uint8)  # the smaller one is given back first
+            self._memory = allocate(size)
+        return self._memory
+
+
+def allocate(size: int) -> np.ndarray:
+    """[size, or up to a page more] bytes from the beginning of a huge page on, in huge pages where the system
+    has them.
+    """
+    size = -(-size // PAGE) * PAGE
+    mapped = mmap.mmap(-1, size + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a system built without them
+            mapped.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(mapped, np.uint8)
+    begin = -memory.ctypes.data % PAGE
+    return memory[begin : begin + size]
