@@ -8,7 +8,6 @@ from harness.bench import before
 from harness.bench.lines import Line
 from harness.bench.runs import Folders, cpu_per_epoch, in_turn, train
 
-WORKERS_TARGET = 1.3  # largest ratio of four workers to one
 BEFORE_TARGET = 0.93  # largest ratio to the revision before
 ONE, SINGLE = "one worker, once", "one worker of one thread, once"
 CASES = {
@@ -42,7 +41,7 @@ def cpu_lines(folders: Folders, rounds: int = 4, cases: dict[str, dict] = CASES,
     for name in cases:
         if not name.startswith("one"):
             one = f"one worker, {name.split(', ')[1]}"
-            lines.append(line(f"{name} / one worker", name, one, WORKERS_TARGET if name == HELD else None))
+            lines.append(line(f"{name} / one worker", name, one))
     lines += [
         line(f"{now} / revision {before.BEFORE}", now, name, BEFORE_TARGET) for name, now in earlier.items()
     ]

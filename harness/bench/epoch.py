@@ -20,11 +20,13 @@ import torch
 import torch.nn.functional as F
 
 from harness.bench.lines import Line, exponent, interleaved, medians
+from harness.bench.products import order_of, tilings_of
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, cpu_count
 from harness.core.architectures import Gcn
 from harness.core.config import ModelConfig
 from harness.core.dgl_kernel import load_dgl
+from harness.core.kernels import NumbaKernel
 from harness.core.optimisers import Adam, Optimiser
 from harness.core.trainer import Trainer
 from harness.graph import sources
@@ -72,7 +74,18 @@ class Ours:
     ):
         comm = Comm(0, 1, device, Recorder())
         made = make_system({"_target_": system, "features": features, **(knobs or {})})
-        self.trainer = Trainer(shard, comm, made, model, optimiser, seed=1, epochs=epochs, rows=rows)
+        self.trainer = Trainer(
+            shard,
+            comm,
+            made,
+            model,
+            optimiser,
+            seed=1,
+            epochs=epochs,
+            rows=rows,
+            kernel=NumbaKernel(tilings_of(shard.inner_edges)) if device == CPU else "auto",
+            order=order_of(shard) if device == CPU else None,
+        )
         self.losses: list[float] = []
 
     def __call__(self) -> None:

@@ -21,12 +21,12 @@ from harness.bench import before
 from harness.bench.before import BEFORE
 from harness.bench.epoch import whole
 from harness.bench.lines import Line, exponent, interleaved
+from harness.bench.products import tilings_of
 from harness.bench.roofline import copy_bandwidths, random_graph
 from harness.comm.recorder import cpu_count
 from harness.core.dgl_kernel import CopySum, load_dgl
 from harness.core.kernels import NumbaKernel, SparseOperator
-from harness.core.tiling import Tilings, shape_class
-from harness.core.tiling_measured import measure
+from harness.core.tiling import Tilings
 from harness.graph import sources
 from harness.graph.config import DatasetConfig
 from harness.partition.shard import Csr
@@ -46,12 +46,6 @@ def spmm_lines(dataset: DatasetConfig, rounds: int = 15, sizes: Sequence[float] 
     keep_freed_memory()
     block = whole(sources.load(dataset, Path("data"), seed=1)).inner_edges
     return [*machine_lines(), *dgl_lines(block, rounds), *uniform_lines(sizes, rounds)]
-
-
-def measured(block: Csr) -> Tilings:
-    """The tilings of a block's shape class, as a run would have them, measured now."""
-    name = shape_class(block.num_rows, block.num_columns, block.num_entries)
-    return Tilings() if name is None else Tilings({name: measure(*map(int, name.split("x")))})
 
 
 def machine_lines() -> list[Line]:
@@ -90,7 +84,7 @@ def dgl_lines(block: Csr, rounds: int) -> list[Line]:
     """Beside DGL's copy-sum on the same x. It may end its process, so each width has one of its own."""
     if load_dgl() is None:
         return [Line("spmm", "DGL", math.nan, "ms", note="dgl cannot be loaded here: not measured")]
-    tilings = measured(block)
+    tilings = tilings_of(block)
     context = multiprocessing.get_context("forkserver")
     lines = []
     for width, target in NO_WORSE.items():
@@ -133,7 +127,7 @@ def uniform_lines(sizes: Sequence[float], rounds: int) -> list[Line]:
         earlier = earlier_product(folder)
         for entries in map(int, sizes):
             blocks[entries] = block = random_graph(entries // DEGREE, entries)
-            operator = SparseOperator(block, kernel=NumbaKernel(measured(block)))
+            operator = SparseOperator(block, kernel=NumbaKernel(tilings_of(block)))
             x, out = torch.rand(block.num_columns, WIDTH), torch.empty(block.num_rows, WIDTH)
             sides[f"ours {entries}"] = partial(operator.forward, x, out=out)
             if earlier is not None:
