@@ -24,7 +24,7 @@ from harness.core.tiling import AHEAD, GAIN, Tiling, Tilings, Timed
 from harness.partition.cache import Cache
 from harness.partition.shard import Csr
 
-ENTRIES = 1 << 22  # of the product that is timed, at least
+ENTRIES = 1 << 21  # of the product that is timed, at least
 REUSED = 16  # entries per source row, at least: block by block pays by rows that are met again
 ROUNDS = 3  # of which the fastest counts: what else the machine does can only add
 DISTANCES = (AHEAD // 2, AHEAD, 2 * AHEAD)
