@@ -27,6 +27,8 @@ from harness.core.batches import Sampled
 from harness.partition.shard import Csr, Shard
 
 ALL = 2**31 - 1  # a fan-out that takes every neighbour
+LAST, VECTOR = np.int32(2**31 - 1), 16  # above every place of a list; numbers that one instruction compares
+SHORT = 64  # entries of a row that are put in order by counting
 
 
 @dataclass
@@ -103,9 +105,17 @@ def drawn(arrays: Arrays, rows: np.ndarray, key: int, fan_out: FanOut) -> tuple[
 
 
 @numba.njit(cache=True, nogil=True)
+def _read(lists, places, items):
+    """items[i] = lists[places[i]]: apart from the draws, so that many of these reads are under way at once."""
+    for i in range(len(places)):
+        for c in range(lists.shape[1]):
+            items[i, c] = lists[places[i], c]
+
+
+@numba.njit(cache=True, nogil=True)
 def _draw_again(starts, lists, ids, rows, key, most, items):
     """With replacement: the j-th of a vertex's draws is any of its d places."""
-    at, width = 0, lists.shape[1]
+    at, places = 0, np.empty(len(items), np.int64)
     for q in range(len(rows)):
         begin, end = starts[rows[q], 0], starts[rows[q], 1]
         if begin == end:
@@ -113,45 +123,44 @@ def _draw_again(starts, lists, ids, rows, key, most, items):
         base = mix(key + np.uint64(ids[rows[q]]) * np.uint64(GOLDEN))
         for j in range(most):
             bits = mix(base + np.uint64(j) * np.uint64(GOLDEN)) >> np.uint64(32)
-            place = np.int64((bits * np.uint64(end - begin)) >> np.uint64(32))
-            for c in range(width):
-                items[at, c] = lists[begin + place, c]
+            places[at] = begin + np.int64((bits * np.uint64(end - begin)) >> np.uint64(32))
             at += 1
+    _read(lists, places, items)
 
 
 @numba.njit(cache=True, nogil=True)
 def _draw(starts, lists, ids, rows, key, most, items):
-    places = np.empty(min(most, len(items)), np.int64)
-    at, width = 0, lists.shape[1]
+    lanes = min(most, len(items)) + VECTOR - 1
+    found = np.full(lanes - lanes % VECTOR, LAST, np.int32)
+    at, places = 0, np.empty(len(items), np.int64)
     for q in range(len(rows)):
         begin, end = starts[rows[q], 0], starts[rows[q], 1]
         d = end - begin
         if d <= most:
             for e in range(begin, end):
-                for c in range(width):
-                    items[at, c] = lists[e, c]
+                places[at] = e
                 at += 1
             continue
-        # Floyd: for j = d - k .. d - 1 take a place up to j, or j itself where that place is taken. They are
-        # kept ascending.
+        # Floyd: for j = d - k .. d - 1 take a place up to j, or j itself where that place is taken. Loops over
+        # all places that have no branch are vectorised: fewer steps than keeping the places in order.
         base = mix(key + np.uint64(ids[rows[q]]) * np.uint64(GOLDEN))
         for k in range(most):
             j = np.uint64(d - most + k)
             bits = mix(base + j * np.uint64(GOLDEN)) >> np.uint64(32)
-            place = np.int64((bits * (j + np.uint64(1))) >> np.uint64(32))
-            to = k
-            while to > 0 and places[to - 1] >= place:
-                to -= 1
-            if to < k and places[to] == place:
-                places[k] = j  # above all that are taken
-                continue
-            for i in range(k, to, -1):
-                places[i] = places[i - 1]
-            places[to] = place
+            found[k] = np.int32((bits * (j + np.uint64(1))) >> np.uint64(32))
+        for k in range(1, most):
+            same, place = np.int32(0), found[k]
+            for i in range(k):
+                same |= np.int32(found[i] == place)
+            if same:
+                found[k] = d - most + k
         for k in range(most):
-            for c in range(width):
-                items[at, c] = lists[begin + places[k], c]
-            at += 1
+            below, place = np.int32(0), found[k]
+            for i in range(len(found)):
+                below += np.int32(found[i] < place)
+            places[at + below] = begin + place
+        at += most
+    _read(lists, places, items)
 
 
 @dataclass
@@ -216,8 +225,10 @@ class Expander:
         found = self.pulls.lists(draw, fan_out.taken, asked, Purpose("sample", "neighbours", layer))
         counts = np.empty(len(vertices), np.int32)
         counts[order] = np.concatenate([counts for counts, _ in found])
-        items = np.concatenate([items for _, items in found])
         taken = fan_out.taken(counts)
+        if len(found) == 1:
+            return Chosen(counts, taken, found[0][1])
+        items = np.concatenate([items for _, items in found])
         edges = np.empty_like(items)
         _in_order(order, taken, _starts(taken), items, edges)
         return Chosen(counts, taken, edges)
@@ -339,14 +350,18 @@ def _split(starts, local, values, n):
 
 @numba.njit(cache=True, nogil=True)
 def _ascending(numbers, first, last, order):
-    """order[: last - first] <- first..last-1 in the order in which numbers ascend: short lists, as drawn ones
-    are, by insertion."""
-    if last - first > 64:
-        order[: last - first] = first + np.argsort(numbers[first:last])
+    """order[: last - first] <- first..last-1 in the order in which numbers ascend, equal ones as they stand:
+    in short lists, as drawn ones are, each number's place is counted, which is vectorised.
+    """
+    count = last - first
+    if count > SHORT:
+        order[:count] = first + np.argsort(numbers[first:last], kind="mergesort")
         return
-    for e in range(first, last):
-        at, number = e - first, numbers[e]
-        while at > 0 and numbers[order[at - 1]] > number:
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = e
+    keys = np.empty(SHORT, np.int64)
+    for i in range(count):
+        keys[i] = np.int64(numbers[first + i]) * SHORT + i
+    for i in range(count):
+        below, key = 0, keys[i]
+        for k in range(count):
+            below += keys[k] < key
+        order[below] = first + i
