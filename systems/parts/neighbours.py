@@ -106,7 +106,7 @@ def drawn(arrays: Arrays, rows: np.ndarray, key: int, fan_out: FanOut) -> tuple[
 
 @numba.njit(cache=True, nogil=True)
 def _read(lists, places, items):
-    """items[i] = lists[places[i]]: apart from the draws, so that many of these reads are under way at once."""
+    """items[i] = lists[places[i]]: apart from the draws, so that many reads are under way at once."""
     for i in range(len(places)):
         for c in range(lists.shape[1]):
             items[i, c] = lists[places[i], c]
@@ -141,8 +141,8 @@ def _draw(starts, lists, ids, rows, key, most, items):
                 places[at] = e
                 at += 1
             continue
-        # Floyd: for j = d - k .. d - 1 take a place up to j, or j itself where that place is taken. Loops over
-        # all places that have no branch are vectorised: fewer steps than keeping the places in order.
+        # Floyd: for j = d - k .. d - 1 take a place up to j, or j itself where that place is taken. Loops
+        # over all places that have no branch are vectorised: fewer steps than keeping the places in order.
         base = mix(key + np.uint64(ids[rows[q]]) * np.uint64(GOLDEN))
         for k in range(most):
             j = np.uint64(d - most + k)
