@@ -104,9 +104,9 @@ def _said(each: Estimate, digits: str = ".2f") -> str:
 def tables(root: Path = ROOT) -> str:
     four, eight = kept("lean_bytes", root), kept("lean_bytes_eight", root)
     return "\n\n".join([
-        "MB per epoch without what is fetched once, 4 workers:",
+        "MB per epoch without what is fetched once, 4 workers, one seed:",
         bytes_table(four),
-        "The same with 8 workers, one seed:",
+        "The same with 8 workers:",
         bytes_table(eight),
         "Test accuracy in %, 200 epochs, 4 workers, ± half a 95 % interval over seeds:",
         accuracy_table(kept("lean_accuracy", root), kept("lean_computers", root)),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from harness.core import quantise as quantising
 from harness.core.quantise import (
     BITS,
     code_with_torch,
@@ -102,6 +103,27 @@ def test_compiled_codes_are_torch_s_to_the_bit(rows, bits, dtype, stochastic):
     assert torch.equal(wire[:, :-size], codes)
     restored = low + codes_with_torch(codes, x.shape[1], bits).to(dtype) * step
     assert torch.equal(dequantise(wire, x.shape[1], bits, dtype), restored)
+
+
+@given(
+    ROWS,
+    st.sampled_from([4, 8]),
+    st.sampled_from([torch.float32, torch.float64]),
+    st.integers(-30, 30),
+    st.booleans(),
+)
+def test_compiled_scales_are_torch_s_to_the_bit(rows, bits, dtype, power, stochastic):
+    x = torch.from_numpy(rows * 10.0**power).to(dtype)
+    noise = (
+        torch.rand(x.shape, generator=torch.Generator().manual_seed(2), dtype=dtype) if stochastic else 0.5
+    )
+    wire = quantise_scaled(x, bits, noise)
+    scale = quantising._rounded_up(x.abs().amax(1, keepdim=True))
+    low, step = quantising._range(scale, bits, dtype)
+    codes = code_with_torch(x, low, torch.where(step > 0, step, torch.ones_like(step)), bits, noise)
+    assert torch.equal(wire, torch.cat([codes, scale.view(torch.uint8)], 1))
+    restored = low + codes_with_torch(codes, x.shape[1], bits).to(dtype) * step
+    assert torch.equal(dequantise_scaled(wire, x.shape[1], bits, dtype), restored)
 
 
 @given(ROWS, st.sampled_from([4, 8]), st.sampled_from([torch.float32, torch.float64]), st.booleans())

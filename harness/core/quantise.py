@@ -83,6 +83,13 @@ def quantise_scaled(x: torch.Tensor, bits: int, noise: torch.Tensor | float = 0.
     wire = x.new_empty(len(x), scaled_bytes(x.shape[1], bits), dtype=torch.uint8)
     if not x.numel():
         return wire
+    if x.device.type == "cpu":
+        values = x.contiguous().numpy()
+        largest, low, step = np.empty((3, len(x)), values.dtype)
+        _row_maxima(values, largest)
+        _scales(largest, (1 << (bits - 1)) - 1, low, step, wire.numpy()[:, -2:])
+        _write_codes(wire, x, torch.from_numpy(low)[:, None], torch.from_numpy(step)[:, None], bits, noise)
+        return wire
     scale = _rounded_up(x.abs().amax(1, keepdim=True))
     wire[:, -2:] = scale.view(torch.uint8)
     low, step = _range(scale, bits, x.dtype)
@@ -94,6 +101,10 @@ def dequantise_scaled(wire: torch.Tensor, width: int, bits: int, dtype: torch.dt
     """The rows [k, width] that a wire form of `quantise_scaled` stands for."""
     if not len(wire) or not width:
         return torch.empty(len(wire), width, dtype=dtype, device=wire.device)
+    if wire.device.type == "cpu":
+        low, step = torch.empty(2, len(wire), 1, dtype=dtype)
+        _read_scales(wire.numpy(), (1 << (bits - 1)) - 1, low[:, 0].numpy(), step[:, 0].numpy())
+        return _read_codes(wire, width, low, step, bits)
     scale = wire[:, -2:].clone(memory_format=torch.contiguous_format).view(torch.bfloat16)
     return _read_codes(wire, width, *_range(scale, bits, dtype), bits)
 
@@ -112,15 +123,12 @@ def quantise_columns(rows: torch.Tensor, counts: list[int], bits: int, noise: to
     if rows.device.type == "cpu" and rows.numel():
         ends, wire = np.cumsum(counts), torch.empty(sum(column_bytes(counts, width, bits)), dtype=torch.uint8)
         values = rows.contiguous().numpy()
-        most = torch.zeros(len(counts), width, dtype=rows.dtype)
-        _column_maxima(values, ends, most.numpy())
-        scale = _rounded_up(most)
-        low, step = _range(scale, bits, rows.dtype)
-        ones = torch.where(step > 0, step, torch.ones_like(step))
-        tails = scale.view(torch.uint8).view(len(counts), width, 2)
-        _code_columns(
-            values, ends, low.numpy(), ones.numpy(), bits, noise.numpy(), tails.numpy(), wire.numpy()
-        )
+        largest, low, step = np.zeros((3, len(counts), width), values.dtype)
+        tails = np.empty((len(counts), width, 2), np.uint8)
+        _column_maxima(values, ends, largest)
+        flat = largest.ravel(), low.ravel(), step.ravel(), tails.reshape(-1, 2)
+        _scales(flat[0], (1 << (bits - 1)) - 1, *flat[1:])
+        _code_columns(values, ends, low, step, bits, noise.numpy(), tails, wire.numpy())
         return wire
     parts = zip(rows.split(counts), noise.split([count * width for count in counts]))
     wires = [quantise_scaled(part.t(), bits, u.view(width, -1)).flatten() for part, u in parts if len(part)]
@@ -183,6 +191,53 @@ def _read_codes(
     ends = low.contiguous().numpy()[:, 0], step.contiguous().numpy()[:, 0]
     _restore(wire.numpy(), *ends, bits, rows.numpy())
     return rows
+
+
+@numba.njit(cache=True, nogil=True)
+def _row_maxima(x: np.ndarray, largest: np.ndarray) -> None:
+    """largest [k] <- max |x| of each row, not a number where one of its values is none."""
+    for r in range(len(x)):
+        most, known = x.dtype.type(0), True
+        for k in range(x.shape[1]):
+            size = abs(x[r, k])
+            most = max(most, size)
+            known &= size == size
+        largest[r] = most if known else x.dtype.type(np.nan)
+
+
+@numba.njit(cache=True, nogil=True)
+def _scales(largest: np.ndarray, most: int, low: np.ndarray, step: np.ndarray, tails: np.ndarray) -> None:
+    """The bytes [n, 2] of the scales of numbers of 0 or more [n], and the least value and the step of their
+    codes: what `_rounded_up` and `_range` give, the step 1 where it would be 0.
+    """
+    number = largest.dtype.type
+    whole = np.empty(1, np.float32)
+    bits = whole.view(np.uint32)
+    for i in range(len(largest)):
+        whole[0] = largest[i]
+        # A bfloat16 is the upper half of a float32: any bit below it makes it the next one.
+        upper = (np.int64(bits[0]) + (0xFFFF if largest[i] == largest[i] else 0)) >> 16
+        bits[0] = upper << 16
+        if number(whole[0]) < largest[i]:  # a float64 that lies above its float32
+            upper += 1
+            bits[0] = upper << 16
+        tails[i, 0], tails[i, 1] = np.uint8(upper & 255), np.uint8(upper >> 8)
+        step[i] = number(whole[0]) / number(most)
+        low[i] = -step[i] * number(most)
+        if not step[i] > 0:
+            step[i] = number(1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_scales(wire: np.ndarray, most: int, low: np.ndarray, step: np.ndarray) -> None:
+    """The least value and the step of each row's codes, of the scale in its last two bytes."""
+    number = low.dtype.type
+    whole = np.empty(1, np.float32)
+    bits = whole.view(np.uint32)
+    for r in range(len(wire)):
+        bits[0] = (np.int64(wire[r, -2]) | np.int64(wire[r, -1]) << 8) << 16
+        step[r] = number(whole[0]) / number(most)
+        low[r] = -step[r] * number(most)
 
 
 @numba.njit(cache=True, nogil=True)
