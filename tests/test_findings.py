@@ -13,6 +13,7 @@ from harness.study import __main__ as study
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "findings.md").read_text()
+SOURCES = ("systems/README.md", "results.md", "systems/lean.md")
 NUMBER = re.compile(r"[+-]?\d+\.\d+ ± \d+\.\d+")
 COMMANDS = [
     shlex.split(line)
@@ -22,7 +23,7 @@ COMMANDS = [
 
 
 def test_every_number_with_an_interval_stands_on_the_page_that_it_is_from():
-    sources = "".join((ROOT / "docs" / name).read_text() for name in ("systems/README.md", "results.md"))
+    sources = "".join((ROOT / "docs" / name).read_text() for name in SOURCES)
     there = set(NUMBER.findall(sources))
     found = NUMBER.findall(PAGE)
     assert len(found) > 40 and [each for each in found if each not in there] == []
@@ -30,7 +31,7 @@ def test_every_number_with_an_interval_stands_on_the_page_that_it_is_from():
 
 def test_every_finding_has_a_command():
     findings = PAGE.split("\n## ")[1:]
-    assert len(findings) == 6 and all("```sh" in each for each in findings)
+    assert len(findings) == 7 and all("```sh" in each for each in findings)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words)[:60])
