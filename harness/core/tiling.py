@@ -16,7 +16,7 @@ AHEAD = 16  # entries
 LEAST_ENTRIES, LEAST_COLUMNS = 1 << 19, 1 << 11  # below either a product is done before any choice pays
 # Of the shapes that are measured, half a power of two apart: the choice depends on what fits a cache.
 COLUMNS, DEGREES = tuple(round(2 ** (k / 2)) for k in range(22, 37)), (32, 512)
-GAIN = 0.92  # what is less plain must take at most this much of the time
+GAIN = 0.92  # narrower passes must take at most this much of the time
 NEAR, FAR = 1 << 20, 32 << 20  # bytes of packed rows that a core's and a processor's caches hold
 
 

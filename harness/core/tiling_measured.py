@@ -20,7 +20,7 @@ import numpy as np
 from harness.comm.recorder import cpu_count
 from harness.core.gather import LINE, LINES
 from harness.core.numba_kernel import NONE, balanced_bounds, buffer, sum_rows
-from harness.core.tiling import AHEAD, GAIN, Tiling, Tilings, Timed
+from harness.core.tiling import AHEAD, Tiling, Tilings, Timed
 from harness.partition.cache import Cache
 from harness.partition.shard import Csr
 
@@ -106,6 +106,4 @@ def _fastest(block: Csr, lines: int, memory: np.ndarray, threads: ThreadPoolExec
     if blocks:
         ns |= timed(blocks)
         best = min(ns, key=ns.__getitem__)
-    plain = Tiling(lines)
-    best = best if ns[best] <= GAIN * ns[plain] else plain
     return Timed(best, ns[best])
