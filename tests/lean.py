@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 import pandas as pd
@@ -82,9 +83,8 @@ def short_of_a_fifth(runs: pd.DataFrame) -> list[tuple[str, str]]:
 def _fifth(runs: pd.DataFrame) -> str:
     short = [f"{called(graph)}, {partition}" for graph, partition in short_of_a_fifth(runs)]
     cells = len(PARTITIONS) * runs.graph.nunique()
-    return f"At most a fifth of the five's least in {cells - len(short)} of {cells} cells" + (
-        f"; more: {'; '.join(short)}." if short else "."
-    )
+    said = f"At most a fifth of the five's least in {cells - len(short)} of {cells} cells"
+    return textwrap.fill(f"{said}{'; more: ' if short else ''}{'; '.join(short)}.", 110)
 
 
 def accuracy_table(runs: pd.DataFrame, more: pd.DataFrame) -> str:

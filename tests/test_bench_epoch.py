@@ -4,13 +4,16 @@ judged.
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from harness.bench import epoch
+from harness.bench import epoch, products
 from harness.core.architectures import Gcn
 from harness.core.dgl_kernel import load_dgl
 from harness.core.optimisers import Adam
+from harness.core.tiling import Tiling, Timed
+from harness.partition.shard import Csr
 from tests.graphs import random_graph
 
 MODEL = Gcn(layers=2, hidden=16, dropout=0.0)
@@ -24,6 +27,16 @@ def shard():
 @pytest.fixture(scope="module")
 def everybody(shard):
     return epoch.contenders(shard, MODEL, Adam())
+
+
+def test_products_have_the_tilings_of_their_shapes_and_of_their_adjoints(monkeypatch):
+    asked = []
+    timed = lambda columns, degree: asked.append((columns, degree)) or [Timed(Tiling(2, 8), 1.0)]
+    monkeypatch.setattr(products, "_timed", timed)
+    block = Csr(np.arange(3001, dtype=np.int32) * 400, np.zeros(1_200_000, np.int32), 8000)
+    found = products.tilings_of(block)
+    assert sorted(asked) == [(2896, 512), (8192, 512)]
+    assert found.choose(3000, 8000, 1_200_000, 2) == Tiling(2, 8)
 
 
 def test_all_peers_take_part(everybody):

@@ -370,3 +370,10 @@ def test_the_experiment_of_the_page_is_run_and_decided(real_data, tmp_path, caps
     assert re.search(
         r"sancus_claim_comm: .*\n  (holds|direction holds|does not hold)", capsys.readouterr().out
     )
+
+
+def test_a_graph_of_a_size_is_named_by_its_name_or_by_all_of_its_words():
+    graphs = ["cora", "cora dataset.split=random", "twin/dblp dataset.scale=0.1"]
+    plan = experiment.Experiment("mine", sizes={"small": experiment.Size(graphs, "seed=1", 1)})
+    named = {"cora": [0], "cora dataset.split=random": [1], "dblp": [2], None: [0, 1, 2], "photo": []}
+    assert {graph: plan.on("small", graph) for graph in named} == named

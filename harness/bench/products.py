@@ -5,9 +5,7 @@ measured once per process, and not taken from a cache, where a quieter minute ma
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-
-import torch
+from collections.abc import Iterable, Sequence
 
 from harness.core import order_measured, tiling_measured
 from harness.core.kernels import NumbaKernel
@@ -30,15 +28,11 @@ def order_of(shard: Shard) -> Order:
     return Order(costs=_costs() if shard.inner_edges.num_entries >= order_measured.LEAST_ENTRIES else FIXED)
 
 
-def _tilings(classes: Sequence[str] | set[str]) -> Tilings:
+def _tilings(classes: Iterable[str]) -> Tilings:
     found: dict[str, Sequence[Timed]] = {name: _timed(*map(int, name.split("x"))) for name in sorted(classes)}
     return Tilings(found)
 
 
 @functools.cache
 def _costs() -> Costs:
-    threads = torch.get_num_threads()
-    try:
-        return order_measured.measure(NumbaKernel(_tilings(order_measured.classes())))
-    finally:
-        torch.set_num_threads(threads)
+    return order_measured.measure(NumbaKernel(_tilings(order_measured.classes())))
