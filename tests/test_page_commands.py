@@ -80,6 +80,9 @@ MANY = {
 }
 # Its runs do not settle, which is what it shows: another machine's end elsewhere.
 UNSETTLED = ("staleness",)
+# A sweep across the border past which training does not settle: a run just past it ends elsewhere on another
+# machine, those on either side do not.
+ACROSS = ("staleness_stability",)
 SHORT = [
     pytest.param(
         page,
@@ -116,7 +119,8 @@ def test_a_pages_command_draws_what_the_page_shows(page, command, place, monkeyp
 @pytest.mark.parametrize("page, command", [each for each in DRAWN if each[1].split()[0] not in UNSETTLED])
 def test_a_pages_command_draws_the_pages_data(page, command, real_data, tmp_path):
     """In full: the same points, but for seconds; values that training gives within a tenth of a panel's
-    range, for machines differ in the last bits."""
+    range, for machines differ in the last bits: the mean of a line's points, where a sweep crosses the border
+    of stability most of them."""
     name = command.split()[0]
     given = [*shlex.split(command), "--out", str(tmp_path), "--data-dir", str(real_data)]
     assert (
@@ -140,4 +144,5 @@ def test_a_pages_command_draws_the_pages_data(page, command, real_data, tmp_path
                     pd.to_numeric(mine[axis], errors="coerce").to_numpy()
                     - pd.to_numeric(other[axis], errors="coerce").to_numpy()
                 )
-                assert not len(values) or np.nanmean(np.abs(apart)) <= 0.1 * np.ptp(values), (key, axis)
+                typical = np.nanmedian if name in ACROSS else np.nanmean
+                assert not len(values) or typical(np.abs(apart)) <= 0.1 * np.ptp(values), (key, axis)
