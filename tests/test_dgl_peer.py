@@ -70,7 +70,8 @@ def dgls_accuracy(graph, seed: int, how: Training) -> float:
     x, y = torch.from_numpy(graph.features), torch.from_numpy(graph.labels).long()
     layers = SAGEConv(x.shape[1], how.hidden, "mean"), SAGEConv(how.hidden, graph.num_classes, "mean")
     adam = torch.optim.Adam([p for layer in layers for p in layer.parameters()], **how.adam)
-    sampler = dgl.dataloading.NeighborSampler(how.fanouts)
+    # Its fan-outs begin at the inputs, ours at the seeds.
+    sampler = dgl.dataloading.NeighborSampler(how.fanouts[::-1])
     ids, scores = torch.from_numpy(np.flatnonzero(graph.train)), []
     for _ in range(how.epochs):
         for part in ids[torch.randperm(len(ids))].split(WORKERS * how.batch):

@@ -51,19 +51,36 @@ def in_entry_order(block, x, row, column, self_loops, values, base):
     threads=st.sampled_from([1, 2]),
     width=st.sampled_from([1, 15, 41, 64, 130]),
     dtype=st.sampled_from([torch.float32, torch.float64]),
-    scaled=st.booleans(),
+    scaled=st.tuples(st.booleans(), st.booleans()),
+    unpacked=st.booleans(),
     weighted=st.booleans(),
     square=st.booleans(),
     onto=st.booleans(),
     seed=st.integers(0, 1000),
 )
 def test_every_tiling_gives_the_bits_of_adding_in_entry_order(
-    parallel_loops_too, tiled, threads, width, dtype, scaled, weighted, square, onto, seed
+    parallel_loops_too,
+    monkeypatch,
+    tiled,
+    threads,
+    width,
+    dtype,
+    scaled,
+    unpacked,
+    weighted,
+    square,
+    onto,
+    seed,
 ):
+    # Rows without a scale and of a cache line or more: from where they lie, or packed like all others.
+    monkeypatch.setattr(numba_kernel, "HELD", 0)
+    monkeypatch.setattr(numba_kernel, "FEW", 1 << 20 if unpacked else 0)
     rng = np.random.default_rng(seed)
     rows, columns = (23, 23) if square else rng.integers(1, 40, 2)
     block, _ = random_block(rng, rows, columns, int(rng.integers(0, 300)))
-    row, column = (rng.normal(size=n).astype(np.float32) if scaled else None for n in (rows, columns))
+    row, column = (
+        rng.normal(size=n).astype(np.float32) if there else None for n, there in zip((rows, columns), scaled)
+    )
     values = rng.normal(size=block.num_entries).astype(np.float32) if weighted else None
     torch.set_num_threads(threads)
     operator = SparseOperator(
@@ -86,6 +103,16 @@ def test_every_tiling_gives_the_bits_of_adding_in_entry_order(
         )
         got = apply(x.to(dtype), out=base, accumulate=onto)
         assert np.array_equal(got.numpy(), want)
+
+
+def test_rows_stay_unpacked_where_few_entries_share_one_or_all_fit_the_caches():
+    whole, blocks = Tiling(8), Tiling(8, block=1 << 19)
+    unpacked = numba_kernel.leaves_unpacked
+    assert unpacked(50_000, 150_000, 2408, whole), "three entries per row"
+    assert not unpacked(50_000, 1_500_000, 2408, whole), "thirty, of 120 MB"
+    assert unpacked(11_650, 1_165_000, 512, whole), "a hundred, of 6 MB"
+    assert not unpacked(11_650, 1_165_000, 164, whole), "rows little longer than two cache lines"
+    assert not unpacked(11_650, 1_165_000, 512, blocks) and not unpacked(50_000, 150_000, 60, whole)
 
 
 def test_another_order_of_entries_gives_other_bits():

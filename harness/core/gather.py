@@ -75,28 +75,31 @@ def fetch_to_write(typing, out, row, first, last):
 
 
 def _gather_sum(lines: int, weighted: bool):
-    """total += sum of packed[indices[e]] (times values[e]) for e = start, start + 1, ... while e < end and
-    indices[e] < high, one accumulator per column; rows of `lines` cache lines each. Returns the first e left.
+    """total += sum of packed[indices[e], at : at + F] (times values[e]) for e = start, start + 1, ... while
+    e < end and indices[e] < high, one accumulator per column; F the values of `lines` cache lines. Returns
+    the first e left.
 
     The row of entry min(e + ahead, last) is read ahead where it is below `high`; nothing where ahead is 0.
     """
 
     @intrinsic
-    def gather_sum(typing, total, packed, indices, values, start, end, high, ahead, last):
+    def gather_sum(typing, total, packed, indices, values, at, start, end, high, ahead, last):
         whole = types.int64
-        signature = whole(total, packed, indices, values, *[whole] * 5)
+        signature = whole(total, packed, indices, values, *[whole] * 6)
 
         def generate(context, builder, signature, args):
-            data = [
-                context.make_array(kind)(context, builder, value).data
+            arrays = [
+                context.make_array(kind)(context, builder, value)
                 for kind, value in zip(signature.args[:4], args)
             ]
-            start, end, high, ahead, last = args[4:]
+            data = [array.data for array in arrays]
+            between = cgutils.unpack_tuple(builder, arrays[1].shape)[1]  # values from row to row
+            first, start, end, high, ahead, last = args[4:]
             element = context.get_data_type(packed.dtype)
             size = packed.dtype.bitwidth // 8
             vector, word, flag = ir.VectorType(element, LINE // size), ir.IntType(64), ir.IntType(32)
             out = builder.bitcast(data[0], vector.as_pointer())
-            rows = builder.bitcast(data[1], vector.as_pointer())
+            rows = builder.gep(data[1], [first])
             at = [ir.Constant(word, line) for line in range(lines)]
             sums = [cgutils.alloca_once(builder, vector) for _ in at]
             cursor = cgutils.alloca_once_value(builder, start)
@@ -107,7 +110,8 @@ def _gather_sum(lines: int, weighted: bool):
                 return builder.sext(builder.load(builder.gep(data[2], [e])), word)
 
             def row(column):
-                return builder.gep(rows, [builder.mul(column, ir.Constant(word, lines))])
+                begin = builder.gep(rows, [builder.mul(column, between)])
+                return builder.bitcast(begin, vector.as_pointer())
 
             more, below, look, add, done = (
                 builder.append_basic_block(name) for name in ("more", "below", "look", "add", "done")
@@ -169,29 +173,30 @@ _weighted_1, _weighted_2, _weighted_3, _weighted_4, _weighted_8 = (
 
 
 @numba.njit(nogil=True)
-def add_entries(total, packed, indices, values, start, end, high, ahead, last):
-    """total [block] += packed[indices[e]] (times values[e] where there are values) for e = start, start + 1,
-    ... while e < end and indices[e] < high. Returns the first e left.
+def add_entries(total, packed, indices, values, at, start, end, high, ahead, last):
+    """total [F] += packed[indices[e], at : at + F] (times values[e] where there are values) for e = start,
+    start + 1, ... while e < end and indices[e] < high. Returns the first e left.
 
+    total   as long as one of `LINES`
     ahead   how many entries ahead a row is read, none beyond entry `last`; 0: rows are near already
     """
-    lines = packed.shape[1] * packed.itemsize // LINE
+    lines = len(total) * packed.itemsize // LINE
     if len(values):
         if lines == 1:
-            return _weighted_1(total, packed, indices, values, start, end, high, ahead, last)
+            return _weighted_1(total, packed, indices, values, at, start, end, high, ahead, last)
         if lines == 2:
-            return _weighted_2(total, packed, indices, values, start, end, high, ahead, last)
+            return _weighted_2(total, packed, indices, values, at, start, end, high, ahead, last)
         if lines == 3:
-            return _weighted_3(total, packed, indices, values, start, end, high, ahead, last)
+            return _weighted_3(total, packed, indices, values, at, start, end, high, ahead, last)
         if lines == 4:
-            return _weighted_4(total, packed, indices, values, start, end, high, ahead, last)
-        return _weighted_8(total, packed, indices, values, start, end, high, ahead, last)
+            return _weighted_4(total, packed, indices, values, at, start, end, high, ahead, last)
+        return _weighted_8(total, packed, indices, values, at, start, end, high, ahead, last)
     if lines == 1:
-        return _sum_1(total, packed, indices, values, start, end, high, ahead, last)
+        return _sum_1(total, packed, indices, values, at, start, end, high, ahead, last)
     if lines == 2:
-        return _sum_2(total, packed, indices, values, start, end, high, ahead, last)
+        return _sum_2(total, packed, indices, values, at, start, end, high, ahead, last)
     if lines == 3:
-        return _sum_3(total, packed, indices, values, start, end, high, ahead, last)
+        return _sum_3(total, packed, indices, values, at, start, end, high, ahead, last)
     if lines == 4:
-        return _sum_4(total, packed, indices, values, start, end, high, ahead, last)
-    return _sum_8(total, packed, indices, values, start, end, high, ahead, last)
+        return _sum_4(total, packed, indices, values, at, start, end, high, ahead, last)
+    return _sum_8(total, packed, indices, values, at, start, end, high, ahead, last)

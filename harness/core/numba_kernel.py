@@ -1,11 +1,12 @@
-"""The sparse product compiled here: rows packed to whole cache lines, sums in registers.
+"""The sparse product compiled here: rows packed to whole cache lines where that pays, sums in registers.
 
 For each pass over a few columns the (scaled) rows of x are packed into a buffer, and every output row then
 adds up its entries' packed rows. Packing applies the column scale once per vertex instead of once per edge
 and rounds rows up to whole cache lines, so that the sum has no ragged end. How many columns a pass takes, how
 far ahead it reads and whether it goes block by block over the source rows is its tiling's to say
-(`harness.core.tiling`). No tiling changes a bit: each column of a row has one accumulator, to which the
-entries are added in ascending order.
+(`harness.core.tiling`). Rows without a scale that few entries share, as in a mini-batch, or that lie in the
+caches anyway, are gathered from where they are. None of this changes a bit: each column of a row has one
+accumulator, to which the entries are added in ascending order.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from harness.core.tiling import Tiling, Tilings
 from harness.partition.shard import Csr
 
 SERIAL_BELOW = 1 << 17  # additions: waking threads costs more than it saves
+FEW = 8  # entries per row of x for which packing it does not pay
+HELD, WIDE = 24 << 20, 4 * LINE  # bytes of x and of its rows for which it does not either, few or many
 NEXT, MOST = 4, 64  # output rows whose entries are read ahead, and the cache lines of each, at most
 
 # Stands for "no scale" and "no values": an array like the others, so that one compiled form serves every
@@ -49,28 +52,29 @@ def _pack(first, last, x, k0, column, packed):
 
 
 @numba.njit(cache=True, nogil=True)
-def _begin(v, packed, self_loops, total):
-    """total = packed[v] with self-loops, else 0."""
+def _begin(v, packed, at, self_loops, total):
+    """total = packed[v, at : at + F] with self-loops, else 0."""
     if self_loops:
-        for k in range(len(total)):
-            total[k] = packed[v, np.uintp(k)]
+        row = packed[v, at : at + len(total)]
+        for k in range(len(row)):
+            total[k] = row[k]
     else:
         for k in range(len(total)):
             total[k] = 0
 
 
 @numba.njit(cache=True, nogil=True)
-def _write(v, total, k0, row, out, accumulate):
-    """out[v, k0 : k0 + block] (+)= row[v] * total."""
+def _write(v, total, skipped, k0, row, out, accumulate):
+    """out[v, k0 : k0 + F] (+)= row[v] * total[skipped:], F values of it, or as many as out has."""
     scale = out.dtype.type(row[v]) if len(row) else out.dtype.type(1)
-    width = min(len(total), out.shape[1] - k0)
+    width = min(len(total) - skipped, out.shape[1] - k0)
     # An index that might be negative would be looked at for each value; a slice costs more than a short row.
     if accumulate:
         for k in range(width):
-            out[v, np.uintp(k0 + k)] += scale * total[k]
+            out[v, np.uintp(k0 + k)] += scale * total[np.uintp(skipped + k)]
     else:
         for k in range(width):
-            out[v, np.uintp(k0 + k)] = scale * total[k]
+            out[v, np.uintp(k0 + k)] = scale * total[np.uintp(skipped + k)]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -90,13 +94,15 @@ def sum_rows(
         final = np.int64(indptr[last]) - 1
         for v in range(first, last):
             fetch_to_write(out, v, k0, min(k0 + len(total), out.shape[1]))  # type: ignore[call-arg]
-            _begin(v, packed, self_loops, total)
             start, end = np.int64(indptr[v]), np.int64(indptr[v + 1])
-            add_entries(total, packed, indices, values, start, end, columns, ahead, final)
-            _write(v, total, k0, row, out, accumulate)
+            if accumulate and start == end and not self_loops:
+                continue
+            _begin(v, packed, 0, self_loops, total)
+            add_entries(total, packed, indices, values, 0, start, end, columns, ahead, final)
+            _write(v, total, 0, k0, row, out, accumulate)
         return
     for v in range(first, last):
-        _begin(v, packed, self_loops, partial[v])
+        _begin(v, packed, 0, self_loops, partial[v])
         cursor[v] = indptr[v]
     per_line, share = LINE // indices.itemsize, block / columns
     for low in range(0, columns, block):
@@ -116,9 +122,33 @@ def sum_rows(
                         break
                     fetch_row(packed, np.int64(indices[e]))  # type: ignore[call-arg]  # numba gives the typing context
             end = np.int64(indptr[v + 1])
-            cursor[v] = add_entries(partial[v], packed, indices, values, cursor[v], end, high, ahead, end - 1)
+            cursor[v] = add_entries(
+                partial[v], packed, indices, values, 0, cursor[v], end, high, ahead, end - 1
+            )
     for v in range(first, last):
-        _write(v, partial[v], k0, row, out, accumulate)
+        _write(v, partial[v], 0, k0, row, out, accumulate)
+
+
+@numba.njit(cache=True, nogil=True)
+def sum_unpacked(
+    first, last, indptr, indices, values, x, row, self_loops, out, accumulate, ahead, taken
+):  # fmt: skip
+    """out[v] (+)= row[v] * (sum of v's rows of x), v in [first, last), `taken` columns at a time from where
+    they lie. The last ones begin so that they end with the row: some columns are summed twice, none is
+    written twice.
+    """
+    total, columns, width = np.empty(taken, x.dtype), len(x), x.shape[1]
+    final = np.int64(indptr[last]) - 1
+    for v in range(first, last):
+        start, end = np.int64(indptr[v]), np.int64(indptr[v + 1])
+        if accumulate and start == end and not self_loops:
+            continue
+        for k0 in range(0, width, taken):
+            at = min(k0, width - taken)
+            fetch_to_write(out, v, k0, min(k0 + taken, width))  # type: ignore[call-arg]
+            _begin(v, x, at, self_loops, total)
+            add_entries(total, x, indices, values, at, start, end, columns, ahead, final)
+            _write(v, total, k0 - at, k0, row, out, accumulate)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -167,6 +197,17 @@ def _product_parallel(
             )  # fmt: skip
 
 
+@numba.njit(cache=True, nogil=True, parallel=True)
+def _unpacked_parallel(
+    bounds, indptr, indices, values, x, row, self_loops, out, accumulate, ahead, taken
+):  # fmt: skip
+    for part in numba.prange(len(bounds) - 1):
+        sum_unpacked(
+            bounds[part], bounds[part + 1], indptr, indices, values, x, row, self_loops, out, accumulate,
+            ahead, taken,
+        )  # fmt: skip
+
+
 def balanced_bounds(indptr: np.ndarray, parts: int) -> np.ndarray:
     """[parts + 1] int64 row bounds that give every part about the same number of entries plus rows."""
     rows = len(indptr) - 1
@@ -181,6 +222,18 @@ def buffer(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     memory = np.empty(size + LINE // dtype.itemsize, dtype)
     begin = -memory.ctypes.data % LINE // dtype.itemsize
     return memory[begin : begin + size].reshape(shape)
+
+
+def leaves_unpacked(columns: int, entries: int, width_bytes: int, tiling: Tiling) -> bool:
+    """Whether rows that have no scale are gathered from where they lie: where few entries share one, or where
+    all of them fit the caches and are so long that a ragged end counts for little.
+
+    width_bytes   of a row
+    """
+    if width_bytes < LINE or tiling.block_rows(columns):
+        return False
+    near = columns * width_bytes <= HELD and width_bytes >= WIDE
+    return near or entries < FEW * columns
 
 
 class NumbaProduct:
@@ -220,7 +273,13 @@ class NumbaProduct:
         columns, width = x.shape
         if width == 0 or self._block.num_rows == 0:
             return
-        lines = self.tiling(width * x.element_size()).lines
+        tiling = self.tiling(width * x.element_size())
+        if column is None and leaves_unpacked(
+            columns, self._block.num_entries, width * x.element_size(), tiling
+        ):
+            self._sum_unpacked(x, row, self_loops, out, accumulate)
+            return
+        lines = tiling.lines
         taken = lines * LINE // x.element_size()  # columns of a pass
         # Threads wait for each other once per buffer, not once per pass.
         passes = min(-(-width // taken), max(1, LINES[-1] // lines))
@@ -241,10 +300,30 @@ class NumbaProduct:
             NONE if column is None else column.numpy(), self_loops, out.numpy(), accumulate, packed, packs,
             tiling.ahead, block_rows, buffer((kept, packed.shape[2]), packed.dtype), np.empty(kept, np.int64),
         )  # fmt: skip
-        threads = 1 if self.is_small(x.shape[1]) else use_threads()
+        threads = self._threads(x.shape[1])
         if threads == 1:
             _product(*arguments)
-            return
+        else:
+            _product_parallel(self._bounds[threads], *arguments)
+
+    def _sum_unpacked(self, x, row, self_loops, out, accumulate) -> None:
+        """`apply`, with rows gathered from where they lie."""
+        block, width = self._block, x.shape[1]
+        line = LINE // x.element_size()
+        taken = line * max(lines for lines in LINES if lines * line <= width)
+        arguments = (
+            block.indptr, block.indices, self._values, x.numpy(), NONE if row is None else row.numpy(),
+            self_loops, out.numpy(), accumulate, self.tiling(width * x.element_size()).ahead, taken,
+        )  # fmt: skip
+        threads = self._threads(width)
+        if threads == 1:
+            sum_unpacked(0, block.num_rows, *arguments)
+        else:
+            _unpacked_parallel(self._bounds[threads], *arguments)
+
+    def _threads(self, width: int) -> int:
+        """How many take part in a product with rows of `width`; `_bounds` has their rows."""
+        threads = 1 if self.is_small(width) else use_threads()
         if threads not in self._bounds:
-            self._bounds[threads] = balanced_bounds(block.indptr, threads)
-        _product_parallel(self._bounds[threads], *arguments)
+            self._bounds[threads] = balanced_bounds(self._block.indptr, threads)
+        return threads

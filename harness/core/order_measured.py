@@ -35,7 +35,7 @@ ROWS, FEATURES = 1 << 14, 128  # of the dense product
 ROUNDS, SECONDS = 5, 0.1  # at least; the fastest counts: what else the machine does can only add
 LEAST = 0.001  # nanoseconds: noise must not make a cost 0 or less
 LEAST_ENTRIES = 1 << 16  # of a shard: below, either order is done before a choice pays
-REVISION = 3  # of what is measured: another one leaves old measurements unused
+REVISION = 4  # of what is measured: another one leaves old measurements unused
 
 
 def classes() -> list[str]:
