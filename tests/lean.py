@@ -7,38 +7,17 @@ accuracy and CPU seconds of `lean_accuracy`, and accuracy of `lean_computers` wh
 from __future__ import annotations
 
 import operator
-import re
 import sys
 import textwrap
 from pathlib import Path
 
 import pandas as pd
 
-from harness.claims import reference
-from harness.report.groups import Estimate, estimate
+from tests.kept import ROOT, called, kept, mean, of, said, with_tables
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "systems" / "lean.md"
-TABLES = re.compile(r"(?<=<!-- from results/reference: python -m tests.lean -->\n).*?(?=\n<!-- -->)", re.S)
+PAGE, COMMAND = ROOT / "docs" / "systems" / "lean.md", "python -m tests.lean"
 FIVE = ("cdfgnn", "sancus-e", "sancus-h", "pscgcn", "digest", "capgnn")
 PARTITIONS = ("metis", "random")
-SPLITS = {"dataset.split=low_label": "20 per class", "dataset.split=random": "60/20/20"}
-OWN = {"cora": "20 per class", "tolokers": "own, 50 %"}
-
-
-def kept(name: str, root: Path = ROOT) -> pd.DataFrame:
-    return pd.read_csv(root / reference.FOLDER / name / "runs.csv")
-
-
-def called(graph: str) -> str:
-    """As "dblp, 60/20/20"."""
-    name, *words = graph.split()
-    return f"{name}, {SPLITS[words[0]] if words else OWN[name]}"
-
-
-def of(runs: pd.DataFrame, graph: str, row: str) -> pd.DataFrame:
-    """A row's runs on a graph, by seed."""
-    return runs[(runs.graph == graph) & (runs.row == row)].set_index("seed").sort_index()
 
 
 def least(runs: pd.DataFrame, graph: str, partition: str) -> tuple[str, float]:
@@ -83,8 +62,8 @@ def short_of_a_fifth(runs: pd.DataFrame) -> list[tuple[str, str]]:
 def _fifth(runs: pd.DataFrame) -> str:
     short = [f"{called(graph)}, {partition}" for graph, partition in short_of_a_fifth(runs)]
     cells = len(PARTITIONS) * runs.graph.nunique()
-    said = f"At most a fifth of the five's least in {cells - len(short)} of {cells} cells"
-    return textwrap.fill(f"{said}{'; more: ' if short else ''}{'; '.join(short)}.", 110)
+    met = f"At most a fifth of the five's least in {cells - len(short)} of {cells} cells"
+    return textwrap.fill(f"{met}{'; more: ' if short else ''}{'; '.join(short)}.", 110)
 
 
 def accuracy_table(runs: pd.DataFrame, more: pd.DataFrame) -> str:
@@ -96,27 +75,19 @@ def accuracy_table(runs: pd.DataFrame, more: pd.DataFrame) -> str:
     for graph in dict.fromkeys(runs.graph):
         found = more if graph in set(more.graph) else runs
         score = "test_auc_percent" if graph == "tolokers" else "test_acc_percent"
-        said = called(graph) + (" (AUC)" if graph == "tolokers" else "")
+        name = called(graph) + (" (AUC)" if graph == "tolokers" else "")
         for partition in PARTITIONS:
             ours, exact = (of(found, graph, f"{system}, {partition}") for system in ("lean", "vanilla"))
             assert list(ours.index) == list(exact.index), f"{graph}, {partition}: other seeds"
-            scores = [_said(_mean(each[score])) for each in (exact, ours)]
-            less = _mean(ours[score] - exact[score])
+            scores = [said(mean(each[score])) for each in (exact, ours)]
+            less = mean(ours[score] - exact[score])
             quiet = (of(runs, graph, f"{system}, {partition}") for system in ("lean", "vanilla"))
-            spent = _mean(operator.truediv(*(each.cpu_s_all_workers for each in quiet)))
+            spent = mean(operator.truediv(*(each.cpu_s_all_workers for each in quiet)))
             lines.append(
-                f"| {said} | {partition} | {len(ours)} | {' | '.join(scores)} | {_said(less, '+.2f')}"
+                f"| {name} | {partition} | {len(ours)} | {' | '.join(scores)} | {said(less, '+.2f')}"
                 f" | {spent.mean:.2f} | {exact.mb_run.mean():.1f} | {ours.mb_run.mean():.1f} |"
             )
     return "\n".join(lines)
-
-
-def _mean(values: pd.Series) -> Estimate:
-    return estimate(values.tolist())
-
-
-def _said(each: Estimate, digits: str = ".2f") -> str:
-    return f"{each.mean:{digits}}" + (f" ± {each.half:.2f}" if each.half is not None else "")
 
 
 def tables(root: Path = ROOT) -> str:
@@ -135,8 +106,7 @@ def tables(root: Path = ROOT) -> str:
 
 def up_to_date(page: str, root: Path = ROOT) -> str:
     """The page with its tables replaced."""
-    made = tables(root)
-    return TABLES.sub(lambda _: made, page)
+    return with_tables(page, COMMAND, tables(root))
 
 
 def main() -> int:

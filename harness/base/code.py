@@ -28,7 +28,7 @@ def code_of(*modules: str) -> str:
         name = waiting.pop()
         if name in seen or name in others:
             continue
-        path = _source(name)
+        path = _own_source(name) if name.partition(".")[0] in OURS else _source(name)
         if path is None and name not in modules:
             others.add(name)
             continue
@@ -75,6 +75,9 @@ def _source(module: str) -> Path | None:
         stems = [place.joinpath(*inside) for place in places]
         files = [file for stem in stems for file in (stem / "__init__.py", stem.parent / f"{stem.name}.py")]
     return next((file for file in files if file.is_file() and _counts(package, file)), None)
+
+
+_own_source = functools.cache(_source)  # once per process, as `_read`
 
 
 def _counts(package: str, file: Path) -> bool:

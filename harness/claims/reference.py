@@ -1,7 +1,7 @@
 """What an experiment's runs said, kept without the runs: a folder per experiment, as in results/reference/.
 
     claims.csv        a row per claim: ours in full, the verdict, and a fingerprint of what was asked
-    runs.csv          a row per run: size, row, graph, seed, what was asked for, every measured column
+    runs.csv          a row per run: size, row, graph, seed, what was asked for, steps per epoch, every measured column
     environment.json  of the first run; runs.csv names another machine or other code where there is one
     *.png             the pictures
 
@@ -175,6 +175,7 @@ def _table(runs: Mapping[tuple[str, str], Sequence[tuple[str, Run]]], size: str)
                 "asked": words,
                 "code": run.code,
                 "machine": run.machine,
+                "steps": run.steps,
                 **{key: column.value(run.summary) for key, column in ALL.items()},
             }
             for (row, graph), own in runs.items()

@@ -1,0 +1,50 @@
+"""`python -m tests.batches`: bring the table of docs/systems/distdgl.md up to date with results/reference.
+
+A row is a graph, its split and a system; its runs are those of `batches_few` and `batches_many`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from tests.kept import ROOT, called, kept, mean, of, said, with_tables
+
+PAGE, COMMAND = ROOT / "docs" / "systems" / "distdgl.md", "python -m tests.batches"
+EXPERIMENTS = ("batches_few", "batches_many")
+
+
+def table(runs: pd.DataFrame) -> str:
+    lines = [
+        "| graph, training vertices | system | steps per epoch | test acc % | in the last epoch | MB layer 0"
+        " | MB hidden | MB weights | CPU s per epoch |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for graph in dict.fromkeys(runs.graph):
+        for row in dict.fromkeys(runs.row):
+            found = of(runs, graph, row)
+            scores = " | ".join(said(mean(found[f"{which}_acc_percent"])) for which in ("test", "last"))
+            sent = " | ".join(
+                f"{found[f'mb_epoch_{part}'].mean():.3f}" for part in ("layer_0", "hidden", "other")
+            )
+            lines.append(
+                f"| {called(graph)} | `{row}` | {found.steps.mean():g} | {scores} | {sent}"
+                f" | {found.cpu_s_all_workers.mean():.3f} |"
+            )
+    return "\n".join(lines)
+
+
+def up_to_date(page: str, root: Path = ROOT) -> str:
+    """The page with its table replaced."""
+    return with_tables(page, COMMAND, table(pd.concat([kept(name, root) for name in EXPERIMENTS])))
+
+
+def main() -> int:
+    PAGE.write_text(up_to_date(PAGE.read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Tables of a page from what results/reference keeps of experiments' runs (`harness.claims.reference`)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from harness.claims import reference
+from harness.report.groups import Estimate, estimate
+
+ROOT = Path(__file__).resolve().parent.parent
+SPLITS = {"dataset.split=low_label": "20 per class", "dataset.split=random": "60/20/20"}
+OWN = {"cora": "20 per class", "tolokers": "own, 50 %"}
+
+
+def kept(name: str, root: Path = ROOT) -> pd.DataFrame:
+    """A row per run of an experiment."""
+    return pd.read_csv(root / reference.FOLDER / name / "runs.csv")
+
+
+def called(graph: str) -> str:
+    """As "dblp, 60/20/20"."""
+    name, *words = graph.split()
+    return f"{name}, {SPLITS[words[0]] if words else OWN[name]}"
+
+
+def of(runs: pd.DataFrame, graph: str, row: str) -> pd.DataFrame:
+    """A row's runs on a graph, by seed."""
+    return runs[(runs.graph == graph) & (runs.row == row)].set_index("seed").sort_index()
+
+
+def mean(values: pd.Series) -> Estimate:
+    return estimate(values.tolist())
+
+
+def said(each: Estimate, digits: str = ".2f") -> str:
+    return f"{each.mean:{digits}}" + (f" ± {each.half:.2f}" if each.half is not None else "")
+
+
+def place(command: str) -> re.Pattern[str]:
+    """Where a page has the tables that `command` makes."""
+    return re.compile(rf"(?<=<!-- from results/reference: {re.escape(command)} -->\n).*?(?=\n<!-- -->)", re.S)
+
+
+def with_tables(page: str, command: str, tables: str) -> str:
+    """A page's text with these tables in place of those that it has."""
+    found, times = place(command).subn(lambda _: tables, page)
+    assert times == 1, f"a page has the tables of {command} {times} times"
+    return found
