@@ -1,7 +1,7 @@
 """What an experiment's runs said, kept without the runs: a folder per experiment, as in results/reference/.
 
     claims.csv        a row per claim: ours in full, the verdict, and a fingerprint of what was asked
-    runs.csv          a row per run: size, row, graph, seed, what was asked for, steps per epoch, every measured column
+    runs.csv          a row per run: size, row, graph, seed, what was asked for, steps per epoch, all measured
     environment.json  of the first run; runs.csv names another machine or other code where there is one
     *.png             the pictures
 
