@@ -14,6 +14,8 @@ from harness.figures import (
     cdfgnn_messages,
     digest_interval,
     digest_straggler,
+    distdgl_cache,
+    distdgl_purposes,
     minus_exact,
     pscgcn_hits,
     sancus_broadcasts,
@@ -391,3 +393,33 @@ def test_accuracy_is_drawn_over_the_learning_rate_by_remote_share(tmp_path):
     rates, scores = drawn["metis, 2 workers: 40 % remote"]
     assert rates == [0.001, 0.01] and scores[0] < scores[1]
     assert lines(model)["metis, 4 workers: 66 % remote"] == [staleness_stability.largest_step(0.66)]
+
+
+def test_hits_of_a_cache_are_the_remote_inputs_that_were_not_pulled_after_the_first_epoch(drawn):
+    def pulled(count):
+        return {(-1, "remote"): 100.0, (-1, "pulled"): count}
+
+    (ax,) = drawn(
+        distdgl_cache,
+        [
+            (
+                {"system__policy": policy, "system__cache": share},
+                [pulled(99.0), pulled(kept), pulled(kept - 10)],
+            )
+            for policy, kept in (("degree", 40.0), ("random", 80.0))
+            for share in (0.3, 0.1)
+        ],
+    )
+    assert lines(ax) == {"degree": pytest.approx([65, 65]), "random": pytest.approx([25, 25])}
+    assert all(list(line.get_xdata()) == pytest.approx([10, 30]) for line in ax.lines)
+
+
+def test_bytes_by_purpose_are_all_bytes_of_an_epoch(tmp_path):
+    traces.finished(tmp_path / "run", traces.config(gpus=2, epochs=3))
+    compared, _ = groups.load([tmp_path])
+    sent = distdgl_purposes.megabytes(compared[0])
+    by_purpose = compared[0].first.summary["bytes_epoch_by_purpose"]
+    assert sent["weights"] == pytest.approx(sum(by_purpose["weights"].values()) / 1e6) and sent["weights"] > 0
+    assert sum(sent.values()) == pytest.approx(sum(compared[0].first.summary["bytes_epoch"].values()) / 1e6)
+    (ax,) = distdgl_purposes.draw(compared).axes
+    assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(sum(sent.values()))

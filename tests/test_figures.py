@@ -124,6 +124,7 @@ def test_runs_that_were_started_end_with_who_started_them(tmp_path, number):
 # Of many runs, or drawn as another here is: seconds on a slow machine.
 LONG = {
     "bytegnn_orders": 10,
+    "distdgl_cache": 60,
     "systems": 45,
     "lean_ablation": 45,
     "capgnn_compared": 45,
