@@ -55,9 +55,11 @@ def launch(run: Run, run_dir: Path) -> None:
             for rank in range(size)
         }
         context = None
+        # A forked worker has the run that was checked here; another process reads it from its folder.
+        known = run if start_method(run.settings.device) == "fork" else None
         beats = silence.Beats(folder / silence.FILE, size)
         try:
-            if start_method(run.settings.device) == "fork":
+            if known is not None:
                 load("harness.run.preload")  # half a second that every worker would pay
             with forking():
                 context = start_processes(
@@ -65,7 +67,7 @@ def launch(run: Run, run_dir: Path) -> None:
                     entrypoint=_worker,
                     envs=environment,
                     logs_specs=DefaultLogsSpecs(log_dir=str(folder)),
-                    args={rank: (str(run_dir), meeting, os.getpid()) for rank in range(size)},
+                    args={rank: (str(run_dir), meeting, os.getpid(), known) for rank in range(size)},
                     start_method=start_method(run.settings.device),
                 )
             with silence.watched(silence.Silence(beats, context.pids(), silence.to_stderr, silence.LEAST)):
@@ -82,7 +84,7 @@ def start_method(device: str) -> str:
     return "spawn" if sys.platform != "linux" or (device != "cpu" and torch.cuda.is_available()) else "fork"
 
 
-def _worker(run_dir: str, meeting: str, launcher: int) -> None:
+def _worker(run_dir: str, meeting: str, launcher: int, known: Run | None) -> None:
     """The entry of a worker: it ends with the launcher, and tells why it failed through torch's error file
     only.
 
@@ -91,7 +93,7 @@ def _worker(run_dir: str, meeting: str, launcher: int) -> None:
     """
     be_child(launcher)
     try:
-        worker.main(run_dir, meeting)
+        worker.main(run_dir, meeting, known)
     except PeerLost:
         # Some other worker is to blame. The launcher ends this one as soon as it sees which.
         time.sleep(PATIENCE)

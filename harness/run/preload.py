@@ -1,12 +1,32 @@
 """Imported by a process that is about to fork others: what each of them would otherwise import and load by
 itself.
 
-The first compiled loop loads numba's registries (half a second). No thread starts here but OpenBLAS's
+The first compiled loop loads numba's registries (half a second), and each loop that a run needs takes another
+20 ms: those of nearly every run are called here once, on next to nothing. No thread starts but OpenBLAS's
 (scipy's; numpy has begun its own before), which it ends by itself when the process forks.
 """
 
+import numpy as np
 import torch
 
 from harness.comm.rows import scatter_add_rows
+from harness.core.dropout import dropout
+from harness.core.features import compact
+from harness.core.kernels import NumbaKernel, SparseOperator
+from harness.partition.shard import Csr
 
-scatter_add_rows(torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64), torch.zeros(1, 1))
+WIDTH = 16  # of rows that are a cache line long
+
+
+def _load() -> None:
+    scatter_add_rows(torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64), torch.zeros(1, 1))
+    kernel, one = NumbaKernel(), np.ones(1, np.float32)
+    block, x = Csr(np.array([0, 1], np.int32), np.zeros(1, np.int32), 1), torch.ones(1, WIDTH)
+    for scale in (None, one):  # gathered from where they lie, and packed
+        SparseOperator(block, scale, scale, kernel=kernel).forward(x)
+    SparseOperator(block, kernel=kernel).adjoint(x)
+    dropout(x, torch.zeros(1, dtype=torch.int32), 0.5, 1)
+    compact(x, kernel, 1)
+
+
+_load()

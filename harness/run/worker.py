@@ -55,11 +55,13 @@ STALLED = 4  # exit code of a worker that ended itself because nothing moved any
 
 
 @record
-def main(run_dir: str, meeting: str | None = None) -> None:
+def main(run_dir: str, meeting: str | None = None, known: configs.Run | None = None) -> None:
     """Join the group that RANK and WORLD_SIZE describe and train the run in `run_dir`.
 
     meeting   file in which the workers of one host meet, which have been started by what prepared the run;
               None: where torchrun's environment says
+    known     the run that `run_dir` was prepared for, where whoever started this worker has it; null: read
+              from there
 
     Raises InputError, on all workers, where one of them cannot take part: the run folder or a shard is
     missing or damaged, a device is not there, the number of workers is another. Raises PeerLost where another
@@ -67,9 +69,10 @@ def main(run_dir: str, meeting: str | None = None) -> None:
     """
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     folder, recorder = Path(run_dir), Recorder()
-    found = None
-    with contextlib.suppress(InputError):  # which is told to the others below
-        found = configs.load(folder)
+    found = known
+    if found is None:
+        with contextlib.suppress(InputError):  # which is told to the others below
+            found = configs.load(folder)
     met = Meeting(rank, size, meeting, found.settings.rendezvous if found else RENDEZVOUS)
     try:
         with contextlib.ExitStack() as stack:
