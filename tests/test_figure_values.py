@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -417,6 +419,12 @@ def test_hits_of_a_cache_are_the_remote_inputs_that_were_not_pulled_after_the_fi
 def test_bytes_by_purpose_are_all_bytes_of_an_epoch(tmp_path):
     traces.finished(tmp_path / "run", traces.config(gpus=2, epochs=3))
     compared, _ = groups.load([tmp_path])
+    summaries = [{"bytes_epoch_by_purpose": {"features": {"layer_0": 2e6}, "ids": {"layer_0": 1e6}}}] + [
+        {"bytes_epoch_by_purpose": {name: {"layer_0": 4e6, "hidden": 2e6}}}
+        for name in ("sample", "neighbours")
+    ]
+    found = distdgl_purposes.megabytes(SimpleNamespace(runs=[SimpleNamespace(summary=s) for s in summaries]))
+    assert found == pytest.approx({"features": 1, "structure": 4, "weights": 0, "other": 0})
     sent = distdgl_purposes.megabytes(compared[0])
     by_purpose = compared[0].first.summary["bytes_epoch_by_purpose"]
     assert sent["weights"] == pytest.approx(sum(by_purpose["weights"].values()) / 1e6) and sent["weights"] > 0

@@ -77,7 +77,14 @@ def _source(module: str) -> Path | None:
     return next((file for file in files if file.is_file() and _counts(package, file)), None)
 
 
-_own_source = functools.cache(_source)  # once per process, as `_read`
+_OWN: dict[str, Path] = {}
+
+
+def _own_source(module: str) -> Path | None:
+    """`_source` of a module of `OURS`, where it was found once."""
+    if module not in _OWN and (found := _source(module)) is not None:
+        _OWN[module] = found
+    return _OWN.get(module)
 
 
 def _counts(package: str, file: Path) -> bool:

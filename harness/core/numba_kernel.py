@@ -24,7 +24,7 @@ from harness.partition.shard import Csr
 
 SERIAL_BELOW = 1 << 17  # additions: waking threads costs more than it saves
 FEW = 8  # entries per row of x for which packing it does not pay
-HELD, WIDE = 24 << 20, 4 * LINE  # bytes of x and of its rows for which it does not either, few or many
+HELD, WIDE = 16 << 20, 4 * LINE  # bytes of x and of its rows for which it does not either, few or many
 NEXT, MOST = 4, 64  # output rows whose entries are read ahead, and the cache lines of each, at most
 
 # Stands for "no scale" and "no values": an array like the others, so that one compiled form serves every
@@ -82,7 +82,8 @@ def sum_rows(
     first, last, indptr, indices, values, packed, k0, row, self_loops, out, accumulate, ahead, block, partial,
     cursor
 ):  # fmt: skip
-    """out[v, k0 : k0 + F] (+)= row[v] * (sum of v's packed rows), v in [first, last).
+    """out[v, k0 : k0 + F] (+)= row[v] * (sum of v's packed rows), v in [first, last); where there is nothing
+    to add, what is there stays.
 
     ahead     entries that are read ahead; 0: a block's rows are near
     block     source rows taken at a time; `partial` [rows, F] keeps the sums and `cursor` [rows] the first
@@ -93,10 +94,10 @@ def sum_rows(
         total = np.empty(packed.shape[1], packed.dtype)
         final = np.int64(indptr[last]) - 1
         for v in range(first, last):
-            fetch_to_write(out, v, k0, min(k0 + len(total), out.shape[1]))  # type: ignore[call-arg]
             start, end = np.int64(indptr[v]), np.int64(indptr[v + 1])
             if accumulate and start == end and not self_loops:
                 continue
+            fetch_to_write(out, v, k0, min(k0 + len(total), out.shape[1]))  # type: ignore[call-arg]
             _begin(v, packed, 0, self_loops, total)
             add_entries(total, packed, indices, values, 0, start, end, columns, ahead, final)
             _write(v, total, 0, k0, row, out, accumulate)
@@ -126,7 +127,8 @@ def sum_rows(
                 partial[v], packed, indices, values, 0, cursor[v], end, high, ahead, end - 1
             )
     for v in range(first, last):
-        _write(v, partial[v], 0, k0, row, out, accumulate)
+        if not accumulate or self_loops or indptr[v] < indptr[v + 1]:
+            _write(v, partial[v], 0, k0, row, out, accumulate)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -322,8 +324,8 @@ class NumbaProduct:
             _unpacked_parallel(self._bounds[threads], *arguments)
 
     def _threads(self, width: int) -> int:
-        """How many take part in a product with rows of `width`; `_bounds` has their rows."""
+        """How many take part in a product with rows of `width`; of several `_bounds` has their rows."""
         threads = 1 if self.is_small(width) else use_threads()
-        if threads not in self._bounds:
+        if threads > 1 and threads not in self._bounds:
             self._bounds[threads] = balanced_bounds(self._block.indptr, threads)
         return threads

@@ -33,7 +33,7 @@ NOTES = ".jobs"  # folder below `results` for what jobs of other processes leave
 
 def run_job(composed: DictConfig | dict[str, Any], show: bool = True) -> Path:
     """One run from a composed config; returns its folder. A run that has finished before is shown, not run
-    again. `show=False`: its table is left out.
+    again; with `show=False` neither says anything when it has ended.
     """
     run = configs.check(composed)
     console = Terminal()

@@ -196,7 +196,7 @@ def start(sweep: str, places: Places, made: Sequence[configs.Run] | None = None)
         made = composed(expand(sweep), places)
     runs = {run.directory: run.composed for run in made}
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.run.jobs", "harness.report.single", "harness.run.preload"])
+    context.set_forkserver_preload(["harness.run.jobs", "harness.run.preload"])
     with scratch() as folder:
         said = folder / "said"
         said.touch()
