@@ -123,6 +123,7 @@ def test_runs_that_were_started_end_with_who_started_them(tmp_path, number):
 
 # Of many runs, or drawn as another here is: seconds on a slow machine.
 LONG = {
+    "bytegnn_accuracy": 25,
     "bytegnn_orders": 10,
     "distdgl_cache": 60,
     "systems": 45,

@@ -1,7 +1,8 @@
 """What an experiment's runs said, kept without the runs: a folder per experiment, as in results/reference/.
 
     claims.csv        a row per claim: ours in full, the verdict, and a fingerprint of what was asked
-    runs.csv          a row per run: size, row, graph, seed, what was asked for, steps per epoch, all measured
+    runs.csv          a row per run: size, row, graph, seed, what was asked for, steps per epoch, rows asked
+                      for by id per epoch, all measured
     environment.json  of the first run; runs.csv names another machine or other code where there is one
     *.png             the pictures
 
@@ -176,12 +177,19 @@ def _table(runs: Mapping[tuple[str, str], Sequence[tuple[str, Run]]], size: str)
                 "code": run.code,
                 "machine": run.machine,
                 "steps": run.steps,
+                "rows_asked": _asked_by_id(run),
                 **{key: column.value(run.summary) for key, column in ALL.items()},
             }
             for (row, graph), own in runs.items()
             for words, run in own
         ]
     )
+
+
+def _asked_by_id(run: Run) -> float | None:
+    """Rows of layers per epoch that workers asked each other for by ids of 4 bytes; None where none did."""
+    found = run.summary["bytes_epoch_by_purpose"].get("ids")
+    return None if found is None else (found["layer_0"] + found["hidden"]) / 4
 
 
 def _read(path: Path) -> dict[tuple[str, str], dict]:
