@@ -4,6 +4,7 @@ such a thread makes, by itself."""
 from __future__ import annotations
 
 import re
+import signal
 import threading
 
 import numpy as np
@@ -22,11 +23,11 @@ from systems.parts.ahead import Ahead
 from tests.graphs import edge_list, random_graph
 from tests.launching import PATIENCE, losses
 
-# Fails, on worker 1 from epoch 3 on while a file is there: in its sampler, or for want of memory in a batch
-# that takes all neighbours, where no more address space is to be had and all but a megabyte of the freed is
-# taken.
+# Fails, on worker 1 from epoch 3 on while a file is there: in its sampler; by being killed before it makes a
+# batch, while the other worker's thread draws; or for want of memory in a batch that takes all neighbours,
+# where no more address space is to be had and all but a megabyte of the freed is taken.
 FAILING = """
-import os, resource
+import os, resource, signal
 import numpy as np
 from systems.distdgl import Distdgl
 from systems.parts.neighbours import ALL
@@ -39,6 +40,12 @@ class Failing(Distdgl):
         if now(self, epoch):
             raise ZeroDivisionError("told to fail\\nover two lines")
         return super().drawn(epoch, step, inside)
+
+class Dying(Distdgl):
+    def make_batch(self, epoch, step):
+        if now(self, epoch):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().make_batch(epoch, step)
 
 class Hungry(Distdgl):
     def make_batch(self, epoch, step):
@@ -59,10 +66,10 @@ class Hungry(Distdgl):
 
 @pytest.fixture
 def failing(place):
-    """Options that come before a command with system=failing or system=hungry."""
+    """Options that come before a command with system=failing, system=dying or system=hungry."""
     (place.folder / "modules" / "failing.py").write_text(FAILING)
     knobs = "fanouts: [1]\nbatch: 10\nprefetch: 2\n"
-    for name in ("Failing", "Hungry"):
+    for name in ("Failing", "Dying", "Hungry"):
         path = place.folder / "conf" / "system" / f"{name.lower()}.yaml"
         path.write_text(f"_target_: failing.{name}\n{knobs}")
     place.hold.touch()
@@ -77,6 +84,20 @@ def test_a_sampler_that_fails_ends_the_run_in_a_sentence_and_it_goes_on_bit_for_
     assert (
         "(ZeroDivisionError: told to fail over two lines)" in done.err and "goes on from the last" in done.err
     )
+    goes_on_bit_for_bit(place, command)
+
+
+@pytest.mark.nightly(15)
+def test_a_worker_that_is_killed_while_others_sample_is_named_and_the_run_goes_on_bit_for_bit(place, failing):
+    command = (*failing, "system=dying", "epochs=6")
+    done = place.run(*command)
+    assert done.code == 128 + signal.SIGKILL and done.err.count("\n") == 1, done.err
+    assert "worker 1 was killed by SIGKILL" in done.err and "goes on from the last checkpoint" in done.err
+    goes_on_bit_for_bit(place, command)
+
+
+def goes_on_bit_for_bit(place, command):
+    """From its last checkpoint, once what held it is gone, as a run that was never held."""
     (run,) = place.runs()
     assert (run / "checkpoints" / "latest").read_text() == "2" and Trace(run).epochs["epoch"].max() == 2
     place.hold.unlink()
