@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -218,3 +219,11 @@ def test_the_listing_reads_it(kept, tmp_path, capsys):
     assert cli.main([*asked, "--paper", "sancus"]) == 0
     said = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert re.search(r"direction holds a is above b here \S+ (± \S+ )?\(small, reference\)", said)
+
+
+def test_rows_asked_for_by_id_are_their_ids_bytes_over_four_without_what_is_no_layers():
+    def asked(purposes):
+        return reference._asked_by_id(SimpleNamespace(summary={"bytes_epoch_by_purpose": purposes}))
+
+    assert asked({"ids": {"layer_0": 400.0, "hidden": 40.0, "other": 4.0}}) == 110
+    assert asked({"halo": {"layer_0": 400.0, "hidden": 0.0, "other": 0.0}}) is None

@@ -177,3 +177,14 @@ def test_rows_are_written_as_arrow_writes_them(table, data):
 def test_a_number_beyond_its_column_is_refused():
     with pytest.raises(OverflowError):
         record_batch([{"a": 2**31}], pa.schema([("a", pa.int32())]))
+
+
+def test_what_is_imported_before_forking_has_loaded_the_loops_of_nearly_every_run():
+    code = (
+        "import harness.run.preload; from harness.core import dropout, features, numba_kernel as kernel;"
+        "from harness.graph import csr;"
+        "loops = [kernel._product, kernel.sum_unpacked, dropout._drop_rows, features._compact,"
+        " csr.transpose_entries];"
+        "assert all(loop.signatures for loop in loops), loops"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
