@@ -141,7 +141,7 @@ class Lean(System[Shard, PerLayer]):
         a = self.adjacency.at(layer)
         assert isinstance(a, MessageAdjacency)
         x = dropout.inner(a.own_rows(h))
-        y = rows_times(x, weight, self.recorder) if a.transformed else x
+        y = rows_times(x, weight, self.recorder, a.fixed) if a.transformed else x
         sent = spmm(a.send, y)
         if a.spared:  # the last column is taken from the others: a shift of each row
             sent = sent[:, :-1] - sent[:, -1:]
@@ -150,7 +150,7 @@ class Lean(System[Shard, PerLayer]):
         z = spmm(a.inner, y)
         received = torch.nn.functional.pad(pending.wait(), (0, a.spared))
         z = spmm(a.receive, received, z)
-        return z if a.transformed else times(z, weight, self.recorder)
+        return z if a.transformed else times(z, weight, self.recorder, a.fixed)
 
     def halo(self, layer, h):
         return self.crossing(layer, h, self.plans[layer])

@@ -284,8 +284,10 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         arrived = self.rows_ahead[layer].push(packed, self.tau, asked.send, asked.receive)
         if arrived is None:
             return h.new_zeros(len(self.now.boundary), h.shape[1])
-        if layer:
-            return arrived
+        if layer:  # the memory that rows arrive in is a later exchange's again
+            rows = arrived.clone()
+            self.recorder.work(copied(rows))
+            return rows
         kept = pack(len(self.now.slots), arrived.shape[1], arrived.itemsize)
         self.recorder.work(moved(arrived), *[kept] * 2)
         return self.features_cache.complete(self.now, arrived)
@@ -341,8 +343,7 @@ class StaleRows(Crossing):
         super().__init__(system.recorder, layer, h)
 
     def send(self, h):
-        self.rows = self.system.exchange_rows(self.layer, h).clone()
-        self.recorder.work(copied(self.rows))
+        self.rows = self.system.exchange_rows(self.layer, h)
 
     def take(self):
         return self.rows

@@ -43,6 +43,15 @@ def cpu_flags(cpus: Path = CPUS) -> list[str]:
     return sorted(next(found, "").split())
 
 
+def cpu_vendor(cpus: Path = CPUS) -> str:
+    """Who made the processor, as it calls itself ("GenuineIntel", ...); "" where Linux does not tell."""
+    try:
+        lines = cpus.read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether an allocation failed: Python's, numpy's, torch's on the CPU or on a GPU."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":

@@ -51,8 +51,10 @@ class Propagation(TakesFeatures):
     apply. Of a layer that needs fewer rows both have only those, and A_ii only the own rows that these use.
 
     drawn   [m] int64, which rows of the worker's halo the columns of A_ih stand for; None: all, in halo order
+    fixed   whether n and m are the same in every epoch
     """
 
+    fixed = False
     passes: tuple[Passes, Passes] = FEATURES, HIDDEN  # of layer 0 and of the others
 
     def __init__(self, inner: SparseOperator, halo: SparseOperator | None, drawn: torch.Tensor | None = None):
@@ -103,6 +105,8 @@ class Adjacency(Propagation):
     degrees   "global", or "local": cut edges dropped and degrees counted inside the worker (there is no halo
               then)
     """
+
+    fixed = True
 
     def __init__(
         self, shard: Shard, normalisation: str, kernel: Kernel, device: torch.device, degrees: str = "global"

@@ -8,12 +8,15 @@ import torch
 
 from harness.comm.recorder import Recorder
 from harness.comm.work import Work, dense, stream
+from harness.core.dense import adjoint, times_weight
 
 
-def times(x: torch.Tensor, weight: torch.Tensor, recorder: Recorder | None) -> torch.Tensor:
+def times(
+    x: torch.Tensor, weight: torch.Tensor, recorder: Recorder | None, fixed: bool = False
+) -> torch.Tensor:
     """x @ weight, x [n, f_in] and weight [f_in, f_out], counted: the product, and backwards x^T g for the
-    weight and g W^T for x, where they ask for it."""
-    z = x @ weight
+    weight and g W^T for x, where they ask for it. fixed: x has the same shape in every epoch."""
+    z = times_weight(x, weight, fixed)
     if recorder is not None and recorder.training:
         (n, f_in), f_out, size = x.shape, weight.shape[1], z.element_size()
         recorder.work(dense(n, f_in, f_out, size))
@@ -22,6 +25,13 @@ def times(x: torch.Tensor, weight: torch.Tensor, recorder: Recorder | None) -> t
         if z.requires_grad and x.requires_grad:
             recorder.later(dense(n, f_out, f_in, size))
     return z
+
+
+def adjoint_times(x: torch.Tensor, g: torch.Tensor, recorder: Recorder | None) -> torch.Tensor:
+    """x^T g [f_in, f_out] of x [n, f_in] and g [n, f_out], counted; not differentiable."""
+    if recorder is not None:
+        recorder.work(dense(x.shape[1], len(x), g.shape[1], g.element_size()))
+    return adjoint(x, g)
 
 
 class Passes(TypedDict):

@@ -52,9 +52,12 @@ def saves(entries: int, x: torch.Tensor) -> bool:
     return x.device.type == "cpu" and 2 * entries < x.numel()
 
 
-def rows_times(x: Rows, weight: torch.Tensor, recorder: Recorder | None = None) -> torch.Tensor:
-    """X W  [n, f_out], differentiable in W. recorder: who counts it where X is dense; sparse rows know."""
-    return spmm(x, weight) if isinstance(x, SparseRows) else times(x, weight, recorder)
+def rows_times(
+    x: Rows, weight: torch.Tensor, recorder: Recorder | None = None, fixed: bool = False
+) -> torch.Tensor:
+    """X W  [n, f_out], differentiable in W. Where X is dense, recorder is who counts it (sparse rows know),
+    and fixed says that X has the same shape in every epoch."""
+    return spmm(x, weight) if isinstance(x, SparseRows) else times(x, weight, recorder, fixed)
 
 
 def drop_rows(x: R, ids: torch.Tensor, p: float, key: int) -> R:

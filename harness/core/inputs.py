@@ -63,14 +63,14 @@ class StaticInput:
     def times(self, weight: torch.Tensor) -> torch.Tensor:
         """A [X; X_halo] W  [n, f_out], differentiable in W."""
         if self.product is not None:
-            return times(self.product, weight, self.recorder)
+            return times(self.product, weight, self.recorder, fixed=True)
         if not self.transforms_first(len(weight), weight.shape[1]):
             assert isinstance(self.x, torch.Tensor) and not isinstance(self.x_halo, SparseRows)
-            return times(self.adjacency.apply(self.x, self.x_halo), weight, self.recorder)
-        z = spmm(self.adjacency.inner, rows_times(self.x, weight, self.recorder))
+            return times(self.adjacency.apply(self.x, self.x_halo), weight, self.recorder, fixed=True)
+        z = spmm(self.adjacency.inner, rows_times(self.x, weight, self.recorder, fixed=True))
         if self.x_halo is None or self.adjacency.halo is None:
             return z
-        return spmm(self.adjacency.halo, rows_times(self.x_halo, weight, self.recorder), z)
+        return spmm(self.adjacency.halo, rows_times(self.x_halo, weight, self.recorder, fixed=True), z)
 
     def transforms_first(self, f_in: int, f_out: int) -> bool | None:
         """Whether `times` takes A (X W) rather than (A X) W; None where A X is kept."""
@@ -88,9 +88,9 @@ class StaticInput:
 
     def own_times(self, weight: torch.Tensor) -> torch.Tensor:
         """X W  [n, f_out] of the rows that the layer gives, differentiable in W."""
-        return rows_times(first_rows(self.x, self.adjacency.num_rows), weight, self.recorder)
+        return rows_times(first_rows(self.x, self.adjacency.num_rows), weight, self.recorder, fixed=True)
 
     def rows_times(self, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """X W  [n, f_out] and X_halo W  [m, f_out] (None without a halo), differentiable in W."""
-        halo = None if self.x_halo is None else rows_times(self.x_halo, weight, self.recorder)
-        return rows_times(self.x, weight, self.recorder), halo
+        halo = None if self.x_halo is None else rows_times(self.x_halo, weight, self.recorder, fixed=True)
+        return rows_times(self.x, weight, self.recorder, fixed=True), halo

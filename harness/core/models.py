@@ -119,7 +119,7 @@ class Layer(nn.Module):
             own = (
                 static.own_times(self.root)
                 if static is not None
-                else rows_times(self._given(strategy.adjacency.at(layer), h, drop), self.root, recorder)
+                else self._own_times(strategy.adjacency.at(layer), h, drop, recorder)
             )
             z = streamed(z + own, recorder, reads=2, writes=1)
         return strategy.output(layer, self._plus_bias(z, recorder))
@@ -127,10 +127,13 @@ class Layer(nn.Module):
     def _plus_bias(self, z: torch.Tensor, recorder: Recorder) -> torch.Tensor:
         return streamed(z + self.bias, recorder, reads=1, writes=1, back=(1, 0))
 
-    @staticmethod
-    def _given(adjacency: AnyAdjacency, h: torch.Tensor, drop: HaloDropout) -> Rows:
-        """The own rows of h that the layer gives Z of, dropped."""
-        return first_rows(drop.inner(adjacency.own_rows(h)), adjacency.num_rows)
+    def _own_times(
+        self, adjacency: AnyAdjacency, h: torch.Tensor, drop: HaloDropout, recorder: Recorder
+    ) -> torch.Tensor:
+        """H W_root of the own rows of h that the layer gives Z of, dropped."""
+        rows = first_rows(drop.inner(adjacency.own_rows(h)), adjacency.num_rows)
+        assert self.root is not None
+        return rows_times(rows, self.root, recorder, adjacency.fixed)
 
     def transforms_first(self, adjacency: AnyAdjacency, static: Static | None) -> bool | None:
         """Whether A (H W) is taken instead of (A H) W; None where A H is kept."""
@@ -172,12 +175,12 @@ class AttentionLayer(nn.Module):
             y, y_halo = static.rows_times(self.weight)
         else:
             pending = strategy.halo(layer, h)
-            y = rows_times(drop.inner(adjacency.own_rows(h)), self.weight, recorder)
+            y = rows_times(drop.inner(adjacency.own_rows(h)), self.weight, recorder, adjacency.fixed)
             remote = arrived(pending, adjacency, h)
             if adjacency.halo is not None:
                 features = adjacency.layer_0(h)
                 rows = remote if features is None else features.halo(remote)
-                y_halo = rows_times(drop.halo(rows), self.weight, recorder)
+                y_halo = rows_times(drop.halo(rows), self.weight, recorder, adjacency.fixed)
             else:
                 y = applied(KeepHaloInGraph, y, remote)
         y = y.view(len(y), *self.att_source.shape)

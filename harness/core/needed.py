@@ -93,6 +93,8 @@ def _touched(block: Csr, rows: np.ndarray) -> np.ndarray:
 class NeededAdjacency(Propagation):
     """A_ii [counts[l + 1], counts[l]] and A_ih of layer l, over the rows that it needs."""
 
+    fixed = True
+
     def __init__(
         self,
         shard: Shard,

@@ -37,12 +37,20 @@ class Optimiser:
         raise NotImplementedError
 
 
+def in_one_pass(parameters: Iterable[torch.nn.Parameter]) -> bool | None:
+    """Whether a step reads and writes each value once, instead of once per operation: on the CPU. On a GPU,
+    where such a step would keep its number there (`restore`), torch decides."""
+    return all(parameter.device.type == "cpu" for parameter in parameters) or None
+
+
 @dataclass
 class Adam(Optimiser):
     """Adam (Kingma and Ba, 2015). weight_decay is added to the gradient (L2)."""
 
     def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
-        return torch.optim.Adam(parameters, lr=lr, weight_decay=self.weight_decay)
+        parameters = list(parameters)
+        fused = in_one_pass(parameters)
+        return torch.optim.Adam(parameters, lr=lr, weight_decay=self.weight_decay, fused=fused)
 
 
 @dataclass
@@ -54,7 +62,9 @@ class AdamW(Optimiser):
     weight_decay: float = 0.01
 
     def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(parameters, lr=lr, weight_decay=self.weight_decay)
+        parameters = list(parameters)
+        fused = in_one_pass(parameters)
+        return torch.optim.AdamW(parameters, lr=lr, weight_decay=self.weight_decay, fused=fused)
 
 
 @dataclass

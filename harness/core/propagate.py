@@ -19,7 +19,7 @@ from harness.base.autograd import applied
 from harness.comm import work
 from harness.comm.recorder import Recorder
 from harness.core.adjacency import Adjacency, Propagation
-from harness.core.counting import times
+from harness.core.counting import adjoint_times, times
 from harness.core.features import Features, R, Rows, SparseRows, drop_rows, rows_times
 from harness.core.kernels import spmm
 
@@ -104,17 +104,18 @@ def propagate(
     else:
         f_in, f_out = weight.shape
         first = adjacency.transform_first(f_in, f_out, features is not None)
-        x = times(rows, weight, recorder) if first else rows
+        x = times(rows, weight, recorder, adjacency.fixed) if first else rows
     z = spmm(adjacency.inner, x)
     x_halo = arrived(pending, adjacency, h)
     if adjacency.halo is None:
         z = applied(KeepHaloInGraph, z, x_halo)
     elif first:
         halo_rows: Rows = x_halo if features is None else features.halo(x_halo)
-        z = spmm(adjacency.halo, rows_times(drop.halo(halo_rows, adjacency.drawn), weight, recorder), z)
+        y = rows_times(drop.halo(halo_rows, adjacency.drawn), weight, recorder, adjacency.fixed)
+        z = spmm(adjacency.halo, y, z)
     else:
         z = spmm(adjacency.halo, drop.halo(x_halo, adjacency.drawn), z)
-    return z if first else times(z, weight, recorder)
+    return z if first else times(z, weight, recorder, adjacency.fixed)
 
 
 class KeepHaloInGraph(torch.autograd.Function):
@@ -151,14 +152,15 @@ class _Gathered(torch.autograd.Function):
         first = sparse is not None or adjacency.transform_first(f_in, f_out, features is not None)
         recorder = adjacency.recorder
         own = x if sparse is None else sparse
-        z = adjacency.inner.forward(rows_times(own, weight, recorder) if first else x)
+        z = adjacency.inner.forward(rows_times(own, weight, recorder, adjacency.fixed) if first else x)
         x_halo = arrived(pending, adjacency, x)
         if adjacency.halo is not None and first:
             halo_rows: Rows = x_halo if features is None else features.halo(x_halo)
-            adjacency.halo.forward(rows_times(drop.halo(halo_rows), weight, recorder), out=z, accumulate=True)
+            y = rows_times(drop.halo(halo_rows), weight, recorder, adjacency.fixed)
+            adjacency.halo.forward(y, out=z, accumulate=True)
         elif adjacency.halo is not None:
             adjacency.halo.forward(drop.halo(x_halo), out=z, accumulate=True)
-        return z if first else times(z, weight, recorder)
+        return z if first else times(z, weight, recorder, adjacency.fixed)
 
     @staticmethod
     def backward(
@@ -177,8 +179,10 @@ class _Gathered(torch.autograd.Function):
         )
         if len(remote):
             out.forward(remote, out=g, accumulate=True)
-        w_grad = times(x.t(), g, adjacency.recorder) if ctx.sparse is None else ctx.sparse.adjoint(g)
-        x_grad = times(g, weight.t(), adjacency.recorder) if ctx.needs_input_grad[0] else None
+        w_grad = adjoint_times(x, g, adjacency.recorder) if ctx.sparse is None else ctx.sparse.adjoint(g)
+        x_grad = None
+        if ctx.needs_input_grad[0]:
+            x_grad = times(g, weight.t(), adjacency.recorder, adjacency.fixed)
         return x_grad, w_grad, None, None, None, None, None, None
 
 

@@ -49,6 +49,7 @@ class ReplicaAdjacency(TakesFeatures):
     """A_i: the worker's own edges over all its replicas, and the masters' self-loops."""
 
     num_halo = 0  # nothing is aggregated from elsewhere
+    fixed = True  # there are as many rows in every epoch
 
     def __init__(self, shard: ReplicaShard, normalisation: str, kernel: Kernel, device: torch.device):
         self.num_inner, self.num_masters = shard.num_replicas, shard.num_masters
@@ -124,8 +125,8 @@ def propagate_parts(
     x = drop.inner(adjacency.own_rows(h))
     (f_in, f_out), first = weight.shape, adjacency.layer_0(h) is not None
     if isinstance(x, SparseRows) or adjacency.transform_first(f_in, f_out, first):
-        return adjacency.times(rows_times(x, weight, adjacency.recorder))
-    return times(adjacency.times(x), weight, adjacency.recorder)
+        return adjacency.times(rows_times(x, weight, adjacency.recorder, adjacency.fixed))
+    return times(adjacency.times(x), weight, adjacency.recorder, adjacency.fixed)
 
 
 def replica_plan(shard: ReplicaShard, device: torch.device) -> HaloPlan:

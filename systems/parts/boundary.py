@@ -200,9 +200,8 @@ class FeatureCache:
     def complete(self, drawn: Drawn, arrived: torch.Tensor) -> torch.Tensor:
         """Layer 0's boundary rows [k, f0]: those kept when the graph was drawn, and those that arrived."""
         rows = arrived.new_empty(len(drawn.boundary), arrived.shape[1])
-        rows[drawn.hit] = drawn.rows[drawn.slots]
-        rows[~drawn.hit] = arrived
-        return rows
+        rows.index_copy_(0, drawn.hit.nonzero().squeeze(1), drawn.rows.index_select(0, drawn.slots))
+        return rows.index_copy_(0, (~drawn.hit).nonzero().squeeze(1), arrived)
 
     def state_dict(self):
         return {"kept": self.kept, "place": self.place, "told": self.told, "rows": self.rows}

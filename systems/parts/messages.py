@@ -40,6 +40,7 @@ class MessageAdjacency(Propagation):
     spared       columns of X W that need not be sent
     """
 
+    fixed = True
     transformed, spared = False, 0
 
     def __init__(self, of: Propagation, plan: HaloPlan, comm: Comm, cover: bool):
