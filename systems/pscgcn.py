@@ -50,9 +50,10 @@ import torch
 
 from harness.check import at_least, choice, more_than, within, within_above
 from harness.comm.crossing import Crossing
-from harness.comm.work import copied, moved, pack, sample
+from harness.comm.work import copied, moved, pack, sample, stream
 from harness.core.adjacency import Propagation
-from harness.core.features import rows_times
+from harness.core.features import Rows, rows_times
+from harness.core.kernels import spmm
 from harness.core.propagate import propagate
 from harness.core.system import System, check_features, without_effect
 from harness.core.traffic import FLOAT, fetch_once, with_weights
@@ -268,7 +269,33 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     def propagate(self, layer, h, weight, dropout):
         if self.recording:
             self.record(layer, h, weight)
+        features = self.full.layer_0(h)
+        if self.features == "refetch" and features is not None and features.sparse:
+            return self.propagate_sparse(h, weight, dropout)
         return propagate(self.now.adjacency, h, self.halo(layer, h), weight, dropout)
+
+    def propagate_sparse(self, h, weight, dropout):
+        """Layer 0 of features that are mostly 0: boundary rows are multiplied without their zeros. Features
+        have no gradient."""
+        adjacency = self.now.adjacency
+        x_halo = self.sparse_rows(h)
+        z = spmm(adjacency.inner, rows_times(dropout.inner(adjacency.own_rows(h)), weight, self.recorder))
+        if adjacency.halo is None:
+            return z
+        return spmm(
+            adjacency.halo, rows_times(dropout.halo(x_halo, adjacency.drawn), weight, self.recorder), z
+        )
+
+    def sparse_rows(self, h: torch.Tensor) -> Rows:
+        """Layer 0's boundary rows of TG(t)  [k, f0], sparse where that saves; those of SG(t) leave now."""
+        arrived = self.exchange(0, h)
+        if arrived is None:
+            return h.new_zeros(len(self.now.boundary), h.shape[1])
+        rows = self.features_cache.complete_sparse(self.now, arrived)
+        if rows is None:
+            return self.complete(arrived)
+        self.recorder.work(stream(len(arrived), arrived.shape[1], arrived.itemsize, 1, 0))
+        return rows
 
     def halo(self, layer, h):
         """Lines 9-14: the boundary rows of TG(t), sent in iteration t - tau; those of SG(t) leave now."""
@@ -276,18 +303,28 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
 
     def exchange_rows(self, layer: int, h: torch.Tensor) -> torch.Tensor:
         """Send H^(t,l) of SG(t)'s boundary rows, return TG(t)'s  [k, F]."""
+        arrived = self.exchange(layer, h)
+        if arrived is None:
+            return h.new_zeros(len(self.now.boundary), h.shape[1])
+        if layer == 0:
+            return self.complete(arrived)
+        rows = arrived.clone()  # the memory that rows arrive in is a later exchange's again
+        self.recorder.work(copied(rows))
+        return rows
+
+    def exchange(self, layer: int, h: torch.Tensor) -> torch.Tensor | None:
+        """The same, without layer 0's rows that are cached; None while nothing has been sent for TG(t)."""
         asked = self.ahead.request if layer else self.ahead.missing
         assert asked is not None, "layer 0 is exchanged under refetch only"
         with self.recorder.inside("rest", "pack", layer):
-            packed = h.index_select(0, asked.rows)
+            pipe = self.rows_ahead[layer]
+            packed = pipe.outgoing((len(asked.rows), h.shape[1]), h.dtype, self.tau)
+            torch.index_select(h.detach(), 0, asked.rows, out=packed)
             self.recorder.work(moved(packed))
-        arrived = self.rows_ahead[layer].push(packed, self.tau, asked.send, asked.receive)
-        if arrived is None:
-            return h.new_zeros(len(self.now.boundary), h.shape[1])
-        if layer:  # the memory that rows arrive in is a later exchange's again
-            rows = arrived.clone()
-            self.recorder.work(copied(rows))
-            return rows
+        return pipe.push(packed, self.tau, asked.send, asked.receive)
+
+    def complete(self, arrived: torch.Tensor) -> torch.Tensor:
+        """Layer 0's boundary rows of TG(t)  [k, f0], of those that arrived."""
         kept = pack(len(self.now.slots), arrived.shape[1], arrived.itemsize)
         self.recorder.work(moved(arrived), *[kept] * 2)
         return self.features_cache.complete(self.now, arrived)

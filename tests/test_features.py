@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.adjacency import Adjacency
-from harness.core.features import Features, SparseRows, compact, drop_rows, rows_times, sparse_rows
+from harness.core.features import (
+    Features,
+    SparseRows,
+    compact,
+    drop_rows,
+    interleaved,
+    rows_times,
+    sparse_rows,
+)
 from harness.core.kernels import NumbaKernel
 from harness.core.propagate import HaloDropout, propagate, propagate_gathered
 from harness.core.system import Ready
@@ -146,3 +154,28 @@ def test_halo_rows_in_memory_that_was_not_written_are_made_sparse_once():
     assert features.halo(halo[:3]).num_rows == 3
     full = torch.ones(9, 60)
     assert features.halo(full) is full and features.halo(full) is full
+
+
+@given(
+    kept=st.integers(0, 6),
+    width=st.integers(1, 40),
+    share=st.floats(0, 0.6),
+    hit=st.lists(st.booleans(), max_size=12),
+    seed=st.integers(0, 100),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_kept_and_arrived_rows_are_put_in_order_as_the_dense_ones(kept, width, share, hit, seed, dtype):
+    hit = np.array([each and kept > 0 for each in hit], bool)
+    store = bag_of_words(kept, width, share, seed, dtype)
+    arrived = bag_of_words(int((~hit).sum()), width, share, seed + 1, dtype)
+    slots = np.random.default_rng(seed).integers(0, max(kept, 1), int(hit.sum()))
+    dense = torch.empty(len(hit), width, dtype=dtype)
+    dense[torch.from_numpy(hit)], dense[torch.from_numpy(~hit)] = store[torch.from_numpy(slots)], arrived
+    rows = interleaved(sparse_rows(store, KERNEL), slots, hit, arrived)
+    if rows is None:
+        assert 2 * int(torch.count_nonzero(arrived)) > arrived.numel()
+        return
+    expected = sparse_rows(dense, KERNEL)
+    for name in ("indptr", "indices"):
+        np.testing.assert_array_equal(getattr(rows.block, name), getattr(expected.block, name))
+    np.testing.assert_array_equal(rows.entries, expected.entries)

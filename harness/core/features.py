@@ -97,24 +97,80 @@ def compact(x: torch.Tensor, kernel: Kernel, most: int) -> Rows:
 
 
 @numba.njit(cache=True, nogil=True)
+def _compact_row(row: np.ndarray, at: int, indices: np.ndarray, entries: np.ndarray) -> int:
+    """Write the values of a row that are not 0 from `at` on; where they end, -1 where there is no room."""
+    for first in range(0, len(row), CHUNK):
+        last = min(first + CHUNK, len(row))
+        some = False
+        for k in range(first, last):
+            some |= row[k] != 0
+        if not some:
+            continue
+        for k in range(first, last):
+            if row[k] != 0:
+                if at == len(indices):
+                    return -1
+                indices[at], entries[at] = k, row[k]
+                at += 1
+    return at
+
+
+@numba.njit(cache=True, nogil=True)
 def _compact(x: np.ndarray, indptr: np.ndarray, indices: np.ndarray, entries: np.ndarray) -> int:
     """Fill the arrays with the values of x that are not 0; how many they are, -1 where there is no room."""
-    at, width = 0, x.shape[1]
+    at = 0
     for v in range(len(x)):
-        row = x[v]
-        for first in range(0, width, CHUNK):
-            last = min(first + CHUNK, width)
-            some = False
-            for k in range(first, last):
-                some |= row[k] != 0
-            if not some:
-                continue
-            for k in range(first, last):
-                if row[k] != 0:
-                    if at == len(indices):
-                        return -1
-                    indices[at], entries[at] = k, row[k]
-                    at += 1
+        at = _compact_row(x[v], at, indices, entries)
+        if at < 0:
+            return -1
+        indptr[v + 1] = at
+    return at
+
+
+def interleaved(kept: SparseRows, slots: np.ndarray, hit: np.ndarray, arrived: torch.Tensor) -> Rows | None:
+    """Rows [k, F] as an operator, of which those that `hit` [k] tells are rows `slots` of `kept`, in this
+    order, and the others `arrived` [a, F], in theirs: the same entries as `compact` finds in the dense rows.
+    None where more than half of what arrived is not 0.
+    """
+    array = arrived.detach().contiguous().numpy()
+    starts = kept.block.indptr
+    most = int((starts[slots + 1] - starts[slots]).sum()) + array.size // 2
+    indices, entries = np.empty(most, np.int32), np.empty(most, array.dtype)
+    indptr = np.zeros(len(hit) + 1, np.int32 if most < 2**31 else np.int64)
+    found = _interleave(hit, slots, starts, kept.block.indices, kept.entries, array, indptr, indices, entries)
+    if found < 0:
+        return None
+    block = Csr(indptr, indices[:found].copy(), array.shape[1])
+    return SparseRows(block, entries[:found].copy(), kept.kernel, arrived.device)
+
+
+@numba.njit(cache=True, nogil=True)
+def _interleave(
+    hit: np.ndarray,
+    slots: np.ndarray,
+    starts: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray,
+    arrived: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    entries: np.ndarray,
+) -> int:
+    """As `_compact`, rows that are kept copied from their entries."""
+    at, of_kept, of_arrived = 0, 0, 0
+    for v in range(len(hit)):
+        if hit[v]:
+            for e in range(starts[slots[of_kept]], starts[slots[of_kept] + 1]):
+                if at == len(indices):
+                    return -1
+                indices[at], entries[at] = columns[e], values[e]
+                at += 1
+            of_kept += 1
+        else:
+            at = _compact_row(arrived[of_arrived], at, indices, entries)
+            if at < 0:
+                return -1
+            of_arrived += 1
         indptr[v + 1] = at
     return at
 

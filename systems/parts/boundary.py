@@ -14,6 +14,7 @@ import torch
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan, InFlight
 from harness.core.adjacency import Adjacency
+from harness.core.features import Rows, SparseRows, compact, interleaved
 from harness.partition.shard import Shard
 from systems.parts.sampling import Edges, SampledAdjacency
 
@@ -154,6 +155,8 @@ class FeatureCache:
         self.place = torch.zeros(shard.num_halo, dtype=torch.int32, device=device)
         self.told = torch.zeros(len(system.plan.send_rows), dtype=torch.bool, device=device)
         self.rows = torch.zeros(0, shard.features.shape[1], dtype=system.dtype, device=device)
+        # Rows that a drawn graph took from the cache, and what `compact` made of them.
+        self._sparse: tuple[torch.Tensor | None, Rows | None] = None, None
 
     def priority(self, epoch: int) -> np.ndarray:
         """[m], the larger the better."""
@@ -202,6 +205,16 @@ class FeatureCache:
         rows = arrived.new_empty(len(drawn.boundary), arrived.shape[1])
         rows.index_copy_(0, drawn.hit.nonzero().squeeze(1), drawn.rows.index_select(0, drawn.slots))
         return rows.index_copy_(0, (~drawn.hit).nonzero().squeeze(1), arrived)
+
+    def complete_sparse(self, drawn: Drawn, arrived: torch.Tensor) -> Rows | None:
+        """The same rows without their zeros; None where that does not save."""
+        dense, kept = self._sparse
+        if dense is not drawn.rows:
+            kept = compact(drawn.rows, self.system.full.kernel, drawn.rows.numel() // 2)
+            self._sparse = drawn.rows, kept
+        if not isinstance(kept, SparseRows):
+            return None
+        return interleaved(kept, drawn.slots.numpy(), drawn.hit.numpy(), arrived)
 
     def state_dict(self):
         return {"kept": self.kept, "place": self.place, "told": self.told, "rows": self.rows}

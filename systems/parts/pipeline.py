@@ -57,6 +57,11 @@ class Pipe:
         self.queue: deque[Parcel] = deque()
         self.pushed = 0
 
+    def outgoing(self, shape: tuple[int, int], dtype: torch.dtype, depth: int) -> torch.Tensor:
+        """A tensor to fill and to push next, which is sent as it lies where the transport can."""
+        key = (self.direction, "halo", self.layer, self.pushed % (depth + 1), "pack")
+        return self.comm.outgoing(key, shape, dtype, self.comm.halved(dtype, self.layer, "halo"))
+
     def push(
         self,
         rows: torch.Tensor,
