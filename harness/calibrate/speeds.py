@@ -21,6 +21,7 @@ from harness.comm import work
 from harness.comm.rows import scatter_add_rows
 from harness.comm.work import Work
 from harness.core.attention import AttentionEdges, attend
+from harness.core.dense import adjoint, times_weight
 from harness.core.dropout import dropout
 from harness.core.kernels import Kernel, SparseOperator, make_kernel
 from harness.core.quantise import dequantise, quantise
@@ -198,9 +199,9 @@ def _dense(shapes: Shapes) -> Iterator[Case]:
 
 
 def _three(x: torch.Tensor, weight: torch.Tensor, g: torch.Tensor) -> None:
-    torch.mm(x, weight)
-    torch.mm(x.t(), g)
-    torch.mm(g, weight.t())
+    times_weight(x, weight, fixed=True)
+    adjoint(x, g)
+    times_weight(g, weight.t(), fixed=True)
 
 
 def _sparse(shapes: Shapes) -> Iterator[Case]:
