@@ -269,6 +269,7 @@ def test_what_no_paper_says_is_decided_too_and_counted_apart(tmp_path, capsys):
     assert [each.own for each in found].count(True) == 1
     assert table.counts(found) == [
         "92 published experiments: 0 decided whole, 0 in part, 92 not.",
+        "With a verdict from traces on every part, be it cannot tell: 0.",
         "92 parts: 92 not yet.",
         f"1 finding of this project: 1 {DIRECTION}.",
     ]
