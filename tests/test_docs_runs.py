@@ -17,14 +17,14 @@ def shortened(words: list[str]) -> list[str]:
     """The same command on the test's graph: two workers at most, two epochs, of the first key that is swept
     the first and last value, of the others the last.
     """
-    short = []
+    short, swept = [], False
     for word in words:
         key, equals, value = word.partition("=")
         if key in ("dataset", "data_dir", "results", "device", "evaluate.every") or key.startswith(
             "dataset."
         ):
             continue
-        values = value.split(",")
+        values = [value] if value.startswith("[") else value.split(",")  # a list is one value
         if key in ("workers", "gpus"):
             values = sorted({str(min(2, int(each))) for each in values})
         if key == "straggler.delay":
@@ -32,7 +32,8 @@ def shortened(words: list[str]) -> list[str]:
         if key == "hydra.sweeper.n_trials":
             values = ["2"]
         if len(values) > 1:
-            values = [values[0], values[-1]] if key != "seed" and "," not in "".join(short) else values[-1:]
+            values = [values[0], values[-1]] if key != "seed" and not swept else values[-1:]
+            swept |= len(values) > 1
         if key != "epochs":
             short.append(f"{key}{equals}{','.join(values)}")
     return [*short, "epochs=2"]
