@@ -288,12 +288,12 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
 
     def sparse_rows(self, h: torch.Tensor) -> Rows:
         """Layer 0's boundary rows of TG(t)  [k, f0], sparse where that saves; those of SG(t) leave now."""
-        arrived = self.exchange(0, h)
+        features, arrived = self.full.features, self.exchange(0, h)
         if arrived is None:
-            return h.new_zeros(len(self.now.boundary), h.shape[1])
+            return features.halo(h.new_zeros(len(self.now.boundary), h.shape[1]))
         rows = self.features_cache.complete_sparse(self.now, arrived)
         if rows is None:
-            return self.complete(arrived)
+            return features.halo(self.complete(arrived))
         self.recorder.work(stream(len(arrived), arrived.shape[1], arrived.itemsize, 1, 0))
         return rows
 

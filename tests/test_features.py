@@ -5,6 +5,7 @@ system.
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +27,8 @@ from harness.core.kernels import NumbaKernel
 from harness.core.propagate import HaloDropout, propagate, propagate_gathered
 from harness.core.system import Ready
 from harness.partition.build import build_shards
+from systems.parts import boundary
+from systems.parts.boundary import FeatureCache
 from tests import systems
 from tests.graphs import random_graph
 from tests.oracles import dense
@@ -179,3 +182,20 @@ def test_kept_and_arrived_rows_are_put_in_order_as_the_dense_ones(kept, width, s
     for name in ("indptr", "indices"):
         np.testing.assert_array_equal(getattr(rows.block, name), getattr(expected.block, name))
     np.testing.assert_array_equal(rows.entries, expected.entries)
+
+
+def test_a_cache_completes_sparse_rows_as_dense_ones_and_makes_what_it_keeps_sparse_once(monkeypatch):
+    kept, arrived = bag_of_words(4, 40, 0.1, seed=1), bag_of_words(3, 40, 0.1, seed=2)
+    hit = torch.tensor([True, False, True, False, False])
+    drawn = SimpleNamespace(rows=kept, hit=hit, slots=torch.tensor([3, 1]), boundary=torch.arange(5))
+    cache = SimpleNamespace(_sparse=(None, None), system=SimpleNamespace(full=SimpleNamespace(kernel=KERNEL)))
+    made = []
+    monkeypatch.setattr(boundary, "compact", lambda *given: made.append(given) or compact(*given))
+    for _ in range(2):
+        rows = FeatureCache.complete_sparse(cache, drawn, arrived)
+        assert isinstance(rows, SparseRows)
+        eye = torch.eye(40)
+        assert torch.equal(rows_times(rows, eye), FeatureCache.complete(cache, drawn, arrived) @ eye)
+    assert len(made) == 1
+    drawn.rows = torch.ones(4, 40)
+    assert FeatureCache.complete_sparse(cache, drawn, arrived) is None, "dense rows are left dense"
