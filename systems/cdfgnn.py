@@ -57,6 +57,7 @@ from harness.core import quantise as linear
 from harness.core.scores import score_counts
 from harness.core.system import ReplicaSystem, check_features
 from harness.core.traffic import FLOAT, all_reduced, fetch_once, to_all, with_weights
+from systems.parts.changes import changed, difference
 
 
 @dataclass
@@ -165,8 +166,8 @@ class Cdfgnn(ReplicaSystem):
             fresh, zero = self.changed(parts, rows["mirror"])
             sent = fresh.nonzero().squeeze(1)
             zeros, saved = zero.sum(), (~fresh & ~zero).sum()
-            wire = self.pack(parts[sent] - rows["mirror"][sent], self.quantise)
-            rows["mirror"][sent] += self.unpack(wire, z, self.quantise)
+            wire = self.pack(difference(parts, rows["mirror"], sent), self.quantise)
+            scatter_add_rows(rows["mirror"], sent, self.unpack(wire, z, self.quantise))
             self.counted(z, len(parts), len(sent))
         # Line 7.
         arrived, wire = self.gather.exchange(sent, wire, layer, direction, ids=self.cache)
@@ -179,22 +180,23 @@ class Cdfgnn(ReplicaSystem):
             # Lines 11-15: and that of their own part.
             fresh, zero = self.changed(own, rows["master"])
             mine = fresh.nonzero().squeeze(1)
-            difference = own[mine] - rows["master"][mine]
-            rows["sum"][mine] += difference
-            rows["master"][mine] += difference
+            change = difference(own, rows["master"], mine)
+            scatter_add_rows(rows["sum"], mine, change)
+            scatter_add_rows(rows["master"], mine, change)
             active[mine] = True
             # Lines 16-18: what is active goes to the mirrors.
             chosen = active.nonzero().squeeze(1)
-            message = rows["sum"][chosen]
             if self.scatter == "diff":
-                message = message - rows["master_used"][chosen]
+                message = difference(rows["sum"], rows["master_used"], chosen)
+            else:
+                message = rows["sum"].index_select(0, chosen)
             coded = self.quantise and self.scatter != "fp32"
             wire = self.pack(message, coded)
             self.use(rows["master_used"], chosen, self.unpack(wire, z, coded))
             number = torch.zeros(len(self.shared), dtype=torch.int64, device=self.device)
             number[chosen] = torch.arange(len(chosen), device=self.device)
             copies = active[self.place].nonzero().squeeze(1)
-            wire = wire[number[self.place[copies]]]
+            wire = wire.index_select(0, number[self.place[copies]])
             # Copies that stay here: of sums that are 0 with their parts, and of those that the cache saves.
             zero &= ~active & (rows["sum"].abs().amax(1) == 0)
             zeros += zero[self.place].sum()
@@ -204,7 +206,7 @@ class Cdfgnn(ReplicaSystem):
         with recorder.inside("rest", "cache", layer):
             self.use(rows["mirror_used"], arrived, self.unpack(wire, z, coded))
             combined = z.clone(memory_format=torch.contiguous_format)
-            combined[self.shared] = rows["master_used"]
+            combined.index_copy_(0, self.shared, rows["master_used"])
             combined[self.masters :] = rows["mirror_used"]
             self.counted(z, 0, len(arrived))
             recorder.work(stream(len(z), z.shape[1], z.element_size(), 2, 2))
@@ -237,11 +239,14 @@ class Cdfgnn(ReplicaSystem):
         if not self.cache:
             fresh = torch.ones(len(z), dtype=torch.bool, device=self.device)
             return fresh, ~fresh
-        change, size = (z - cached).abs_().amax(1), cached.abs().amax(1)
-        return ~(change <= self.eps * size), (change == 0) & (size == 0)
+        return changed(z, cached, self.eps)
 
     def use(self, rows: torch.Tensor, at: torch.Tensor, message: torch.Tensor) -> None:
-        rows[at] = rows[at] + message if self.scatter == "diff" else message
+        """Lay message [k, F] to what replicas compute with, or add it there."""
+        if self.scatter == "diff":
+            scatter_add_rows(rows, at, message)
+        else:
+            rows.index_copy_(0, at, message)
 
     def traffic(self, parts, epoch):
         """Exact without the cache; with it each row is sent, beside its id, or not."""

@@ -254,13 +254,15 @@ def _code(
     top, width, per = np.int32((1 << bits) - 1), x.shape[1], 8 // bits
     codes = np.empty(width, np.int32)
     for r in range(len(x)):
+        # Read here: inside, the compiler would read them again for every value, since `codes` might be they.
+        least, each = low[r], step[r]
         # No value lies below `low`: to truncate is to round down.
         if stochastic:
             for k in range(width):
-                codes[k] = min(np.int32((x[r, k] - low[r]) / step[r] + noise[r, k]), top)
+                codes[k] = min(np.int32((x[r, k] - least) / each + noise[r, k]), top)
         else:
             for k in range(width):
-                codes[k] = min(np.int32((x[r, k] - low[r]) / step[r] + shift), top)
+                codes[k] = min(np.int32((x[r, k] - least) / each + shift), top)
         if bits == 8:
             for k in range(width):
                 wire[r, k] = np.uint8(codes[k])
@@ -288,24 +290,24 @@ def _restore(wire: np.ndarray, low: np.ndarray, step: np.ndarray, bits: int, row
     width, per, mask = rows.shape[1], 8 // bits, (1 << bits) - 1
     number = rows.dtype.type
     for r in range(len(rows)):
+        least, each = low[r], step[r]
         if bits == 8:
             for k in range(width):
-                rows[r, k] = low[r] + number(wire[r, k]) * step[r]
+                rows[r, k] = least + number(wire[r, k]) * each
         elif bits == 16:
             for k in range(width):
-                rows[r, k] = (
-                    low[r] + number(np.int32(wire[r, 2 * k]) | np.int32(wire[r, 2 * k + 1]) << 8) * step[r]
-                )
+                code = np.int32(wire[r, 2 * k]) | np.int32(wire[r, 2 * k + 1]) << 8
+                rows[r, k] = least + number(code) * each
         elif bits == 4:
             for b in range(width // 2):
                 pair = wire[r, b]
-                rows[r, 2 * b] = low[r] + number(pair & np.uint8(15)) * step[r]
-                rows[r, 2 * b + 1] = low[r] + number(pair >> np.uint8(4)) * step[r]
+                rows[r, 2 * b] = least + number(pair & np.uint8(15)) * each
+                rows[r, 2 * b + 1] = least + number(pair >> np.uint8(4)) * each
             if width % 2:
-                rows[r, width - 1] = low[r] + number(wire[r, width // 2] & np.uint8(15)) * step[r]
+                rows[r, width - 1] = least + number(wire[r, width // 2] & np.uint8(15)) * each
         else:
             for k in range(width):
-                rows[r, k] = low[r] + number(wire[r, k // per] >> (bits * (k % per)) & mask) * step[r]
+                rows[r, k] = least + number(wire[r, k // per] >> (bits * (k % per)) & mask) * each
 
 
 @numba.njit(cache=True, nogil=True)
@@ -335,8 +337,9 @@ def _code_columns(
     for message in range(len(ends)):
         count = ends[message] - first
         for k in range(width if count else 0):
+            least, each = low[message, k], step[message, k]
             for r in range(count):
-                code = np.int32((rows[first + r, k] - low[message, k]) / step[message, k] + noise[drawn + r])
+                code = np.int32((rows[first + r, k] - least) / each + noise[drawn + r])
                 code = min(code, top)
                 if bits == 8:
                     wire[at + r] = np.uint8(code)

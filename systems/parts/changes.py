@@ -1,0 +1,65 @@
+"""Rows that have changed since they were kept. On the CPU a compiled loop reads each row once, where torch's
+operations pass over all of them four times."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import torch
+
+KEYS = {torch.float32: np.int32, torch.float64: np.int64}  # whole numbers of as many bits
+
+
+def changed(x: torch.Tensor, kept: torch.Tensor, epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which rows of x [k, F] differ from the kept ones by more than epsilon, ||x - kept||_inf > epsilon
+    ||kept||_inf, or have a value that is not a number, and which are 0 as their kept ones are  [k] bool each.
+    """
+    if x.device.type != "cpu" or not x.shape[1]:
+        return changed_with_torch(x, kept, epsilon)
+    fresh, zero = np.empty((2, len(x)), np.bool_)
+    row = np.empty((2, x.shape[1]), KEYS[x.dtype])
+    values = x.detach().numpy()
+    limit, unsigned = values.dtype.type(epsilon), row.dtype.type(np.iinfo(row.dtype).max)
+    _compare(values, kept.numpy(), limit, row, unsigned, row.view(values.dtype), fresh, zero)
+    return torch.from_numpy(fresh), torch.from_numpy(zero)
+
+
+def changed_with_torch(
+    x: torch.Tensor, kept: torch.Tensor, epsilon: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`changed` by torch's operations, on any device."""
+    change, size = (x - kept).abs_().amax(1), kept.abs().amax(1)
+    return ~(change <= epsilon * size), (change == 0) & (size == 0)
+
+
+def difference(x: torch.Tensor, kept: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    """x[at] - kept[at]  [len(at), F]."""
+    return x.index_select(0, at).sub_(kept.index_select(0, at))
+
+
+@numba.njit(cache=True, nogil=True)
+def _compare(
+    x: np.ndarray,
+    kept: np.ndarray,
+    epsilon: np.floating,
+    keys: np.ndarray,
+    unsigned: np.integer,
+    row: np.ndarray,
+    fresh: np.ndarray,
+    zero: np.ndarray,
+) -> None:
+    """Fill fresh and zero [k]; keys [2, F] are the bits of row [2, F], where one row is worked on,
+    and `unsigned` all but that of the sign."""
+    # Without its sign a floating-point number orders as its bits do, and what is not a number comes last: the
+    # largest of whole numbers is found many at a time, and tells of values that are none.
+    for r in range(len(x)):
+        for k in range(x.shape[1]):
+            row[0, k] = x[r, k] - kept[r, k]
+            row[1, k] = kept[r, k]
+        change, size = keys[0, 0] & unsigned, keys[1, 0] & unsigned
+        for k in range(x.shape[1]):
+            change = max(change, keys[0, k] & unsigned)
+            size = max(size, keys[1, k] & unsigned)
+        keys[0, 0], keys[1, 0] = change, size
+        fresh[r] = not (row[0, 0] <= epsilon * row[1, 0])
+        zero[r] = change == 0 and size == 0
