@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.partition import dne, hep
+from harness.partition.assign import Metis, assign
+from harness.partition.metis_edges import MetisEdges
 from harness.partition.vertexcut import (
     EDGE_METHODS,
     MASTER_RULES,
@@ -33,7 +35,10 @@ def pairs(graph) -> list[tuple[int, int]]:
 def assignments(draw) -> tuple[list[tuple[int, int]], EdgeAssignment]:
     graph = draw(graphs(min_vertices=6))
     parts, hosts = draw(HOSTED)
-    method, tau = draw(st.sampled_from(EDGE_METHODS)), draw(st.sampled_from([0.3, 1.0, 10.0]))
+    method = draw(st.sampled_from([*EDGE_METHODS, "metis/edges"]))
+    if method == "metis/edges":
+        return pairs(graph), assign_edges(graph, MetisEdges(hosts=hosts), parts, draw(st.integers(0, 9)))
+    tau = draw(st.sampled_from([0.3, 1.0, 10.0]))
     knobs = {"hosts": hosts, **({"tau": tau} if method == "hep" else {})}
     return pairs(graph), assign_edges(graph, method, parts, draw(st.integers(0, 9)), **knobs)
 
@@ -180,6 +185,20 @@ def test_growing_along_neighbours_replicates_less_than_streaming():
     graph = communities()
     rf = {method: statistics(assign_edges(graph, method, 8, 0))["replication"] for method in EDGE_METHODS}
     assert rf["hep"] < 0.7 * rf["ebv"] and rf["dne"] < 0.8 * rf["ebv"]
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_edges_follow_the_parts_of_metis(hosts):
+    """Of an edge between two parts the end with more edges is replicated."""
+    graph = communities()
+    part, edges = assign(graph, Metis(hosts=hosts), 8, 3), assign_edges(graph, MetisEdges(hosts=hosts), 8, 3)
+    degree = np.diff(graph.indptr)
+    of_cut = 0
+    for u, v, owner in zip(edges.low.tolist(), edges.high.tolist(), edges.owner.tolist()):
+        assert owner == part[u if degree[u] <= degree[v] else v]
+        of_cut += part[u] != part[v]
+    assert 0 < of_cut < len(edges.owner) / 4
+    assert statistics(edges)["replication"] < statistics(assign_edges(graph, "ebv", 8, 0))["replication"]
 
 
 def test_gamma_trades_messages_between_hosts_for_messages_inside():

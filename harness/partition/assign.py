@@ -83,18 +83,7 @@ class Metis(EdgeCut):
         at_least("hosts", self.hosts, 1)
 
     def vertex_owners(self, graph, parts, seed):
-        if self.hosts == 1:
-            return metis(graph, parts, seed)
-        pair = pattern(graph, pymetis.zero_copy_dtype())
-        host, per_host = _metis(*pair, self.hosts, seed), parts // self.hosts
-        owners = np.empty(graph.num_vertices, np.int32)
-        for k in range(self.hosts):
-            vertices = np.flatnonzero(host == k)
-            own = _metis(*_induced(*pair, vertices), per_host, seed)
-            if len(vertices) >= per_host:  # else `assign` fills what is empty from another host
-                own = fill_empty(own, per_host)
-            owners[vertices] = k * per_host + own
-        return owners
+        return by_hosts(*pattern(graph, pymetis.zero_copy_dtype()), parts, seed, self.hosts)
 
 
 class Random(EdgeCut):
@@ -123,6 +112,21 @@ def metis(graph: Graph, parts: int, seed: int) -> np.ndarray:
     """METIS's own answer, [V] int32; parts may be empty. Blocks where there is no edge to go by."""
     # One copy, in METIS's own index type: another type would be copied inside once more.
     return _metis(*pattern(graph, pymetis.zero_copy_dtype()), parts, seed)
+
+
+def by_hosts(starts: np.ndarray, neighbours: np.ndarray, parts: int, seed: int, hosts: int) -> np.ndarray:
+    """[V] int32: METIS's parts of an undirected pattern, cut for the hosts first. Parts may be empty."""
+    if hosts == 1:
+        return _metis(starts, neighbours, parts, seed)
+    host, per_host = _metis(starts, neighbours, hosts, seed), parts // hosts
+    owners = np.empty(len(starts) - 1, np.int32)
+    for k in range(hosts):
+        vertices = np.flatnonzero(host == k)
+        own = _metis(*_induced(starts, neighbours, vertices), per_host, seed)
+        if len(vertices) >= per_host:  # else `assign` fills what is empty from another host
+            own = fill_empty(own, per_host)
+        owners[vertices] = k * per_host + own
+    return owners
 
 
 def _metis(starts: np.ndarray, neighbours: np.ndarray, parts: int, seed: int) -> np.ndarray:

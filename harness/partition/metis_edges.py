@@ -1,0 +1,33 @@
+"""A vertex-cut that follows METIS's parts, so that systems of both kinds of cut can be compared on one
+partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pymetis
+
+from harness.partition.assign import by_hosts
+from harness.partition.config import VertexCut
+from harness.partition.neighbours import incidence
+
+
+@dataclass
+class MetisEdges(VertexCut):
+    """An edge inside one of METIS's parts belongs to its worker. One between two parts belongs to that of the
+    end with fewer edges (of two alike, with the smaller id): the end with more is then replicated for many
+    such edges at once. hosts: as of partition=metis, the graph is cut for them first.
+    """
+
+    @property
+    def name(self) -> str:
+        return "metis/edges"
+
+    def edge_owners(self, low, high, num_vertices, parts, seed):
+        starts, neighbours, _ = incidence(low, high, num_vertices)
+        index = pymetis.zero_copy_dtype()
+        part = by_hosts(starts.astype(index), neighbours.astype(index), parts, seed, self.hosts)
+        edges = np.diff(starts)
+        return part[np.where(edges[low] <= edges[high], low, high)]
