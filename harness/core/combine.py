@@ -171,6 +171,10 @@ def owned_rows(rows: int, owner: int, workers: int) -> range:
     return range(rows * owner // workers, rows * (owner + 1) // workers)
 
 
+def _slice(rows: range) -> slice:
+    return slice(rows.start, rows.stop)
+
+
 class Owners(Combiner):
     """Rows of matrices have owners; worker p owns those from r p / P up to r (p + 1) / P of r.
 
@@ -181,7 +185,16 @@ class Owners(Combiner):
         super().__init__(parameters, comm, seed)
         self.bits = bits
         self.matrices = [at for at, p in enumerate(self.parameters) if p.ndim == 2]
-        self.owned = [self._rows(at, comm.rank) for at in self.matrices]
+        shapes = [self.parameters[at].shape for at in self.matrices]
+        # By worker and matrix: the rows that it owns, and their bytes on the wire.
+        self.rows = [
+            [_slice(owned_rows(shape[0], owner, comm.size)) for shape in shapes] for owner in range(comm.size)
+        ]
+        self.bytes = [
+            [(rows.stop - rows.start) * scaled_bytes(shape[1], bits) for rows, shape in zip(of, shapes)]
+            for of in self.rows
+        ]
+        self.owned = self.rows[comm.rank]
         self.masters = [
             torch.nn.Parameter(self.parameters[at].detach()[rows].clone())
             for at, rows in zip(self.matrices, self.owned)
@@ -189,23 +202,11 @@ class Owners(Combiner):
         others = [p for at, p in enumerate(self.parameters) if at not in self.matrices]
         self.trained = [*self.masters, *others]
 
-    def _rows(self, at: int, owner: int) -> slice:
-        rows = owned_rows(len(self.parameters[at]), owner, self.comm.size)
-        return slice(rows.start, rows.stop)
-
-    def _bytes(self, owner: int) -> list[int]:
-        """By matrix: of the rows of one owner, on the wire."""
-        sizes = []
-        for at in self.matrices:
-            rows = self._rows(at, owner)
-            sizes.append((rows.stop - rows.start) * scaled_bytes(self.parameters[at].shape[1], self.bits))
-        return sizes
-
     def _read(self, messages: Sequence[torch.Tensor], owners: Sequence[int]) -> list[torch.Tensor]:
         """By matrix: the rows that messages [bytes] hold, one message after the other. Each holds the rows of
         one owner, of all matrices.
         """
-        parts = [message.split(self._bytes(owner)) for message, owner in zip(messages, owners)]
+        parts = [message.split(self.bytes[owner]) for message, owner in zip(messages, owners)]
         found = []
         for number, at in enumerate(self.matrices):
             parameter = self.parameters[at]
@@ -232,14 +233,14 @@ class Owners(Combiner):
             # As many random numbers are read as values.
             coding = code(len(g), g.shape[1], 2 * g.nbytes, wire.nbytes)
             self.comm.recorder.work(*scaled, drawn, coding)
-        sent = [sum(self._bytes(owner)) if owner != rank else 0 for owner in range(size)]
+        sent = [sum(self.bytes[owner]) if owner != rank else 0 for owner in range(size)]
         pieces = [
-            wire[self._rows(at, owner)].flatten()
+            wire[rows].flatten()
             for owner in range(size)
             if owner != rank
-            for at, wire in zip(self.matrices, coded)
+            for rows, wire in zip(self.rows[owner], coded)
         ]
-        mine = sum(self._bytes(rank))
+        mine = sum(self.bytes[rank])
         received = [mine if other != rank else 0 for other in range(size)]
         message = torch.cat(pieces)
         self.comm.recorder.work(stream(1, len(message), 1, 1, 1))
@@ -280,7 +281,7 @@ class Owners(Combiner):
         message = torch.cat([wire.flatten() for wire in wires])
         self.comm.recorder.work(stream(1, len(message), 1, size, size))  # and again for every other worker
         sent = [len(message) if other != rank else 0 for other in range(size)]
-        received = [sum(self._bytes(owner)) if owner != rank else 0 for owner in range(size)]
+        received = [sum(self.bytes[owner]) if owner != rank else 0 for owner in range(size)]
         flight, messages = self.comm.start_exchange(
             message.repeat(size - 1)[:, None], sent, received, LAYER, "forward", "weights", counted=[0] * size
         )
