@@ -27,7 +27,6 @@ from harness.core.kernels import NumbaKernel
 from harness.core.propagate import HaloDropout, propagate, propagate_gathered
 from harness.core.system import Ready
 from harness.partition.build import build_shards
-from systems.parts import boundary
 from systems.parts.boundary import FeatureCache
 from tests import systems
 from tests.graphs import random_graph
@@ -184,18 +183,44 @@ def test_kept_and_arrived_rows_are_put_in_order_as_the_dense_ones(kept, width, s
     np.testing.assert_array_equal(rows.entries, expected.entries)
 
 
-def test_a_cache_completes_sparse_rows_as_dense_ones_and_makes_what_it_keeps_sparse_once(monkeypatch):
-    kept, arrived = bag_of_words(4, 40, 0.1, seed=1), bag_of_words(3, 40, 0.1, seed=2)
-    hit = torch.tensor([True, False, True, False, False])
-    drawn = SimpleNamespace(rows=kept, hit=hit, slots=torch.tensor([3, 1]), boundary=torch.arange(5))
-    cache = SimpleNamespace(_sparse=(None, None), system=SimpleNamespace(full=SimpleNamespace(kernel=KERNEL)))
-    made = []
-    monkeypatch.setattr(boundary, "compact", lambda *given: made.append(given) or compact(*given))
-    for _ in range(2):
-        rows = FeatureCache.complete_sparse(cache, drawn, arrived)
-        assert isinstance(rows, SparseRows)
-        eye = torch.eye(40)
-        assert torch.equal(rows_times(rows, eye), FeatureCache.complete(cache, drawn, arrived) @ eye)
-    assert len(made) == 1
-    drawn.rows = torch.ones(4, 40)
-    assert FeatureCache.complete_sparse(cache, drawn, arrived) is None, "dense rows are left dense"
+def kept_features(x: torch.Tensor) -> FeatureCache:
+    """A cache of halo rows of x, before any is kept."""
+    features = SimpleNamespace(sparse=True)
+    system = SimpleNamespace(
+        shard=SimpleNamespace(num_halo=len(x), features=x), plan=SimpleNamespace(send_rows=torch.arange(0)),
+        full=SimpleNamespace(kernel=KERNEL, features=features), features="refetch", cache=0.5,
+        device=x.device, dtype=x.dtype,
+    )  # fmt: skip
+    return FeatureCache(system)
+
+
+@given(st.lists(st.lists(st.integers(0, 11), unique=True), min_size=1, max_size=5), st.integers(0, 9))
+def test_a_cache_that_is_renewed_completes_rows_without_their_zeros_as_dense_ones(chosen, seed):
+    """After every renewal a graph is drawn, and completed after the next one."""
+    x = bag_of_words(12, 40, 0.1, seed)
+    cache, before = kept_features(x), None
+    for places in chosen:
+        kept = torch.zeros(12, dtype=torch.bool)
+        kept[places] = True
+        fresh = kept & ~cache.kept
+        cache.replace(kept, fresh, x[fresh])
+        assert torch.equal(cache.rows[cache.place[kept].long()], x[kept])
+        hit = cache.kept.clone()
+        drawn = SimpleNamespace(
+            rows=cache.rows, sparse=cache.sparse, hit=hit, slots=cache.place[hit].long(), boundary=range(12)
+        )
+        for each in filter(None, (before, drawn)):
+            rows = cache.complete_sparse(each, x[~each.hit])
+            assert isinstance(rows, SparseRows) and torch.equal(cache.complete(each, x[~each.hit]), x)
+            assert torch.equal(rows_times(rows, torch.eye(40)), x)
+        before = drawn
+
+
+def test_a_cache_of_rows_that_are_mostly_not_0_stays_dense():
+    x = torch.ones(4, 40)
+    cache, every = kept_features(x), torch.ones(4, dtype=torch.bool)
+    cache.replace(every, every, x)
+    assert cache.sparse is None
+    assert cache.complete_sparse(SimpleNamespace(sparse=cache.sparse), x[:0]) is None
+    cache.load_state_dict(cache.state_dict())
+    assert cache.sparse is None and torch.equal(cache.rows, x)

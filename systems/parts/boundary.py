@@ -77,7 +77,7 @@ class Drawn:
         cache = system.features_cache
         self.hit = cache.kept[self.boundary]  # [k] whose features need no asking
         self.slots = cache.place[self.boundary[self.hit]].long()
-        self.rows = cache.rows
+        self.rows, self.sparse = cache.rows, cache.sparse
         self.missing: Request | None = None  # what the cache lacks, under `refetch`
         self.asking: tuple[InFlight, torch.Tensor, torch.Tensor] | None = None
 
@@ -120,6 +120,7 @@ class Drawn:
         request, missing = state["requests"]
         drawn.request, drawn.missing = Request(*request), None if missing is None else Request(*missing)
         drawn.hit, drawn.slots, drawn.rows = state["hit"], state["slots"], state["cached"]
+        drawn.sparse = system.features_cache.without_zeros(drawn.rows)
         return drawn
 
 
@@ -155,8 +156,15 @@ class FeatureCache:
         self.place = torch.zeros(shard.num_halo, dtype=torch.int32, device=device)
         self.told = torch.zeros(len(system.plan.send_rows), dtype=torch.bool, device=device)
         self.rows = torch.zeros(0, shard.features.shape[1], dtype=system.dtype, device=device)
-        # Rows that a drawn graph took from the cache, and what `compact` made of them.
-        self._sparse: tuple[torch.Tensor | None, Rows | None] = None, None
+        self.sparse = self.without_zeros(self.rows)
+
+    def without_zeros(self, rows: torch.Tensor) -> SparseRows | None:
+        """Kept rows as an operator; None where that does not save."""
+        features = self.system.full.features
+        if features is None or not features.sparse:
+            return None
+        found = compact(rows, self.system.full.kernel, rows.numel() // 2)
+        return found if isinstance(found, SparseRows) else None
 
     def priority(self, epoch: int) -> np.ndarray:
         """[m], the larger the better."""
@@ -175,8 +183,6 @@ class FeatureCache:
         kept = torch.zeros_like(self.kept)
         kept[torch.from_numpy(best).to(device)] = True
         fresh = kept & ~self.kept
-        old_rows, old_place, was_kept = self.rows, self.place, self.kept
-        places = kept.nonzero().squeeze(1)
         # One byte per boundary vertex: 1 where it is kept from now on, 2 where its row is wanted too.
         states = kept.to(torch.uint8) + fresh.to(torch.uint8)
         plan, comm = system.plan, system.comm
@@ -191,14 +197,24 @@ class FeatureCache:
         receive = [int(part.sum()) for part in fresh.split(plan.receive_counts)]
         flight, rows = comm.start_exchange(x[plan.send_rows[wanted]], send, receive, 0, "forward", "cache")
         flight.wait()
-        self.kept = kept
-        self.place = torch.zeros_like(old_place)
-        self.place[places] = torch.arange(len(places), dtype=torch.int32, device=device)
-        self.rows = old_rows.new_empty(len(places), old_rows.shape[1])
-        stays = kept & was_kept
-        self.rows[self.place[stays].long()] = old_rows[old_place[stays].long()]
-        self.rows[self.place[fresh].long()] = rows
+        self.replace(kept, fresh, rows)
         comm.recorder.metric("map_bytes", self.kept.nbytes + self.place.nbytes, 0)
+
+    def replace(self, kept: torch.Tensor, fresh: torch.Tensor, arrived: torch.Tensor) -> None:
+        """Keep the halo rows `kept` [m] from now on: those that stay, in their order, then the fresh ones,
+        whose features have arrived. Graphs that have been drawn keep the rows of before."""
+        stays = kept & ~fresh
+        slots = self.place[stays].long()
+        rows = self.rows.new_empty(len(slots) + len(arrived), self.rows.shape[1])
+        torch.index_select(self.rows, 0, slots, out=rows[: len(slots)])
+        rows[len(slots) :] = arrived
+        if self.sparse is not None:
+            there = np.arange(len(rows)) < len(slots)
+            sparse = interleaved(self.sparse, slots.numpy(), there, arrived)
+            self.sparse = sparse if isinstance(sparse, SparseRows) else None
+        self.kept, self.rows, self.place = kept, rows, torch.zeros_like(self.place)
+        order = torch.cat([stays.nonzero(), fresh.nonzero()]).squeeze(1)
+        self.place[order] = torch.arange(len(order), dtype=torch.int32, device=order.device)
 
     def complete(self, drawn: Drawn, arrived: torch.Tensor) -> torch.Tensor:
         """Layer 0's boundary rows [k, f0]: those kept when the graph was drawn, and those that arrived."""
@@ -208,13 +224,9 @@ class FeatureCache:
 
     def complete_sparse(self, drawn: Drawn, arrived: torch.Tensor) -> Rows | None:
         """The same rows without their zeros; None where that does not save."""
-        dense, kept = self._sparse
-        if dense is not drawn.rows:
-            kept = compact(drawn.rows, self.system.full.kernel, drawn.rows.numel() // 2)
-            self._sparse = drawn.rows, kept
-        if not isinstance(kept, SparseRows):
+        if drawn.sparse is None:
             return None
-        return interleaved(kept, drawn.slots.numpy(), drawn.hit.numpy(), arrived)
+        return interleaved(drawn.sparse, drawn.slots.numpy(), drawn.hit.numpy(), arrived)
 
     def state_dict(self):
         return {"kept": self.kept, "place": self.place, "told": self.told, "rows": self.rows}
@@ -222,3 +234,4 @@ class FeatureCache:
     def load_state_dict(self, state):
         self.kept, self.place = state["kept"], state["place"].to(torch.int32)
         self.told, self.rows = state["told"], state["rows"]
+        self.sparse = self.without_zeros(self.rows)
