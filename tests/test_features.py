@@ -216,6 +216,27 @@ def test_a_cache_that_is_renewed_completes_rows_without_their_zeros_as_dense_one
         before = drawn
 
 
+@given(
+    st.lists(st.lists(st.integers(0, 11), unique=True), min_size=1, max_size=6),
+    st.lists(st.sampled_from([0.05, 0.9]), min_size=12, max_size=12),
+)
+def test_what_a_cache_keeps_without_zeros_depends_on_its_rows_alone(chosen, shares):
+    """So that a run that goes on from a checkpoint has what one that was never stopped has."""
+    x = torch.cat([bag_of_words(1, 40, share, seed) for seed, share in enumerate(shares)])
+    cache = kept_features(x)
+    for places in chosen:
+        kept = torch.zeros(12, dtype=torch.bool)
+        kept[places] = True
+        fresh = kept & ~cache.kept
+        cache.replace(kept, fresh, x[fresh])
+        expected = cache.without_zeros(cache.rows)
+        assert (cache.sparse is None) == (expected is None)
+        if expected is not None:
+            np.testing.assert_array_equal(cache.sparse.block.indptr, expected.block.indptr)
+            np.testing.assert_array_equal(cache.sparse.block.indices, expected.block.indices)
+            np.testing.assert_array_equal(cache.sparse.entries, expected.entries)
+
+
 def test_a_cache_of_rows_that_are_mostly_not_0_stays_dense():
     x = torch.ones(4, 40)
     cache, every = kept_features(x), torch.ones(4, dtype=torch.bool)

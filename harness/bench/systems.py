@@ -93,9 +93,9 @@ def sampled_lines(folders: Folders, rounds: int = 4, workers: int = 4, **keys) -
 def bag_lines(
     folders: Folders, data_dir: Path, rounds: int = 4, names: Sequence[str] = BAG_SYSTEMS, **keys
 ) -> list[Line]:
-    """CPU seconds per epoch of all 4 workers on a graph whose features are bags of words, METIS where a
-    system has an edge-cut, over vanilla's with `features=once`. One line that says so where the graph's files
-    are not in `data_dir`: nothing is downloaded."""
+    """CPU seconds per epoch of all 4 workers on a graph whose features are bags of words, over vanilla's with
+    `features=once`; METIS, for a system over a vertex-cut the cut of METIS's parts, and its own without a
+    target. One line that says so where the graph's files are not in `data_dir`: nothing is downloaded."""
     if "dataset" not in keys:
         if not real.present(BAGS, data_dir):
             note = f"{BAGS} is not in {data_dir}: give --data-dir FOLDER; not measured"

@@ -127,14 +127,18 @@ def _compact(x: np.ndarray, indptr: np.ndarray, indices: np.ndarray, entries: np
     return at
 
 
-def interleaved(kept: SparseRows, slots: np.ndarray, hit: np.ndarray, arrived: torch.Tensor) -> Rows | None:
+def interleaved(
+    kept: SparseRows, slots: np.ndarray, hit: np.ndarray, arrived: torch.Tensor, most: int | None = None
+) -> SparseRows | None:
     """Rows [k, F] as an operator, of which those that `hit` [k] tells are rows `slots` of `kept`, in this
     order, and the others `arrived` [a, F], in theirs: the same entries as `compact` finds in the dense rows.
-    None where more than half of what arrived is not 0.
+    None where more than `most` values of all of them are not 0; without `most`, more than half of what
+    arrived.
     """
     array = arrived.detach().contiguous().numpy()
     starts = kept.block.indptr
-    most = int((starts[slots + 1] - starts[slots]).sum()) + array.size // 2
+    if most is None:
+        most = int((starts[slots + 1] - starts[slots]).sum()) + array.size // 2
     indices, entries = np.empty(most, np.int32), np.empty(most, array.dtype)
     indptr = np.zeros(len(hit) + 1, np.int32 if most < 2**31 else np.int64)
     found = _interleave(hit, slots, starts, kept.block.indices, kept.entries, array, indptr, indices, entries)

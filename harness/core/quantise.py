@@ -254,7 +254,8 @@ def _code(
     top, width, per = np.int32((1 << bits) - 1), x.shape[1], 8 // bits
     codes = np.empty(width, np.int32)
     for r in range(len(x)):
-        # Read here: inside, the compiler would read them again for every value, since `codes` might be they.
+        # Read here: inside, the compiler would read them again for every value, since `codes` might be
+        # the same memory.
         least, each = low[r], step[r]
         # No value lies below `low`: to truncate is to round down.
         if stochastic:

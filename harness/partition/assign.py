@@ -123,7 +123,7 @@ def by_hosts(starts: np.ndarray, neighbours: np.ndarray, parts: int, seed: int, 
     for k in range(hosts):
         vertices = np.flatnonzero(host == k)
         own = _metis(*_induced(starts, neighbours, vertices), per_host, seed)
-        if len(vertices) >= per_host:  # else `assign` fills what is empty from another host
+        if len(vertices) >= per_host:  # else what is empty is filled from another host
             own = fill_empty(own, per_host)
         owners[vertices] = k * per_host + own
     return owners

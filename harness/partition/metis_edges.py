@@ -1,5 +1,5 @@
-"""A vertex-cut that follows METIS's parts, so that systems of both kinds of cut can be compared on one
-partition.
+"""A vertex-cut that follows METIS's parts, so that systems of both kinds of cut can be compared on the same
+parts. A vertex's master is still chosen by hash among its replicas.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pymetis
 
-from harness.partition.assign import by_hosts
+from harness.partition.assign import by_hosts, fill_empty
 from harness.partition.config import VertexCut
 from harness.partition.neighbours import incidence
 
@@ -29,5 +29,6 @@ class MetisEdges(VertexCut):
         starts, neighbours, _ = incidence(low, high, num_vertices)
         index = pymetis.zero_copy_dtype()
         part = by_hosts(starts.astype(index), neighbours.astype(index), parts, seed, self.hosts)
+        part = fill_empty(part, parts)  # as `assign` does for partition=metis
         edges = np.diff(starts)
         return part[np.where(edges[low] <= edges[high], low, high)]

@@ -159,9 +159,9 @@ class FeatureCache:
         self.sparse = self.without_zeros(self.rows)
 
     def without_zeros(self, rows: torch.Tensor) -> SparseRows | None:
-        """Kept rows as an operator; None where that does not save."""
+        """Kept rows as an operator; None where that does not save, or nothing is kept."""
         features = self.system.full.features
-        if features is None or not features.sparse:
+        if self.system.features != "refetch" or features is None or not features.sparse:
             return None
         found = compact(rows, self.system.full.kernel, rows.numel() // 2)
         return found if isinstance(found, SparseRows) else None
@@ -208,10 +208,12 @@ class FeatureCache:
         rows = self.rows.new_empty(len(slots) + len(arrived), self.rows.shape[1])
         torch.index_select(self.rows, 0, slots, out=rows[: len(slots)])
         rows[len(slots) :] = arrived
-        if self.sparse is not None:
+        if self.sparse is None:
+            self.sparse = self.without_zeros(rows)
+        else:
+            # As `without_zeros` of all rows, which a run that goes on from here makes of them.
             there = np.arange(len(rows)) < len(slots)
-            sparse = interleaved(self.sparse, slots.numpy(), there, arrived)
-            self.sparse = sparse if isinstance(sparse, SparseRows) else None
+            self.sparse = interleaved(self.sparse, slots.numpy(), there, arrived, rows.numel() // 2)
         self.kept, self.rows, self.place = kept, rows, torch.zeros_like(self.place)
         order = torch.cat([stays.nonzero(), fresh.nonzero()]).squeeze(1)
         self.place[order] = torch.arange(len(order), dtype=torch.int32, device=order.device)
