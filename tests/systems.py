@@ -49,7 +49,7 @@ def derived(name: str, block: dict[str, Any]) -> SimpleNamespace:
         STALE=[] if system.asynchronous else as_it_stands,
         CONTROL=as_it_stands if system.role != "control" and system.degrees == "global" else [],
         MODELS=models,
-        METHODS=["ebv", "hep", "dne"] if system.cut == "vertex" else None,
+        METHODS=["ebv", "hep", "dne", "metis/edges"] if system.cut == "vertex" else None,
     )
 
 

@@ -44,6 +44,13 @@ def test_rule(x, kept, fresh, zero):
     assert [each.item() for each in got] == [fresh, zero]
 
 
+def test_the_limit_is_rounded_as_the_rows_are():
+    """As a number of 64 bits 0.1 is less than that of 32, which a row at the limit has."""
+    x, kept = torch.tensor([[1.0, 0.1]]), torch.tensor([[1.0, 0.0]])
+    assert not changed(x, kept, 0.1)[0].item() and not changed_with_torch(x, kept, 0.1)[0].item()
+    assert changed(torch.nextafter(x, torch.tensor(2.0)), kept, 0.1)[0].item()
+
+
 def test_no_rows_and_rows_of_a_view():
     assert [len(each) for each in changed(torch.zeros(0, 3), torch.zeros(0, 3), 0.1)] == [0, 0]
     x = torch.arange(12.0).view(4, 3)

@@ -237,6 +237,32 @@ def test_what_a_cache_keeps_without_zeros_depends_on_its_rows_alone(chosen, shar
             np.testing.assert_array_equal(cache.sparse.entries, expected.entries)
 
 
+@pytest.mark.parametrize("stop_at", [4, 5])  # before an epoch that renews, and before another
+def test_sparse_cached_features_go_on_bit_for_bit(pool, stop_at):
+    """A graph that was drawn before the stop is completed from rows of a renewal before the last."""
+    graph = dataclasses.replace(
+        random_graph(40, 6, num_features=300, seed=6), features=bag_of_words(40, 300, 0.02).numpy()
+    )
+    knobs = {"features": "refetch", "cache": 0.5, "refresh": 2, "rate": 0.6, "tau": 2}
+    model = {"name": "gcn", "layers": 2, "hidden": 4, "dropout": 0.4}
+    runs = [
+        systems.run(
+            pool, graph, systems.block("pscgcn", **knobs), 3,
+            settings=Settings(model=model, epochs=10, dtype="float32", **stop),
+        )
+        for stop in ({}, {"stop_at": stop_at})
+    ]  # fmt: skip
+    once, resumed = runs
+    assert resumed.losses == once.losses
+    for mine, theirs in zip(once.workers, resumed.workers, strict=True):
+        # What is under way is waited for at a checkpoint: segments differ, and what they compute does not.
+        computed, again = (
+            [[work for span in spans if span.name == "forward" for work in span.work] for _, spans in epochs]
+            for epochs in (mine["spans"], theirs["spans"])
+        )
+        assert computed == again
+
+
 def test_a_cache_of_rows_that_are_mostly_not_0_stays_dense():
     x = torch.ones(4, 40)
     cache, every = kept_features(x), torch.ones(4, dtype=torch.bool)

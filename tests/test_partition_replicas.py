@@ -21,12 +21,10 @@ from harness.partition.build_replicas import build_replicas
 from harness.partition.cache import Cache, shards_for
 from harness.partition.config import EDGE_METHODS, MASTER_RULES, TARGETS, Partitioner
 from harness.partition.shard import ReplicaShard
-from harness.partition.vertexcut import Dne, Ebv, EdgeAssignment, Hep, assign_edges, statistics
+from harness.partition.vertexcut import CUTS, Ebv, EdgeAssignment, assign_edges, statistics
 from tests.conftest import ROOT
 from tests.graphs import graphs, random_graph
 from tests.test_partition_shards import plain_edges, same
-
-CUTS = {"ebv": Ebv, "hep": Hep, "dne": Dne}
 
 
 @st.composite
@@ -152,7 +150,7 @@ def test_the_cache_holds_shards_and_table_3(tmp_path, method):
     assert ask(hosts=2) == folder and len(calls) == 1, "made once"
     assert ask(hosts=1) != folder and ask(hosts=2, masters="host") == folder
     assert (ask(hosts=2, seed=6) != folder) == (method != "ebv")
-    own = {"ebv": {"gamma": 0.3}, "hep": {"tau": 3.0}, "dne": {}}[method]
+    own = {"ebv": {"gamma": 0.3}, "hep": {"tau": 3.0}}.get(method, {})
     assert (ask(hosts=2, **own) != folder) == bool(own)
     have = json.loads((folder / "stats.json").read_text())
     want = statistics(assign_edges(graph, method, 4, 5, hosts=2))

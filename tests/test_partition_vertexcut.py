@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.partition import dne, hep
-from harness.partition.assign import Metis, assign
-from harness.partition.metis_edges import MetisEdges
+from harness.partition.assign import Metis, assign, metis
 from harness.partition.vertexcut import (
     EDGE_METHODS,
     MASTER_RULES,
@@ -35,10 +34,7 @@ def pairs(graph) -> list[tuple[int, int]]:
 def assignments(draw) -> tuple[list[tuple[int, int]], EdgeAssignment]:
     graph = draw(graphs(min_vertices=6))
     parts, hosts = draw(HOSTED)
-    method = draw(st.sampled_from([*EDGE_METHODS, "metis/edges"]))
-    if method == "metis/edges":
-        return pairs(graph), assign_edges(graph, MetisEdges(hosts=hosts), parts, draw(st.integers(0, 9)))
-    tau = draw(st.sampled_from([0.3, 1.0, 10.0]))
+    method, tau = draw(st.sampled_from(EDGE_METHODS)), draw(st.sampled_from([0.3, 1.0, 10.0]))
     knobs = {"hosts": hosts, **({"tau": tau} if method == "hep" else {})}
     return pairs(graph), assign_edges(graph, method, parts, draw(st.integers(0, 9)), **knobs)
 
@@ -187,17 +183,34 @@ def test_growing_along_neighbours_replicates_less_than_streaming():
     assert rf["hep"] < 0.7 * rf["ebv"] and rf["dne"] < 0.8 * rf["ebv"]
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
-def test_edges_follow_the_parts_of_metis(hosts):
-    """Of an edge between two parts the end with more edges is replicated."""
-    graph = communities()
-    part, edges = assign(graph, Metis(hosts=hosts), 8, 3), assign_edges(graph, MetisEdges(hosts=hosts), 8, 3)
-    degree = np.diff(graph.indptr)
-    of_cut = 0
+def follows(graph, parts: int, hosts: int) -> EdgeAssignment:
+    """metis/edges: of an edge between two of METIS's parts the end with more edges is replicated."""
+    part = assign(graph, Metis(hosts=hosts), parts, 3)
+    edges = assign_edges(graph, "metis/edges", parts, 3, hosts=hosts)
+    degree = np.bincount(np.concatenate([edges.low, edges.high]), minlength=graph.num_vertices)
     for u, v, owner in zip(edges.low.tolist(), edges.high.tolist(), edges.owner.tolist()):
         assert owner == part[u if degree[u] <= degree[v] else v]
-        of_cut += part[u] != part[v]
-    assert 0 < of_cut < len(edges.owner) / 4
+    return edges
+
+
+@given(graphs(min_vertices=6), HOSTED)
+def test_edges_follow_the_parts_of_metis(graph, workers):
+    follows(graph, *workers)
+
+
+def test_edges_follow_the_parts_of_metis_where_it_leaves_some_empty():
+    every = ~np.eye(6, dtype=bool)
+    complete = random_graph(6, 0).replace(
+        indptr=np.arange(0, 31, 5, dtype=np.int32), indices=np.nonzero(every)[1].astype(np.int32)
+    )
+    assert len(np.unique(metis(complete, 5, 3))) < 5
+    follows(complete, 5, 1)
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_the_parts_of_metis_replicate_less_than_streaming(hosts):
+    graph = communities()
+    edges = follows(graph, 8, hosts)
     assert statistics(edges)["replication"] < statistics(assign_edges(graph, "ebv", 8, 0))["replication"]
 
 

@@ -48,7 +48,10 @@ def test_every_system_is_tested(tmp_path):
     found = systems.collected(tmp_path / "conf", tmp_path / "variants")
     assert found["bns"].EXACT == {"bns": [{"rate": 1.0}]} and found["bns"].STALE == [("bns", {})]
     assert systems.models_of("bns") == found["bns"].MODELS and found["bns"].METHODS is None
-    assert found["cdfgnn"].METHODS == ["ebv", "hep", "dne"] and found["cdfgnn"].MODELS == ["gcn", "sage"]
+    assert found["cdfgnn"].METHODS == ["ebv", "hep", "dne", "metis/edges"] and found["cdfgnn"].MODELS == [
+        "gcn",
+        "sage",
+    ]
     assert found["digest_a"].STALE == [] and not hasattr(found["zero_halo"], "CONTROL")
 
 

@@ -98,7 +98,7 @@ def assert_as_one(outcome, want: cdfgnn.CdfgnnHistory, cache: bool = True) -> No
 
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 @examples(max_examples=10)
-@given(knobs=knobs_of(), method=st.sampled_from(["ebv", "hep", "dne"]), **RUNS)
+@given(knobs=knobs_of(), method=st.sampled_from(["ebv", "hep", "dne", "metis/edges"]), **RUNS)
 def test_cdfgnn_equals_its_oracle(pool, model, knobs, method, seed, parts, directed, layers):
     graph = random_graph(seed, vertices=18, directed=directed)
     settings = Settings(

@@ -171,10 +171,6 @@ def owned_rows(rows: int, owner: int, workers: int) -> range:
     return range(rows * owner // workers, rows * (owner + 1) // workers)
 
 
-def _slice(rows: range) -> slice:
-    return slice(rows.start, rows.stop)
-
-
 class Owners(Combiner):
     """Rows of matrices have owners; worker p owns those from r p / P up to r (p + 1) / P of r.
 
@@ -187,12 +183,10 @@ class Owners(Combiner):
         self.matrices = [at for at, p in enumerate(self.parameters) if p.ndim == 2]
         shapes = [self.parameters[at].shape for at in self.matrices]
         # By worker and matrix: the rows that it owns, and their bytes on the wire.
-        self.rows = [
-            [_slice(owned_rows(shape[0], owner, comm.size)) for shape in shapes] for owner in range(comm.size)
-        ]
+        owned = [[owned_rows(shape[0], owner, comm.size) for shape in shapes] for owner in range(comm.size)]
+        self.rows = [[slice(rows.start, rows.stop) for rows in of] for of in owned]
         self.bytes = [
-            [(rows.stop - rows.start) * scaled_bytes(shape[1], bits) for rows, shape in zip(of, shapes)]
-            for of in self.rows
+            [len(rows) * scaled_bytes(shape[1], bits) for rows, shape in zip(of, shapes)] for of in owned
         ]
         self.owned = self.rows[comm.rank]
         self.masters = [

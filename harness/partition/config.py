@@ -14,12 +14,13 @@ from harness.check import at_least, choice
 from harness.graph.graph import Graph
 
 METHODS = ("metis", "random", "block")  # edge-cuts: vertices have an owner
-EDGE_METHODS = ("ebv", "hep", "dne")  # vertex-cuts: edges have an owner
+EDGE_METHODS = ("ebv", "hep", "dne", "metis/edges")  # vertex-cuts: edges have an owner
 MASTER_RULES = ("host", "hash")
 # Where the partitioners of this package are; up to version 0.1 a config named them by `method` alone.
 TARGETS = {
     **{name: f"harness.partition.assign.{name.title()}" for name in METHODS},
-    **{name: f"harness.partition.vertexcut.{name.title()}" for name in EDGE_METHODS},
+    **{name: f"harness.partition.vertexcut.{name.title()}" for name in EDGE_METHODS[:3]},
+    "metis/edges": "harness.partition.metis_edges.MetisEdges",
 }
 # What METIS's knobs that came later were before, by `since` of its class.
 METIS_SINCE: dict[str, Any] = {"hosts": 1}

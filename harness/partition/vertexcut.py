@@ -20,6 +20,7 @@ from harness.graph.graph import Graph
 from harness.partition import dne, ebv, hep
 from harness.partition.assign import check_hosts, check_parts, checked_owners
 from harness.partition.config import EDGE_METHODS, MASTER_RULES, VertexCut
+from harness.partition.metis_edges import MetisEdges
 
 
 @dataclass
@@ -71,7 +72,7 @@ def assign_edges(
     """
     if isinstance(method, str):
         choice("partition.method", method, EDGE_METHODS)
-        method = typed({"ebv": Ebv, "hep": Hep, "dne": Dne}[method], knobs, "partition")
+        method = typed(CUTS[method], knobs, "partition")
     check_parts(graph, parts)
     check_hosts(method.hosts, parts)
     low, high = undirected_edges(graph)
@@ -139,6 +140,9 @@ class Dne(VertexCut):
 
     def edge_owners(self, low, high, num_vertices, parts, seed):
         return dne.assign(low, high, num_vertices, parts, seed, self.imbalance)
+
+
+CUTS: dict[str, type[VertexCut]] = {"ebv": Ebv, "hep": Hep, "dne": Dne, "metis/edges": MetisEdges}
 
 
 def undirected_edges(graph: Graph) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ import torch
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan, InFlight
 from harness.core.adjacency import Adjacency
-from harness.core.features import Rows, SparseRows, compact, interleaved
+from harness.core.features import SparseRows, compact, interleaved
 from harness.partition.shard import Shard
 from systems.parts.sampling import Edges, SampledAdjacency
 
@@ -224,7 +224,7 @@ class FeatureCache:
         rows.index_copy_(0, drawn.hit.nonzero().squeeze(1), drawn.rows.index_select(0, drawn.slots))
         return rows.index_copy_(0, (~drawn.hit).nonzero().squeeze(1), arrived)
 
-    def complete_sparse(self, drawn: Drawn, arrived: torch.Tensor) -> Rows | None:
+    def complete_sparse(self, drawn: Drawn, arrived: torch.Tensor) -> SparseRows | None:
         """The same rows without their zeros; None where that does not save."""
         if drawn.sparse is None:
             return None

@@ -13,8 +13,9 @@ KEYS = {torch.float32: np.int32, torch.float64: np.int64}  # whole numbers of as
 def changed(x: torch.Tensor, kept: torch.Tensor, epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Which rows of x [k, F] differ from the kept ones by more than epsilon, ||x - kept||_inf > epsilon
     ||kept||_inf, or have a value that is not a number, and which are 0 as their kept ones are  [k] bool each.
+    F is 1 or more.
     """
-    if x.device.type != "cpu" or not x.shape[1]:
+    if x.device.type != "cpu":
         return changed_with_torch(x, kept, epsilon)
     fresh, zero = np.empty((2, len(x)), np.bool_)
     row = np.empty((2, x.shape[1]), KEYS[x.dtype])

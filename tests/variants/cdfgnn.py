@@ -16,4 +16,4 @@ STALE = [
 ]
 CONTROL = [("cdfgnn", REFETCH), ("cdfgnn", {"epsilon": 0.1})]
 MODELS = ["gcn", "sage"]
-METHODS = ["ebv", "hep", "dne"]
+METHODS = ["ebv", "hep", "dne", "metis/edges"]
