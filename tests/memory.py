@@ -22,6 +22,12 @@ def exchanges_through_memory(process: psutil.Process) -> bool:
     return bool(_labels(process, "exchange"))
 
 
+def exchange_bytes(process: psutil.Process) -> int:
+    """How much of that memory counts as the process's."""
+    maps = process.memory_maps()
+    return sum(part.rss for part in maps if part.path.startswith("/memfd:halobench-exchange-"))
+
+
 def _labels(process: psutil.Process, kind: str) -> list[str]:
     """Memory without a name has a label all the same (`harness.comm.nameless`)."""
     begins = f"/memfd:halobench-{kind}-"

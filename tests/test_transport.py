@@ -4,6 +4,7 @@ it tells of who is lost.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import mmap
 import sys
@@ -11,6 +12,7 @@ import threading
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from hypothesis import given, settings
@@ -27,6 +29,7 @@ from harness.conformance.subject import facts_of
 from harness.conformance.train import train
 from harness.run.config import make_system
 from tests import jobs, systems
+from tests.memory import exchange_bytes
 from tests.oracles.samples import random_graph
 
 SIZE = 3
@@ -220,6 +223,38 @@ def test_memory_is_used_again(pool):
     for seen in pool.run(many_epochs, SIZE, 60):
         assert len({end for end, _ in seen[20:]}) == 1, "no more of it, however long the run"
         assert max(held for _, held in seen) <= 6
+
+
+def kept_of(comm, once) -> tuple[int, int]:
+    """Bytes of shared memory that this process has more than before, after 4 MB were sent to every other
+    worker (`once`: for once) and all have read them; and what other 4 MB take, that are sent once."""
+    rows, ones = torch.full((comm.size, 1_000_000), 7.0), [1] * comm.size
+
+    def send(once: bool) -> torch.Tensor:
+        with comm.for_once() if once else contextlib.nullcontext():
+            flight, received = comm.start_exchange(rows, ones, ones, 0, "forward", "features")
+            flight.wait()
+        comm.barrier()  # all have read
+        comm.barrier()  # and all have seen that
+        return received
+
+    comm.barrier()
+    before = exchange_bytes(psutil.Process())
+    assert bool((send(once) == 7.0).all())
+    kept, end = exchange_bytes(psutil.Process()) - before, comm.transport.end
+    send(True)
+    return kept, comm.transport.end - end
+
+
+@linux
+def test_what_is_sent_once_is_not_kept(pool):
+    pool.forget()  # a worker that has sent 4 MB before has a place for them
+    size = 4_000_000 * 3
+    for kept, more in pool.run(kept_of, 3, True):
+        assert kept < size / 10 and more > size
+    for kept, more in pool.run(kept_of, 3, False):
+        assert kept > size, "what is sent again has its place"
+        assert more == 0, "which what is sent once may use meanwhile"
 
 
 def far_ahead(comm, count) -> list[float]:

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import mmap
 import os
 import time
 from collections import defaultdict
@@ -85,6 +86,8 @@ class MemoryTransport:
         self.lengths: dict[int, int] = {}
         self.free: dict[int, list[int]] = defaultdict(list)
         self.end = 0
+        self.once = False  # whether what is started now is sent once in a run
+        self.passing: set[int] = set()  # regions of such
         self.lent: dict[int, int] = {}  # {address of a tensor given out by `outgoing`: its region}
         self.operation = 0
 
@@ -104,6 +107,16 @@ class MemoryTransport:
         tensor = self.view(self.rank, region, nbytes, dtype).view(*shape)
         self.lent[tensor.data_ptr()] = region
         return tensor
+
+    @contextlib.contextmanager
+    def for_once(self) -> Iterator[None]:
+        """Regions claimed while this is open are given back to the system when they have been read. All pages
+        of a region count as memory of its sender and of its readers for as long as they are kept."""
+        before, self.once = self.once, True
+        try:
+            yield
+        finally:
+            self.once = before
 
     def exchange(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
@@ -187,6 +200,9 @@ class MemoryTransport:
         if self.free[length]:
             region = self.free[length].pop()
         else:
+            if self.once:
+                # One of its own, of whole pages, since only these can be given back.
+                length, self.end = _pages(length), _pages(self.end)
             region, self.end = self.end, self.end + length
             if self.end > len(self.bytes[self.rank]):
                 raise MemoryError(
@@ -194,6 +210,8 @@ class MemoryTransport:
                     " transport=sockets"
                 )
             self.lengths[region] = length
+            if self.once:
+                self.passing.add(region)
         self.holds[region] = 1
         return region
 
@@ -203,8 +221,19 @@ class MemoryTransport:
 
     def _release(self, region: int) -> None:
         self.holds[region] -= 1
-        if not self.holds[region]:
+        if self.holds[region]:
+            return
+        if region in self.passing:
+            self.passing.remove(region)
+            del self.holds[region]
+            self._give_back(region, self.lengths.pop(region))
+        else:
             self.free[self.lengths[region]].append(region)
+
+    def _give_back(self, region: int, length: int) -> None:
+        """Its pages, for all processes that have them mapped; its addresses are not used again."""
+        with contextlib.suppress(AttributeError, OSError):  # files that cannot lose pages keep them
+            self.segments.data[self.rank].madvise(mmap.MADV_REMOVE, region, length)
 
     # -- receiving --
 
@@ -258,6 +287,11 @@ class MemoryTransport:
         except PermissionError:
             pass  # it is there, and somebody else's
         return bool(self.segments.inboxes[peer][LEFT])
+
+
+def _pages(nbytes: int) -> int:
+    """So many bytes in whole pages."""
+    return -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 class Copies:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ class NcclTransport:
 
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
         return None
+
+    def for_once(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()  # nothing is kept in any case
 
     def exchange(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]

@@ -62,6 +62,9 @@ class SocketTransport:
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
         return None
 
+    def for_once(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()  # nothing is kept in any case
+
     def exchange(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
     ) -> Transfer:

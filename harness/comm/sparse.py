@@ -43,12 +43,16 @@ def fetch_rows(
     for piece, count in zip(pieces, send):
         if count and id(piece) not in coded:
             coded[id(piece)] = encoded(piece.to(dtype), form)
-    nothing = torch.zeros(0, dtype=torch.uint8)
-    messages = [coded[id(piece)] if count else nothing for piece, count in zip(pieces, send)]
-    lengths = [len(message) for message in messages]
+    lengths = [len(coded[id(piece)]) if count else 0 for piece, count in zip(pieces, send)]
     incoming = comm.exchange_counts(lengths, layer, "forward", "lengths")
+    # Messages of features may be most of a worker's memory, so each is there once: where it is sent from.
+    packed = comm.outgoing(("forward", purpose, layer, "coded"), (sum(lengths), 1), torch.uint8, False)
+    for piece, length, place in zip(pieces, lengths, packed.split(lengths)):
+        if length:
+            place[:, 0] = coded[id(piece)]
+    coded.clear()
     flight, arrived = comm.start_exchange(
-        torch.cat(messages).to(comm.device)[:, None],
+        packed,
         lengths,
         incoming,
         layer,
@@ -57,9 +61,10 @@ def fetch_rows(
         counted=send,
     )
     flight.wait()
-    parts = arrived[:, 0].cpu().split(incoming)
-    found = [decoded(part, count, like.shape[1], dtype) for part, count in zip(parts, receive)]
-    return torch.cat(found).to(like.device, like.dtype)
+    found = torch.zeros(sum(receive), like.shape[1], dtype=dtype)
+    for message, rows in zip(arrived[:, 0].cpu().split(incoming), found.split(receive)):
+        decode(message, rows)
+    return found.to(like.device, like.dtype)
 
 
 def encoded(rows: torch.Tensor, form: str) -> torch.Tensor:
@@ -90,17 +95,17 @@ def encoded(rows: torch.Tensor, form: str) -> torch.Tensor:
     return torch.from_numpy(np.concatenate(joined))
 
 
-def decoded(message: torch.Tensor, count: int, width: int, dtype: torch.dtype) -> torch.Tensor:
-    """The rows [count, width] of a message."""
-    rows = torch.zeros(count, width, dtype=dtype)
+def decode(message: torch.Tensor, rows: torch.Tensor) -> None:
+    """Write a message's rows into `rows` [k, F], which are 0."""
+    count, width = rows.shape
     if not count:
-        return rows
-    words = rows.view(WORDS[dtype.itemsize]).numpy()
+        return
+    words = rows.view(WORDS[rows.dtype.itemsize]).numpy()
     data, wide = message.numpy(), _id_type(width)
     kind, data = int(data[0]), data[1:]
     if kind == DENSE:
-        words[:] = data.copy().view(words.dtype).reshape(words.shape)
-        return rows
+        words.reshape(-1).view(np.uint8)[:] = data
+        return
     at: tuple[np.ndarray, ...]
     if kind & IDS:
         counts, data = _read(data, count, wide)
@@ -111,7 +116,6 @@ def decoded(message: torch.Tensor, count: int, width: int, dtype: torch.dtype) -
         at = np.nonzero(np.unpackbits(bits.reshape(count, -1), axis=1, count=width, bitorder="little"))
     values, _ = _read(data, 1 if kind & ALIKE else len(at[0]), words.dtype)
     words[at] = values
-    return rows
 
 
 def _id_type(width: int) -> np.dtype:

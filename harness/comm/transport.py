@@ -59,6 +59,11 @@ class Transport(Protocol):
         no such thing.
         """
 
+    def for_once(self) -> contextlib.AbstractContextManager[None]:
+        """What is started while this is open will not be sent again: no memory is kept for it once it has
+        been read.
+        """
+
     def exchange(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
     ) -> Transfer:
@@ -98,6 +103,9 @@ class NullTransport:
 
     def outgoing(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor | None:
         return None
+
+    def for_once(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def exchange(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]

@@ -4,7 +4,8 @@ run asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -28,18 +29,33 @@ class Wire:
         self.halves = wire == "bfloat16"
         self.staged = device.type == "cuda" and transport.on_host
         self._buffers: dict[tuple[Key, str], torch.Tensor] = {}
+        self._once = False
+
+    @contextlib.contextmanager
+    def for_once(self) -> Iterator[None]:
+        """What is started while this is open will not be sent again: no memory is kept for it. Of features
+        that are fetched once it would be the larger part of all that a worker holds.
+        """
+        before, self._once = self._once, True
+        try:
+            with self.transport.for_once():
+                yield
+        finally:
+            self._once = before
 
     def buffer(
         self, key: Key, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | None = None
     ) -> torch.Tensor:
-        """A buffer kept from epoch to epoch: fresh memory for every transfer costs more than the transfer."""
+        """A buffer kept from epoch to epoch, but `for_once`: fresh memory for every transfer costs more than
+        the transfer."""
         device = device or self.device
         have = self._buffers.get((key, device.type))
         if have is None or have.shape != shape or have.dtype != dtype:
             have = torch.empty(
                 shape, dtype=dtype, device=device, pin_memory=self.staged and device.type == "cpu"
             )
-            self._buffers[key, device.type] = have
+            if not self._once:
+                self._buffers[key, device.type] = have
         return have
 
     def outgoing(self, key: Key, shape: tuple[int, ...], dtype: torch.dtype, halved: bool) -> torch.Tensor:

@@ -155,7 +155,9 @@ class EdgeCut:
 
     def training_input(self) -> StaticInput:
         first = self.adjacency.at(0)
-        return self._static(first, self.x, self.system.static_halo(self.x, first.num_halo))
+        with self.comm.for_once():
+            halo = self.system.static_halo(self.x, first.num_halo)
+        return self._static(first, self.x, halo)
 
     def exact_forward(self, purpose: str) -> ExactForward:
         return ExactForward(self.exact_adjacency, self.comm, self.exact_plan, purpose)
@@ -166,7 +168,9 @@ class EdgeCut:
         if trained is not None and whole and self.system.exact_input and sent_exactly:
             return trained
         exact = self.exact_forward(purpose)
-        return self._static(exact.adjacency, self.features, exact.halo(0, self.features).wait())
+        with self.comm.for_once():
+            halo = exact.halo(0, self.features).wait()
+        return self._static(exact.adjacency, self.features, halo)
 
     @cached_property
     def exact_plan(self) -> HaloPlan:

@@ -289,8 +289,9 @@ class VertexCut:
 
     def _static(self, purpose: str) -> StaticSums:
         parts = self.adjacency.times(self.x)
-        if purpose == "features" and self.features_wire != "dense":
-            product = fetch_sums(self.comm, self.plan, parts, self.features_wire)
-        else:
-            product = sum_replicas(self.comm, self.plan, parts, 0, "forward", purpose)
+        with self.comm.for_once():
+            if purpose == "features" and self.features_wire != "dense":
+                product = fetch_sums(self.comm, self.plan, parts, self.features_wire)
+            else:
+                product = sum_replicas(self.comm, self.plan, parts, 0, "forward", purpose)
         return StaticSums(self.x, product, self.kernel)

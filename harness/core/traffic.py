@@ -167,7 +167,7 @@ def fetch_once(made: Traffic, parts: Parts, blocks: bool = False, rows: np.ndarr
     count = to_all(parts.vertices) if blocks else parts.rows[0] if rows is None else rows
     dense = count * parts.widths[0] * parts.value
     if parts.features_wire == "dense":
-        made.add(0, "forward", "features", dense)
+        made.add(0, "forward", "features", dense, route="broadcast" if blocks else "pairs")
         return
     made.add(0, "forward", "lengths", to_all([8] * parts.workers))
     if rows is not None or parts.value != FLOAT:

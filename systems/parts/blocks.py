@@ -27,7 +27,11 @@ class BlockRows:
 
     def pick(self, blocks: list[torch.Tensor]) -> torch.Tensor:
         """The rows in use [m, F] of blocks [n_j, F], grouped by owner."""
-        return torch.cat([block.index_select(0, rows) for block, rows in zip(blocks, self.groups)])
+        counts = [len(rows) for rows in self.groups]
+        picked = blocks[0].new_empty(sum(counts), blocks[0].shape[1])
+        for block, rows, place in zip(blocks, self.groups, picked.split(counts)):
+            torch.index_select(block, 0, rows, out=place)
+        return picked
 
     @staticmethod
     def of_halo(shard: Shard, device: torch.device) -> BlockRows:
