@@ -2,8 +2,8 @@
 
 Two kinds of rows: all systems at one setting, and each system at its paper's own setting beside exact
 training and the control at the same. Runs that are lacking are started, one sweep per graph and row; those
-there are are reused. The page is made of the report's tables alone, a section per graph, written as soon as
-that graph is through; sections of graphs that were not asked for stay as they are.
+there are are reused. The page is made of the report's tables alone, a section per graph with a part for each
+kind of rows and partition, written as soon as that kind is through; what was not asked for stays as it is.
 """
 
 from __future__ import annotations
@@ -74,9 +74,10 @@ GRAPHS = {
 # setting in fetching raw features in every epoch alone.
 SYSTEMS, AT_PAPERS = (experiment.one(name).rows for name in ("systems", "systems_at_papers"))
 ROWS = {ONE: SYSTEMS, PAPERS: AT_PAPERS}
+HEADINGS = {ONE: "One setting for all", PAPERS: "The papers’ settings"}
 PAGE = """# Systems on real graphs
 
-Written by `python -m harness.study --data-dir ../shared/data`, and not edited; a graph made with other
+Written by `python -m harness.study --data-dir ../shared/data`, and not edited; what was made with other
 options says so. 4 workers. Each graph has two kinds of rows:
 
 - **One setting for all**: GCN of 2 layers, hidden 64, dropout 0.5, Adam 0.01, weight decay 5e-4, no norm;
@@ -166,7 +167,6 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
         if not runner.is_here(GRAPHS[name].graph, places.data_dir):
             console.print(f"{name} is not in {places.data_dir}, left out", highlight=False)
             continue
-        parts = []
         for kind in asked.kinds:
             extent = extent_of(name, kind, asked)
             try:
@@ -176,11 +176,10 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
                 return 2
             failed |= bad
             if there:
-                parts.append(part_of(kind, extent, there, unmade))
-        if parts:
-            made[name] = "\n\n".join([*said_of(asked), *parts])
-            asked.out.parent.mkdir(parents=True, exist_ok=True)
-            asked.out.write_text(page(made))
+                tables = tables_of(there, unmade, said_of(kind, extent, name, asked))
+                made.setdefault(name, {}).setdefault(kind, {}).update(tables)
+                asked.out.parent.mkdir(parents=True, exist_ok=True)
+                asked.out.write_text(page(made))
     if not made:
         print(f"error: no run has finished in {places.results}; leave out --only-there", file=sys.stderr)
         return 2
@@ -206,14 +205,15 @@ def extent_of(name: str, kind: str, asked: argparse.Namespace) -> Extent:
 
 def gather(
     name: str, kind: str, extent: Extent, asked: argparse.Namespace, places: Places, console: Terminal
-) -> tuple[dict[str, dict[Path, str]], list[str], bool]:
-    """Run what a graph lacks of a kind of rows: finished run folders and their rows by partition, rows that
-    are not whole, and whether a run failed.
+) -> tuple[dict[str, dict[Path, str]], dict[str, list[str]], bool]:
+    """Run what a graph lacks of a kind of rows: by partition finished run folders and their rows, and rows
+    that are not whole; and whether a run failed.
 
     InputError where what is asked for is no run.
     """
     there: dict[str, dict[Path, str]] = {}
-    unmade, failed = [], False
+    unmade: dict[str, list[str]] = {}
+    failed = False
     for row, how in rows_of(kind, asked.row).items():
         if row not in asked.systems:
             continue
@@ -237,10 +237,8 @@ def gather(
             finished = runner.finished(folders)
             there.setdefault(partition, {}).update(dict.fromkeys(finished, row))
             if len(finished) < len(folders):
-                whole = f"{row}, {partition}"
-                unmade.append(
-                    whole if not finished else f"{whole} (there: {len(finished)} of {len(folders)} runs)"
-                )
+                some = f" (there: {len(finished)} of {len(folders)} runs)" if finished else ""
+                unmade.setdefault(partition, []).append(row + some)
     return {partition: found for partition, found in there.items() if found}, unmade, failed
 
 
@@ -257,25 +255,38 @@ def sweep_of(graph: str, asked: str, extent: Extent, places: Places) -> str:
     return f"{asked} dataset={GRAPHS[graph].graph} gpus=4 {epochs} seed={extent.seeds} evaluate.every=10"
 
 
-def said_of(asked: argparse.Namespace) -> list[str]:
-    """What was asked for that shapes a graph's runs and is not the default, as on the command line."""
-    given = {key: getattr(asked, key) for key in ("partitions", "seeds", "epochs")}
-    said = [f"--{key} {value}" for key, value in given.items() if value is not None]
-    options = " ".join([*said, *(f'--row "{row}"' for row in asked.row)])
-    return [f"Made with `{options}`."] if options else []
+def said_of(kind: str, extent: Extent, name: str, asked: argparse.Namespace) -> list[str]:
+    """How what was asked for differs from the graph's own plan, as on the command line."""
+    plan = GRAPHS[name].extent(kind)
+    said = [
+        f"--{key} {getattr(extent, key)}"
+        for key in ("seeds", "epochs")
+        if getattr(extent, key) != getattr(plan, key)
+    ]
+    if kind == ONE:
+        said += [f'--row "{row}"' for row in asked.row]
+    return [f"Made with `{' '.join(said)}`."] if said else []
 
 
-def part_of(kind: str, extent: Extent, there: dict[str, dict[Path, str]], unmade: list[str]) -> str:
-    """One kind of rows of a graph: what is missing, and a table for each partition."""
+def kind_of(heading: str) -> str:
+    return ONE if heading.startswith(HEADINGS[ONE]) else PAPERS
+
+
+def heading(name: str, kind: str) -> str:
+    """Of a graph's rows of a kind, by the graph's own plan."""
+    extent = GRAPHS[name].extent(kind)
+    seeds = len(extent.seeds.split(","))
+    return f"{HEADINGS[kind]}: {counted(extent.epochs, 'epoch')}, {counted(seeds, 'seed')}"
+
+
+def tables_of(
+    there: dict[str, dict[Path, str]], unmade: dict[str, list[str]], said: list[str]
+) -> dict[str, str]:
+    """By partition: how it was made (`said`), what is missing, and the table."""
     # pandas: only where there is something to tell of.
     from harness.report import formats, groups
 
-    seeds = len(extent.seeds.split(","))
-    said = [
-        f"### {'One setting for all' if kind == ONE else 'The papers’ settings'}:"
-        f" {counted(extent.epochs, 'epoch')}, {counted(seeds, 'seed')}"
-    ]
-    said += [f"Not made when this was written: {'; '.join(unmade)}."] if unmade else []
+    made = {}
     for partition, rows in there.items():
         compared, _ = groups.load(rows)
         row_of = {id(group): rows[group.runs[0].path] for group in compared}
@@ -284,8 +295,10 @@ def part_of(kind: str, extent: Extent, there: dict[str, dict[Path, str]], unmade
         for group in compared:
             row = row_of[id(group)]
             group.label = row if groups_of[row] == 1 else f"{row}: {group.label}"
-        said += [f"#### {partition}", formats.markdown(compared)]
-    return "\n\n".join(said)
+        missing = unmade.get(partition)
+        lacks = [f"Not made when this was written: {'; '.join(missing)}."] if missing else []
+        made[partition] = "\n\n".join([*said, *lacks, formats.markdown(compared)])
+    return made
 
 
 def what_rows_are() -> str:
@@ -297,16 +310,38 @@ def what_rows_are() -> str:
     return "\n\n".join(said) + "\n"
 
 
-def page(made: dict[str, str]) -> str:
+Sections = dict[str, dict[str, dict[str, str]]]  # by graph, kind of rows and partition
+
+
+def page(made: Sections) -> str:
     missing = [name for name in GRAPHS if name not in made]
-    head = [PAGE, what_rows_are()] + ([f"Not made yet: {', '.join(missing)}.\n"] if missing else [])
-    return "\n".join([*head, *(f"## {name}\n\n{made[name]}\n" for name in GRAPHS if name in made)])
+    said = [PAGE, what_rows_are()] + ([f"Not made yet: {', '.join(missing)}.\n"] if missing else [])
+    for name in GRAPHS:
+        if name in made:
+            said += [f"## {name}\n"]
+        for kind in ROWS:
+            tables = made.get(name, {}).get(kind, {})
+            said += [f"### {heading(name, kind)}\n"] if tables else []
+            said += [f"#### {partition}\n\n{text}\n" for partition, text in tables.items()]
+    return "\n".join(said)
 
 
-def read_sections(path: Path) -> dict[str, str]:
-    """The sections of a page written before, by graph; none where there is no page."""
-    parts = path.read_text().split("\n## ")[1:] if path.exists() else []
-    return {name: text.strip() for name, _, text in (part.partition("\n") for part in parts)}
+def read_sections(path: Path) -> Sections:
+    """The sections of a page written before; none where there is no page."""
+    text = path.read_text() if path.exists() else ""
+    return {
+        name: {
+            kind_of(heading): {partition: tables.strip() for partition, tables in _split(rows, "#### ")}
+            for heading, rows in _split(section, "### ")
+        }
+        for name, section in _split(text, "## ")
+    }
+
+
+def _split(text: str, mark: str) -> list[tuple[str, str]]:
+    """Headings that begin with `mark`, and what is below each up to the next."""
+    parts = ("\n" + text).split("\n" + mark)[1:]
+    return [(name, below) for name, _, below in (part.partition("\n") for part in parts)]
 
 
 if __name__ == "__main__":
