@@ -199,8 +199,19 @@ class Digest(System):
         return made
 
     def held(self, parts):
-        """Pulled rows, and two slots of the store."""
-        return FLOAT * sum(parts.widths[1:-1]) * (parts.rows[0].sum(0) + 2 * parts.vertices)
+        """Pulled rows and those being pulled; and the store's slots, of which one host's workers map all."""
+        slots = 1 if parts.epochs <= self.interval else 2
+        stored = slots * (parts.vertices.sum() if self.store == "shared" else 0)
+        return FLOAT * sum(parts.widths[1:-1]) * (2 * parts.rows[0].sum(0) + stored)
+
+    def held_before(self, parts):
+        """The store; and of the exact forward pass that fills it what it exchanges, and layer 0, whose memory
+        lies in pieces when the first epoch fetches its own."""
+        if self.start != "exact":
+            return self.held(parts)
+        halo, sent = parts.rows[0].sum(0), parts.rows[0].sum(1)
+        hidden, fetched = sum(parts.widths[1:-1]), parts.widths[0] if self.features == "once" else 0
+        return self.held(parts) + FLOAT * (hidden * (halo + sent) + fetched * halo)
 
     def loss_divisor(self, local, total):
         return total if self.loss == "global" else max(local, 1)

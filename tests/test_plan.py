@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.plan.__main__ import main
+from harness.plan.memory import PROCESS
 from harness.plan.plan import grown, plan
 from harness.plan.words import parse
 from harness.run import runner
@@ -71,6 +72,21 @@ def test_a_plan_is_what_the_run_then_sends_and_holds(system, place, here, tmp_pa
     assert not any(sent.values())
     assert float(rows[0]["memory_bytes"]) == pytest.approx(summary["peak_rss_max"], rel=0.2)
     assert float(rows[0]["modelled_epoch_s"]) > 0
+
+
+@pytest.mark.nightly(15)
+@pytest.mark.parametrize(
+    "system", ["vanilla", "vanilla system.features=refetch", "sancus", "digest", "lean", "llcg"]
+)
+def test_memory_is_planned_where_data_is_as_much_as_the_process(system, place, here, tmp_path):
+    words = [*f"system={system} dataset=twin/reddit dataset.scale=0.2 workers=4 epochs=3".split()]
+    words += ["model.hidden=128", "device=cpu", *here]
+    (row, *_) = planned([*words, *APART], tmp_path)
+    assert Started(place, [*words, "progress=false"]).end().code == 0
+    (path,) = tmp_path.glob("*/*/summary.json")
+    measured = files.read_json(path)["peak_rss_max"]
+    assert measured > 1.5 * PROCESS
+    assert float(row["memory_bytes"]) == pytest.approx(measured, rel=0.2)
 
 
 @pytest.mark.parametrize(

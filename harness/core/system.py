@@ -280,6 +280,10 @@ class System(Generic[S, A]):
         """[P] bytes of rows that workers keep between epochs, beside what an exchange of halo rows takes."""
         return np.zeros(parts.workers)
 
+    def held_before(self, parts: Parts) -> np.ndarray:
+        """[P] bytes of it that are taken before the first epoch, while layer 0 is still to be fetched."""
+        return np.zeros(parts.workers)
+
     def epochs_done(self, epoch: int) -> int:
         """How many of the run's epochs are over when this worker's epoch `epoch` is.
 

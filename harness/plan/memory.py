@@ -6,12 +6,15 @@ has 4 bytes. Of layer 0 under `features=once` the product A X is kept instead of
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from harness.core.traffic import FLOAT, Parts
-from harness.plan.loads import Loads, sparse_features
+from harness.core.system import AnySystem
+from harness.core.traffic import FLOAT, Key, Parts, Traffic
+from harness.plan.loads import Layer, Loads, sparse_features
 
 # Of a worker's process that has trained on next to nothing, measured: Linux on x86-64, CPython 3.11, torch's
 # build for the CPU.
@@ -25,48 +28,137 @@ def held(
     loads: Loads,
     parts: Parts,
     shapes: Sequence[Sequence[int]],
-    caches: np.ndarray,
-    features: str,
-    device: str,
+    system: AnySystem,
+    epochs: Sequence[Traffic],
+    place: str,
 ) -> dict[str, np.ndarray]:
     """By what it is for, [P] bytes of each worker's memory: of its process on the CPU, or of a GPU's.
 
-    caches   what the system keeps beside (`System.held`)
-    features "once" or "refetch"
-    device   "cpu" or "cuda"
+    shapes   of the model's parameters
+    epochs   what is sent in the run's epochs, the first among them
+    place    "cuda"; "cpu"; or "memory" where workers on the CPU exchange through memory that they share
     """
-    f0, on_cpu = loads.widths[0], device == "cpu"
-    n, m, s = loads.vertices, loads.halo, loads.sent
-    rows = n if parts.shards else loads.layers[0].taken  # replicas, of a vertex-cut
+    f0, on_cpu, shares = loads.widths[0], place != "cuda", place == "memory"
+    once, first = system.features == "once", loads.layers[0]
+    rows = loads.vertices if parts.shards else first.taken  # replicas, of a vertex-cut
     made = {"process": np.full(loads.workers, PROCESS if on_cpu else CONTEXT)}
     made["graph"] = _graph(loads, on_cpu)
-    made["features"] = FLOAT * rows * f0 + 16 * n + 3 * n
-    fetched = FLOAT * f0 * (loads.layers[0].halo + loads.layers[0].sent)
-    static, sparse = FLOAT * loads.layers[0].given * f0, np.zeros(loads.workers, bool)
-    if on_cpu:
-        sparse = np.array([sparse_features(loads, worker) for worker in range(loads.workers)])
-        whole = loads.nonzero * (1 + loads.layers[0].halo / np.maximum(rows, 1))
-        static = np.where(sparse, 2 * (FLOAT + INDEX) * whole, static)
-    made["layer 0"] = fetched + (static if features == "once" else FLOAT * f0 * loads.layers[0].halo)
-    if parts.kept is not None or loads.local:
-        # Evaluation is of the whole graph, and has a graph and an A X of its own.
-        made["evaluation"] = _graph(loads, on_cpu) + FLOAT * f0 * (m + s + n)
+    made["features"] = FLOAT * rows * f0 + 16 * loads.vertices + 3 * loads.vertices
+    made["layer 0"] = _static(loads, rows, first.given, on_cpu) + (0 if once else FLOAT * f0 * first.halo)
+    own_graph = parts.kept is not None or loads.local
+    if own_graph:
+        # Evaluation is of the whole graph, and has a graph and a static layer 0 of its own.
+        made["evaluation"] = _graph(loads, on_cpu) + _static(loads, rows, rows, on_cpu)
     if parts.kept is not None:
         # Each layer has the rows that it needs, in both directions, and layer 0 a copy of their features.
         entry = INDEX if on_cpu else INDEX + FLOAT
         made["graph"] = sum(
             (2 * entry * (of.inner_entries + of.halo_entries) for of in loads.layers), made["graph"] * 0
         )
-        made["features"] = made["features"] + FLOAT * f0 * loads.layers[0].taken
+        made["features"] = made["features"] + FLOAT * f0 * first.taken
+        # A layer of evaluation has more rows than the places that training leaves: Z, and what follows it.
+        made["evaluation"] += 2 * FLOAT * rows * max(loads.widths[1:])
+    layers = loads.layers
+    if loads.local and any(key[2] == "halo" for each in epochs for key in each.most):
+        # Trained without the halo, and corrected by steps that have it.
+        layers = [dataclasses.replace(of, halo=loads.halo, sent=loads.sent) for of in layers]
+    # Rows that arrive forwards and gradients that do backwards; packed rows too, unless they lie in memory
+    # that is shared.
+    sides = 1 if shares else 2
     made["halo rows"] = sum(
-        (FLOAT * f * (of.halo + 2 * of.sent) for of, f in zip(loads.layers[1:], loads.widths[1:])),
+        (FLOAT * f * (of.halo + sides * of.sent) for of, f in zip(layers[1:], loads.widths[1:])),
         np.zeros(loads.workers),
     )
-    made["activations"] = _activations(loads)
-    weights = sum(float(np.prod(shape)) for shape in shapes)
-    made["weights"] = np.full(loads.workers, COPIES * FLOAT * weights)
-    made["caches"] = caches
+    made["activations"] = _activations(layers, loads.widths)
+    made["weights"] = np.full(loads.workers, COPIES * FLOAT * sum(float(np.prod(shape)) for shape in shapes))
+    made["caches"] = system.held(parts)
+    made["shared"] = _reused(epochs[1:] or epochs) if shares else np.zeros(loads.workers)
+    # Training's peak is the sum so far. Layer 0 is fetched before it, while there is nothing for evaluation
+    # yet, and for evaluation after it. What was shared for that is given back then; what was not stays the
+    # process's, for whatever needs it next.
+    private, shared = made["halo rows"] + made["activations"] + made["caches"], made["shared"]
+    kept, most = private, private + shared
+    if once:
+        own, theirs = _fetched(epochs[0], loads, parts.features_wire != "dense", shares)
+        kept = np.maximum(kept, own)
+        before = system.held_before(parts) - made.get("evaluation", 0)
+        most = np.maximum(before + own + theirs, kept + shared)
+    if once and (own_graph or not system.exact_input):
+        arriving, sent = FLOAT * f0 * loads.halo, FLOAT * f0 * loads.sent
+        most = np.maximum(most, np.maximum(kept, arriving) + shared + arriving + sent)
+    made["fetching"] = most - private - shared
     return made
+
+
+def _static(loads: Loads, rows: np.ndarray, given: np.ndarray, on_cpu: bool) -> np.ndarray:
+    """[P] bytes of A X over rows given; of X and the halo's features where they are kept sparse."""
+    dense = FLOAT * given * loads.widths[0]
+    if not on_cpu:
+        return dense
+    sparse = np.array([sparse_features(loads, worker) for worker in range(loads.workers)])
+    whole = loads.nonzero * (1 + loads.layers[0].halo / np.maximum(rows, 1))
+    return np.where(sparse, 2 * (FLOAT + INDEX) * whole, dense)
+
+
+def _fetched(first: Traffic, loads: Loads, coded: bool, shares: bool) -> tuple[np.ndarray, np.ndarray]:
+    """[P] bytes while layer 0's features are fetched: of the process itself, and of what is shared."""
+    own, shared = np.zeros(loads.workers), np.zeros(loads.workers)
+    for key, sent in first.most.items():
+        if key[2] != "features":
+            continue
+        written, read = _touched(sent, first.route[key])
+        row = FLOAT * loads.widths[0]
+        halo, leaving = row * loads.layers[0].halo, row * loads.layers[0].sent
+        # What arrives is the halo's rows, or that of which they are made: blocks, or coded rows.
+        own = own + read + (halo if coded else np.where(read > halo, halo, 0))
+        if coded:
+            # What leaves: as it is, and coded until it is where it is sent from.
+            own = own + leaving + np.maximum(0, written - read)
+        if shares:
+            shared = shared + written + read
+        else:
+            own = own + written
+    return own, shared
+
+
+def _reused(epochs: Sequence[Traffic]) -> np.ndarray:
+    """[P] bytes of the shared memory that a worker writes what it sends to, and of that which it reads from.
+
+    A place is used again by whatever else has a length between the same powers of two, once nobody reads it
+    any more: what is only waited for in the next epoch keeps its own.
+    """
+    largest: dict[Key, np.ndarray] = {}
+    for traffic in epochs:
+        for key, sent in traffic.most.items():
+            largest[key] = np.maximum(largest.get(key, 0), sent)
+    routes = {key: traffic.route[key] for traffic in epochs for key in traffic.route}
+    ahead = set().union(*(traffic.ahead for traffic in epochs))
+    found = np.zeros(epochs[0].workers if epochs else 1)
+    for side in (0, 1):
+        for worker in range(len(found)):
+            places: dict[object, float] = {}
+            for key, sent in largest.items():
+                size = float(_touched(sent, routes[key])[side][worker])
+                if size:
+                    place = key if key in ahead else math.ceil(math.log2(size))
+                    places[place] = max(places.get(place, 0.0), size)
+            found[worker] += sum(places.values())
+    return found
+
+
+def _touched(sent: np.ndarray, route: str) -> tuple[np.ndarray, np.ndarray]:
+    """[P] bytes that each worker writes for others, and that it reads of theirs, of an operation's bytes
+    [P, P + 1] as they are counted."""
+    workers = len(sent)
+    pairs = sent[:, :workers]
+    if route == "ring":
+        size = pairs.sum() / max(1, 2 * (workers - 1))
+        return np.full(workers, size), np.full(workers, size * (workers - 1))
+    if route == "take":
+        return np.zeros(workers), pairs.sum(1)
+    if route in ("own", "server"):
+        return np.zeros(workers), np.zeros(workers)
+    return pairs.max(1) if route == "broadcast" else pairs.sum(1), pairs.sum(0)
 
 
 def _graph(loads: Loads, on_cpu: bool) -> np.ndarray:
@@ -79,11 +171,11 @@ def _graph(loads: Loads, on_cpu: bool) -> np.ndarray:
     return inner * (1 if loads.symmetric else 2) + halo + ids
 
 
-def _activations(loads: Loads) -> np.ndarray:
+def _activations(layers: Sequence[Layer], widths: Sequence[int]) -> np.ndarray:
     """Rows that the forward pass keeps, and the most that the backward pass of one layer adds to them."""
-    kept, more = np.zeros(loads.workers), np.zeros(loads.workers)
-    for number, of in enumerate(loads.layers):
-        f_in, f_out = loads.widths[number : number + 2]
+    kept, more = np.zeros(len(layers[0].given)), np.zeros(len(layers[0].given))
+    for number, of in enumerate(layers):
+        f_in, f_out = widths[number : number + 2]
         # Z, Z + b, and what the activation makes of it.
         kept = kept + FLOAT * 3 * of.given * f_out
         back = FLOAT * 2 * of.given * f_out

@@ -16,7 +16,7 @@ from harness.check import InputError
 from harness.cluster.config import GIB, Cluster
 from harness.core.batches import BatchSystem
 from harness.core.system import check_cut
-from harness.core.traffic import Key, Traffic
+from harness.core.traffic import Key, Traffic, halo_exchanges
 from harness.graph.dataset import Dataset
 from harness.partition import io
 from harness.partition.cache import Cache, shards_for
@@ -152,15 +152,15 @@ def _sized(run: Run, device: str) -> tuple[Loads, dict[str, np.ndarray], list[Tr
     asked = Asked(settings.wire, settings.rows, settings.features_wire, run.combine, settings.epochs)
     parts = parts_of(shards, run.system, run.model, asked)
     loads = loads_of(shards, parts, run.system)
-    caches = run.system.held(parts)
     shapes = shapes_of(run.model, parts.widths)
-    memory = (
-        {}
-        if isinstance(run.system, BatchSystem)
-        else held(loads, parts, shapes, caches, run.system.features, device)
-    )
     found = [epoch_traffic(run.system, run.model, parts, epoch) for epoch in range(settings.epochs)]
-    return loads, memory, [traffic for traffic in found if traffic is not None]
+    epochs = [traffic for traffic in found if traffic is not None]
+    if isinstance(run.system, BatchSystem):
+        return loads, {}, epochs
+    place = "memory" if device == "cpu" and settings.transport != "sockets" else device
+    # Where only a run can tell what is sent, memory is that of an exchange of all halo rows.
+    sent = epochs or [halo_exchanges(parts, epoch, run.system.features) for epoch in (0, 1)]
+    return loads, held(loads, parts, shapes, run.system, sent, place), epochs
 
 
 def _extrapolated(
