@@ -205,13 +205,11 @@ class Digest(System):
         return FLOAT * sum(parts.widths[1:-1]) * (2 * parts.rows[0].sum(0) + stored)
 
     def held_before(self, parts):
-        """The store; and of the exact forward pass that fills it what it exchanges, and layer 0, whose memory
-        lies in pieces when the first epoch fetches its own."""
+        """The store; and what the exact forward pass that fills it exchanges."""
         if self.start != "exact":
             return self.held(parts)
-        halo, sent = parts.rows[0].sum(0), parts.rows[0].sum(1)
-        hidden, fetched = sum(parts.widths[1:-1]), parts.widths[0] if self.features == "once" else 0
-        return self.held(parts) + FLOAT * (hidden * (halo + sent) + fetched * halo)
+        exchanged = parts.rows[0].sum(0) + parts.rows[0].sum(1)
+        return self.held(parts) + FLOAT * sum(parts.widths[1:-1]) * exchanged
 
     def loss_divisor(self, local, total):
         return total if self.loss == "global" else max(local, 1)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from harness.base.heap import keep_freed_memory
 from harness.bench.blocks import dgl_graph
 from harness.bench.epoch import Ours, whole
 from harness.bench.lines import Line, interleaved
@@ -24,7 +25,6 @@ from harness.core.architectures import Sage
 from harness.core.dgl_kernel import load_dgl
 from harness.core.optimisers import Adam
 from harness.graph.graph import Graph
-from harness.run.process import keep_freed_memory
 
 SYSTEM = "systems.distdgl.Distdgl"
 BATCH, FANOUTS = 1000, (25, 10)

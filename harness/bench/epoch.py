@@ -19,6 +19,7 @@ import psutil
 import torch
 import torch.nn.functional as F
 
+from harness.base.heap import keep_freed_memory
 from harness.bench.lines import Line, exponent, interleaved, medians
 from harness.bench.products import order_of, tilings_of
 from harness.comm.comm import Comm
@@ -36,7 +37,6 @@ from harness.graph.twin_specs import SPECS
 from harness.partition.build import build_shards
 from harness.partition.shard import Shard
 from harness.run.config import make_system
-from harness.run.process import keep_freed_memory
 
 CPU = torch.device("cpu")
 TOLERANCE = 1e-3  # of every epoch's loss, relative

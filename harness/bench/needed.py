@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from harness.base.heap import keep_freed_memory
 from harness.bench.epoch import Ours, check_losses, dgl_peer, whole
 from harness.bench.lines import Line, interleaved
 from harness.bench.runs import Finished, Folders, cpu_per_epoch, in_turn, train
@@ -23,7 +24,6 @@ from harness.core.optimisers import Adam
 from harness.graph import real, sources
 from harness.graph.config import DatasetConfig
 from harness.graph.graph import Graph
-from harness.run.process import keep_freed_memory
 from harness.trace.reader import Trace
 
 LEAN, REFERENCE = "lean", "vanilla"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from harness.base.heap import keep_freed_memory
 from harness.base.machine import cache_bytes
 from harness.base.scratch import scratch
 from harness.bench import before
@@ -30,7 +31,6 @@ from harness.core.tiling import Tilings
 from harness.graph import sources
 from harness.graph.config import DatasetConfig
 from harness.partition.shard import Csr
-from harness.run.worker import keep_freed_memory
 
 NO_WORSE = {41: 1.05, 64: 1.05, 128: 0.95}  # largest ratio to DGL's, by width
 HALF = 0.5  # largest ratio to the earlier form, at the most entries

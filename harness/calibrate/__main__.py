@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import yaml
 
+from harness.base.heap import keep_freed_memory
 from harness.base.machine import cache_bytes
 from harness.base.terminal import read_as_far_as_wanted
 from harness.bench.load import Load, Watch
@@ -23,7 +24,6 @@ from harness.check import InputError, at_least, writing
 from harness.cluster import measure as devices
 from harness.cluster.config import GIB, Cluster, Link
 from harness.comm.recorder import cpu_count
-from harness.run.process import keep_freed_memory
 
 DESCRIPTION = """\
 Measure this machine: a core's memory and products at a few shapes, and what two processes exchange. Prints

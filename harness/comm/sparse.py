@@ -15,12 +15,14 @@ the lesser of the last two. Either also tells each peer the length of its messag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numba
 import numpy as np
 import torch
 
+from harness.base.heap import give_back_freed_memory
 from harness.comm.comm import Comm
 
 FORMS = ("auto", "dense", "sparse")
@@ -29,42 +31,59 @@ WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # what values are read
 
 
 def fetch_rows(
-    comm: Comm, pieces: Sequence[torch.Tensor], receive: list[int], layer: int, purpose: str, form: str
+    comm: Comm, pieces: Iterable[torch.Tensor], receive: list[int], layer: int, purpose: str, form: str
 ) -> torch.Tensor:
-    """Send pieces[p] [k_p, F] to each worker p and return the rows [sum(receive), F] that arrive, by sender.
+    """Send the p-th of pieces [k_p, F] to worker p and return the rows [sum(receive), F] that arrive, by
+    sender.
 
-    pieces   by worker; the same tensor for several is coded once. Nothing is sent to oneself
+    pieces   taken one after the other; one tensor for several workers in a row is coded once. Nothing is sent
+             to oneself
     form     "auto" or "sparse"; what is to travel dense, `Comm.start_exchange` sends
     """
-    like = pieces[0]
-    send = [len(piece) if p != comm.rank else 0 for p, piece in enumerate(pieces)]
-    dtype = torch.bfloat16 if comm.halved(like.dtype, layer, purpose) else like.dtype
-    coded: dict[int, torch.Tensor] = {}
-    for piece, count in zip(pieces, send):
-        if count and id(piece) not in coded:
-            coded[id(piece)] = encoded(piece.to(dtype), form)
-    lengths = [len(coded[id(piece)]) if count else 0 for piece, count in zip(pieces, send)]
+    coded = _coded(comm, pieces, layer, purpose, form)
+    lengths = [len(message) for message in coded.messages]
     incoming = comm.exchange_counts(lengths, layer, "forward", "lengths")
-    # Messages of features may be most of a worker's memory, so each is there once: where it is sent from.
     packed = comm.outgoing(("forward", purpose, layer, "coded"), (sum(lengths), 1), torch.uint8, False)
-    for piece, length, place in zip(pieces, lengths, packed.split(lengths)):
-        if length:
-            place[:, 0] = coded[id(piece)]
-    coded.clear()
+    for place in packed.split(lengths):
+        place[:, 0] = coded.messages.pop(0)
+    give_back_freed_memory()  # as much may arrive now, in one piece
     flight, arrived = comm.start_exchange(
-        packed,
-        lengths,
-        incoming,
-        layer,
-        "forward",
-        purpose,
-        counted=send,
+        packed, lengths, incoming, layer, "forward", purpose, counted=coded.rows
     )
     flight.wait()
-    found = torch.zeros(sum(receive), like.shape[1], dtype=dtype)
+    found = torch.zeros(sum(receive), coded.like.shape[1], dtype=coded.dtype)
     for message, rows in zip(arrived[:, 0].cpu().split(incoming), found.split(receive)):
         decode(message, rows)
-    return found.to(like.device, like.dtype)
+    return found.to(coded.like.device, coded.like.dtype)
+
+
+@dataclass
+class _Coded:
+    """Messages by worker, and how many rows [.., F] each holds; like [0, F] what the rows are, and dtype as
+    what they travel."""
+
+    messages: list[torch.Tensor]
+    rows: list[int]
+    like: torch.Tensor
+    dtype: torch.dtype
+
+
+def _coded(comm: Comm, pieces: Iterable[torch.Tensor], layer: int, purpose: str, form: str) -> _Coded:
+    """Of `fetch_rows`. Rows may be most of a worker's memory: no piece is kept once it is coded."""
+    made: _Coded | None = None
+    nothing = message = torch.zeros(0, dtype=torch.uint8)
+    before: torch.Tensor | None = None
+    for worker, piece in enumerate(pieces):
+        if made is None:
+            dtype = torch.bfloat16 if comm.halved(piece.dtype, layer, purpose) else piece.dtype
+            made = _Coded([], [], piece.new_empty(0, piece.shape[1]), dtype)
+        sent = worker != comm.rank and len(piece) > 0
+        if sent and piece is not before:
+            before, message = piece, encoded(piece.to(made.dtype), form)
+        made.messages.append(message if sent else nothing)
+        made.rows.append(len(piece) * sent)
+    assert made is not None, "a piece for each worker"
+    return made
 
 
 def encoded(rows: torch.Tensor, form: str) -> torch.Tensor:

@@ -8,11 +8,13 @@ is here, `VertexCut` in `harness.core.replicas`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol
 
 import torch
 
+from harness.base.heap import give_back_freed_memory
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.core.adjacency import Adjacency, Propagation
@@ -155,9 +157,7 @@ class EdgeCut:
 
     def training_input(self) -> StaticInput:
         first = self.adjacency.at(0)
-        with self.comm.for_once():
-            halo = self.system.static_halo(self.x, first.num_halo)
-        return self._static(first, self.x, halo)
+        return self._static(first, self.x, lambda: self.system.static_halo(self.x, first.num_halo))
 
     def exact_forward(self, purpose: str) -> ExactForward:
         return ExactForward(self.exact_adjacency, self.comm, self.exact_plan, purpose)
@@ -168,9 +168,7 @@ class EdgeCut:
         if trained is not None and whole and self.system.exact_input and sent_exactly:
             return trained
         exact = self.exact_forward(purpose)
-        with self.comm.for_once():
-            halo = exact.halo(0, self.features).wait()
-        return self._static(exact.adjacency, self.features, halo)
+        return self._static(exact.adjacency, self.features, lambda: exact.halo(0, self.features).wait())
 
     @cached_property
     def exact_plan(self) -> HaloPlan:
@@ -183,14 +181,22 @@ class EdgeCut:
             return own
         return Adjacency(self.whole, self.model.aggregation, self.kernel, self.comm.device)
 
-    def _static(self, adjacency: Propagation, x: torch.Tensor, x_halo: torch.Tensor | None) -> StaticInput:
-        return StaticInput(
+    def _static(
+        self, adjacency: Propagation, x: torch.Tensor, fetch: Callable[[], torch.Tensor | None]
+    ) -> StaticInput:
+        """`fetch` gives the halo's features, and is called once."""
+        with self.comm.for_once():
+            x_halo = fetch()
+        made = StaticInput(
             adjacency,
             x,
             x_halo if adjacency.halo is not None else None,
             self.kernel,
             rows_only=not self.model.matrix or self.model.input_dropout > 0,
         )
+        del x_halo  # of which `made` holds what it needs
+        give_back_freed_memory()
+        return made
 
 
 def halo_plan(shard: Shard, device: torch.device) -> HaloPlan:

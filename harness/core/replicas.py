@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from harness.base.autograd import applied
+from harness.base.heap import give_back_freed_memory
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.comm.recorder import Recorder
@@ -182,8 +183,8 @@ def fetch_sums(comm: Comm, plan: HaloPlan, z: torch.Tensor, form: str) -> torch.
     pieces = z[masters:].split(plan.receive_counts)
     parts = fetch_rows(comm, pieces, plan.send_counts, 0, "features", form)
     scatter_add_rows(summed[:masters], plan.send_rows, parts)
-    pieces = summed.index_select(0, plan.send_rows).split(plan.send_counts)
-    summed[masters:] = fetch_rows(comm, pieces, plan.receive_counts, 0, "features", form)
+    sums = (summed.index_select(0, rows) for rows in plan.send_rows.split(plan.send_counts))
+    summed[masters:] = fetch_rows(comm, sums, plan.receive_counts, 0, "features", form)
     return summed
 
 
@@ -294,4 +295,7 @@ class VertexCut:
                 product = fetch_sums(self.comm, self.plan, parts, self.features_wire)
             else:
                 product = sum_replicas(self.comm, self.plan, parts, 0, "forward", purpose)
-        return StaticSums(self.x, product, self.kernel)
+        made = StaticSums(self.x, product, self.kernel)
+        del parts, product  # of which `made` holds what it needs
+        give_back_freed_memory()
+        return made

@@ -204,7 +204,7 @@ class System(Generic[S, A]):
         plan = self.plans[0]
         if self.features_wire == "dense":
             return self.comm.exchange(plan, x, layer=0, purpose="features").wait()
-        pieces = x.index_select(0, plan.send_rows).split(plan.send_counts)
+        pieces = (x.index_select(0, rows) for rows in plan.send_rows.split(plan.send_counts))
         return fetch_rows(self.comm, pieces, plan.receive_counts, 0, "features", self.features_wire)
 
     def static_halo(self, x: torch.Tensor, rows: int) -> torch.Tensor | None:

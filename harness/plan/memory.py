@@ -74,19 +74,15 @@ def held(
     made["caches"] = system.held(parts)
     made["shared"] = _reused(epochs[1:] or epochs) if shares else np.zeros(loads.workers)
     # Training's peak is the sum so far. Layer 0 is fetched before it, while there is nothing for evaluation
-    # yet, and for evaluation after it. What was shared for that is given back then; what was not stays the
-    # process's, for whatever needs it next.
-    private, shared = made["halo rows"] + made["activations"] + made["caches"], made["shared"]
-    kept, most = private, private + shared
+    # yet, and for evaluation after it; what that took is given back each time.
+    training = most = made["halo rows"] + made["activations"] + made["caches"] + made["shared"]
     if once:
-        own, theirs = _fetched(epochs[0], loads, parts.features_wire != "dense", shares)
-        kept = np.maximum(kept, own)
-        before = system.held_before(parts) - made.get("evaluation", 0)
-        most = np.maximum(before + own + theirs, kept + shared)
+        fetching = _fetched(epochs[0], loads, parts.features_wire != "dense", shares)
+        most = np.maximum(training, system.held_before(parts) + fetching - made.get("evaluation", 0))
     if once and (own_graph or not system.exact_input):
-        arriving, sent = FLOAT * f0 * loads.halo, FLOAT * f0 * loads.sent
-        most = np.maximum(most, np.maximum(kept, arriving) + shared + arriving + sent)
-    made["fetching"] = most - private - shared
+        # Nothing that training has freed is of the length that arrives.
+        most = np.maximum(most, training + FLOAT * f0 * ((1 + shares) * loads.halo + loads.sent))
+    made["fetching"] = most - training
     return made
 
 
@@ -100,25 +96,17 @@ def _static(loads: Loads, rows: np.ndarray, given: np.ndarray, on_cpu: bool) -> 
     return np.where(sparse, 2 * (FLOAT + INDEX) * whole, dense)
 
 
-def _fetched(first: Traffic, loads: Loads, coded: bool, shares: bool) -> tuple[np.ndarray, np.ndarray]:
-    """[P] bytes while layer 0's features are fetched: of the process itself, and of what is shared."""
-    own, shared = np.zeros(loads.workers), np.zeros(loads.workers)
+def _fetched(first: Traffic, loads: Loads, coded: bool, shares: bool) -> np.ndarray:
+    """[P] bytes while layer 0's features are fetched: what is sent and what arrives, both also in memory that
+    is shared (`shares`), and the halo's rows where something else arrives of which they are made: blocks, or
+    coded rows."""
+    found, halo = np.zeros(loads.workers), FLOAT * loads.widths[0] * loads.layers[0].halo
     for key, sent in first.most.items():
-        if key[2] != "features":
-            continue
-        written, read = _touched(sent, first.route[key])
-        row = FLOAT * loads.widths[0]
-        halo, leaving = row * loads.layers[0].halo, row * loads.layers[0].sent
-        # What arrives is the halo's rows, or that of which they are made: blocks, or coded rows.
-        own = own + read + (halo if coded else np.where(read > halo, halo, 0))
-        if coded:
-            # What leaves: as it is, and coded until it is where it is sent from.
-            own = own + leaving + np.maximum(0, written - read)
-        if shares:
-            shared = shared + written + read
-        else:
-            own = own + written
-    return own, shared
+        if key[2] == "features":
+            written, read = _touched(sent, first.route[key])
+            made = halo if coded else np.where(read > halo, halo, 0)
+            found = found + written + (1 + shares) * read + made
+    return found
 
 
 def _reused(epochs: Sequence[Traffic]) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import resource
 import signal
 import sys
@@ -115,14 +114,3 @@ def _handlers_kept() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def keep_freed_memory() -> None:
-    """Let glibc keep what is freed: handing large tensors back to the system after each use and faulting them
-    in again costs more than the products that fill them."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            libc = ctypes.CDLL("libc.so.6")
-            M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-            libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
-            libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)

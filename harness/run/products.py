@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from harness.base.heap import keep_freed_memory
 from harness.core.kernels import make_kernel
 from harness.core.order_measured import LEAST_ENTRIES, classes, costs_for
 from harness.core.tiling import shape_class
@@ -18,7 +19,6 @@ from harness.partition.cache import Cache
 from harness.partition.shard import Csr
 from harness.run import config as configs
 from harness.run.config import Run
-from harness.run.process import keep_freed_memory
 from harness.trace import files
 
 TILED = ("auto", "numba")  # kernels whose products have tilings

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch.distributed.elastic.multiprocessing.errors import get_error_handler, record
 
+from harness.base.heap import keep_freed_memory
 from harness.base.terminal import counted
 from harness.check import InputError
 from harness.check.target import check_trusted
@@ -42,7 +43,7 @@ from harness.run import config as configs
 from harness.run import elsewhere, silence
 from harness.run.devices import cluster_of
 from harness.run.lock import locked
-from harness.run.process import RunFailed, keep_freed_memory
+from harness.run.process import RunFailed
 from harness.run.progress import Progress
 from harness.run.silence import Beats
 from harness.trace import files, resolved, writer
