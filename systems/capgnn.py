@@ -239,7 +239,10 @@ class Capgnn(System):
         return cached_traffic(self, self.sizes, parts, epoch)
 
     def held(self, parts):
-        return held_in_tiers(self, self.sizes, parts)
+        return held_in_tiers(self, self.sizes, parts)[0]
+
+    def held_on_host(self, parts):
+        return held_in_tiers(self, self.sizes, parts)[1]
 
     def sizes(self, halos: Halos, widths: list[int]) -> tuple[list[int], int]:
         """Vertices that each worker's tier and the global tier hold: as given, or by Algorithm 1."""

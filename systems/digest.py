@@ -199,13 +199,16 @@ class Digest(System):
         return made
 
     def held(self, parts):
-        """Pulled rows and those being pulled; and the store's slots, of which one host's workers map all."""
-        slots = 1 if parts.epochs <= self.interval else 2
-        stored = slots * (parts.vertices.sum() if self.store == "shared" else 0)
-        return FLOAT * sum(parts.widths[1:-1]) * (2 * parts.rows[0].sum(0) + stored)
+        """Pulled rows and those being pulled."""
+        return FLOAT * sum(parts.widths[1:-1]) * 2 * parts.rows[0].sum(0)
+
+    def held_on_host(self, parts):
+        """The store's slots, of which one host's workers map all."""
+        slots = (1 if parts.epochs <= self.interval else 2) * (self.store == "shared")
+        return np.full(parts.workers, FLOAT * sum(parts.widths[1:-1]) * slots * parts.vertices.sum())
 
     def held_before(self, parts):
-        """The store; and what the exact forward pass that fills it exchanges."""
+        """The pulled rows; and what the exact forward pass that fills the store exchanges."""
         if self.start != "exact":
             return self.held(parts)
         exchanged = parts.rows[0].sum(0) + parts.rows[0].sum(1)

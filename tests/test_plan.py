@@ -109,6 +109,13 @@ def test_a_probe_tells_what_only_training_does(name, range_said, here, tmp_path,
         assert least < sent < most
 
 
+def test_a_gpu_does_not_hold_what_lies_in_its_hosts_memory(here):
+    words = ["system=digest", *SMALL, *APART, *here]
+    on_gpu, on_cpu = made(words), made([*words, "device=cpu"])
+    store = 4 * on_cpu.loads.widths[1] * on_cpu.loads.vertices.sum()  # one push in so few epochs
+    assert not on_gpu.memory["shared"].any() and (on_cpu.memory["shared"] > store).all()
+
+
 @given(power=st.floats(0, 1.5), start=st.floats(1, 1e6), times=st.floats(1, 1000), workers=st.integers(1, 5))
 def test_what_grows_as_a_power_of_the_scale_is_extrapolated_exactly(power, start, times, workers):
     share = np.arange(1, workers + 1) / workers

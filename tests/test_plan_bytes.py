@@ -143,7 +143,7 @@ def test_capgnns_tiers_are_as_large_as_it_says(pool, hosts):
     shards = systems.shards_of(graph, outcome.assignment, 4)
     system.cluster = Cluster(devices=[Device()] * 4)
     parts = parts_of(shards, system, make_model(asked.model), Asked())
-    for worker, held_here in zip(outcome.workers, system.held(parts)):
+    for worker, held_here in zip(outcome.workers, system.held(parts) + system.held_on_host(parts)):
         told = {name: value for (_, name), value in worker["metrics"][0].items()}
         rows = told["local_capacity"] + told["global_capacity"]
         assert held_here == 4 * sum(parts.widths[:-1]) * rows > 0

@@ -280,8 +280,12 @@ class System(Generic[S, A]):
         """[P] bytes of rows that workers keep between epochs, beside what an exchange of halo rows takes."""
         return np.zeros(parts.workers)
 
+    def held_on_host(self, parts: Parts) -> np.ndarray:
+        """[P] bytes of such rows in memory of the host that its workers map, and that no GPU holds."""
+        return np.zeros(parts.workers)
+
     def held_before(self, parts: Parts) -> np.ndarray:
-        """[P] bytes of it that are taken before the first epoch, while layer 0 is still to be fetched."""
+        """[P] bytes of what a worker's device holds already while layer 0 is still to be fetched."""
         return np.zeros(parts.workers)
 
     def epochs_done(self, epoch: int) -> int:

@@ -73,12 +73,15 @@ def held(
     made["weights"] = np.full(loads.workers, COPIES * FLOAT * sum(float(np.prod(shape)) for shape in shapes))
     made["caches"] = system.held(parts)
     made["shared"] = _reused(epochs[1:] or epochs) if shares else np.zeros(loads.workers)
+    on_host = system.held_on_host(parts) if on_cpu else np.zeros(loads.workers)
+    made["shared"] = made["shared"] + on_host
     # Training's peak is the sum so far. Layer 0 is fetched before it, while there is nothing for evaluation
     # yet, and for evaluation after it; what that took is given back each time.
     training = most = made["halo rows"] + made["activations"] + made["caches"] + made["shared"]
     if once:
         fetching = _fetched(epochs[0], loads, parts.features_wire != "dense", shares)
-        most = np.maximum(training, system.held_before(parts) + fetching - made.get("evaluation", 0))
+        before = system.held_before(parts) + on_host - made.get("evaluation", 0)
+        most = np.maximum(training, before + fetching)
     if once and (own_graph or not system.exact_input):
         # Nothing that training has freed is of the length that arrives.
         most = np.maximum(most, training + FLOAT * f0 * ((1 + shares) * loads.halo + loads.sent))

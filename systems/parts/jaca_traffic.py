@@ -113,13 +113,14 @@ def _at_most(knobs: Knobs, parts: Parts, epoch: int) -> Traffic:
 
 def held_in_tiers(
     knobs: Knobs, sizes: Callable[[Halos, list[int]], tuple[list[int], int]], parts: Parts
-) -> np.ndarray:
-    """[P] bytes of each worker's own tier and of the global one, which every worker maps."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """[P] bytes of each worker's own tier, and of the global one, which every worker maps."""
     if not knobs.jaca:
-        return np.zeros(parts.workers)
+        return np.zeros(parts.workers), np.zeros(parts.workers)
     widths = parts.widths[1 if knobs.features == "once" else 0 : parts.layers]
     halos = Halos.of(parts.shards, hosts=knobs.hosts)
     local, common = sizes(halos, widths)
     if knobs.hosts > 1:  # what the fullest host's tier holds is made on each
         common = global_tier(halos, common, halos.best_of_all(knobs.top_k)).capacity
-    return FLOAT * sum(widths) * (np.asarray(local, float) + common)
+    row = FLOAT * sum(widths)
+    return row * np.asarray(local, float), np.full(parts.workers, float(row * common))
