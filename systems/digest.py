@@ -199,12 +199,13 @@ class Digest(System):
         return made
 
     def held(self, parts):
-        """Pulled rows and those being pulled."""
-        return FLOAT * sum(parts.widths[1:-1]) * 2 * parts.rows[0].sum(0)
+        """Pulled rows."""
+        return FLOAT * sum(parts.widths[1:-1]) * parts.rows[0].sum(0)
 
     def held_on_host(self, parts):
         """The store's slots, of which one host's workers map all."""
-        slots = (1 if parts.epochs <= self.interval else 2) * (self.store == "shared")
+        pushes = (self.start == "exact") + sum(self.pushes(r) for r in range(1, parts.epochs + 1))
+        slots = min(2, pushes) * (self.store == "shared")
         return np.full(parts.workers, FLOAT * sum(parts.widths[1:-1]) * slots * parts.vertices.sum())
 
     def held_before(self, parts):

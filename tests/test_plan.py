@@ -81,7 +81,7 @@ def test_a_plan_is_what_the_run_then_sends_and_holds(system, place, here, tmp_pa
 def test_memory_is_planned_where_data_is_as_much_as_the_process(system, place, here, tmp_path):
     words = [*f"system={system} dataset=twin/reddit dataset.scale=0.2 workers=4 epochs=3".split()]
     words += ["model.hidden=128", "device=cpu", *here]
-    (row, *_) = planned([*words, *APART], tmp_path)
+    (row, *_) = planned([*words, "cluster=l4"], tmp_path)
     assert Started(place, [*words, "progress=false"]).end().code == 0
     (path,) = tmp_path.glob("*/*/summary.json")
     measured = files.read_json(path)["peak_rss_max"]
@@ -110,7 +110,7 @@ def test_a_probe_tells_what_only_training_does(name, range_said, here, tmp_path,
 
 
 def test_a_gpu_does_not_hold_what_lies_in_its_hosts_memory(here):
-    words = ["system=digest", *SMALL, *APART, *here]
+    words = ["system=digest", *SMALL, "cluster=l4", *here]
     on_gpu, on_cpu = made(words), made([*words, "device=cpu"])
     store = 4 * on_cpu.loads.widths[1] * on_cpu.loads.vertices.sum()  # one push in so few epochs
     assert not on_gpu.memory["shared"].any() and (on_cpu.memory["shared"] > store).all()

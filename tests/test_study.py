@@ -74,9 +74,14 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
     assert study.main([*study_of_other, "--only-there"]) == 0 and page.read_text() == text
     # And so do the parts of a graph that are of another kind or partition.
     papers = "### The papers’ settings: 200 epochs, 3 seeds\n\n#### metis\n\nof another machine\n"
-    page.write_text(f"{text}\n{papers}\n## other\n\n{papers}")
+    metis = "#### metis\n\nof another machine too\n\n"
+    page.write_text(f"{text}\n{metis}\n{papers}\n## other\n\n{papers}")
     assert study.main(arguments) == 0
-    whole = text.replace("Not made yet: other.\n\n", "")
+    whole = text.replace("Not made yet: other.\n\n", "").replace("#### random", f"{metis}#### random")
+    assert page.read_text() == f"{whole}\n{papers}\n## other\n\n{papers}"
+    # Where nothing of a partition has finished, its table of before stays.
+    nothing = ["--systems", "vanilla", "--partitions", "metis", "--only-there"]
+    assert study.main([*arguments, *nothing]) == 0
     assert page.read_text() == f"{whole}\n{papers}\n## other\n\n{papers}"
     capsys.readouterr()
     assert study.main(["--systems", "vanila"]) == 2

@@ -304,7 +304,8 @@ class Comm(Wire):
         return flight
 
     def look(self) -> None:
-        """Note which of the operations in flight are through."""
+        """Note which of the operations in flight are through, and what peers have read."""
+        self.transport.look()
         for flight in self._under_way.values():
             flight.look()
 

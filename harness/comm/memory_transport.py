@@ -87,7 +87,8 @@ class MemoryTransport:
         self.free: dict[int, list[int]] = defaultdict(list)
         self.end = 0
         self.once = False  # whether what is started now is sent once in a run
-        self.passing: set[int] = set()  # regions of such
+        self.apart: set[int] = set()  # regions of whole pages, made for such
+        self.passing: set[int] = set()  # those of them that hold such now
         self.lent: dict[int, int] = {}  # {address of a tensor given out by `outgoing`: its region}
         self.operation = 0
 
@@ -157,6 +158,12 @@ class MemoryTransport:
 
     # -- sending --
 
+    def look(self) -> None:
+        """Step 4: see what has been acknowledged meanwhile. Nothing else does, unless a ring is full."""
+        for p in self.peers:
+            while self.unread[p] and (record := self.acknowledgements[p].take()):
+                self._accept(p, record)
+
     @contextlib.contextmanager
     def _written(self, tensor: torch.Tensor) -> Iterator[int]:
         """Step 1: the region where this tensor's bytes lie, the tensor's own where `outgoing` gave it.
@@ -191,10 +198,7 @@ class MemoryTransport:
 
     def _claim(self, nbytes: int) -> int:
         """A region of at least so many bytes that nobody reads, held."""
-        # Step 4, here and nowhere else unless a ring is full: see what has been acknowledged meanwhile.
-        for p in self.peers:
-            while self.unread[p] and (record := self.acknowledgements[p].take()):
-                self._accept(p, record)
+        self.look()
         # Lengths are powers of two: so few that most regions are used again, by whatever tensor.
         length = max(LINE, 1 << (nbytes - 1).bit_length()) if nbytes else LINE
         if self.free[length]:
@@ -203,6 +207,7 @@ class MemoryTransport:
             if self.once:
                 # One of its own, of whole pages, since only these can be given back.
                 length, self.end = _pages(length), _pages(self.end)
+                self.apart.add(self.end)
             region, self.end = self.end, self.end + length
             if self.end > len(self.bytes[self.rank]):
                 raise MemoryError(
@@ -210,8 +215,8 @@ class MemoryTransport:
                     " transport=sockets"
                 )
             self.lengths[region] = length
-            if self.once:
-                self.passing.add(region)
+        if self.once and region in self.apart:
+            self.passing.add(region)
         self.holds[region] = 1
         return region
 
@@ -225,15 +230,10 @@ class MemoryTransport:
             return
         if region in self.passing:
             self.passing.remove(region)
-            del self.holds[region]
-            self._give_back(region, self.lengths.pop(region))
-        else:
-            self.free[self.lengths[region]].append(region)
-
-    def _give_back(self, region: int, length: int) -> None:
-        """Its pages, for all processes that have them mapped; its addresses are not used again."""
-        with contextlib.suppress(AttributeError, OSError):  # files that cannot lose pages keep them
-            self.segments.data[self.rank].madvise(mmap.MADV_REMOVE, region, length)
+            with contextlib.suppress(AttributeError, OSError):  # files that cannot lose pages keep them
+                # Its pages, for all processes that have them mapped; whoever writes there next gets new ones.
+                self.segments.data[self.rank].madvise(mmap.MADV_REMOVE, region, self.lengths[region])
+        self.free[self.lengths[region]].append(region)
 
     # -- receiving --
 

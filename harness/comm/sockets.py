@@ -79,6 +79,9 @@ class SocketTransport:
         total = OrderedSum(self, tensor.detach().view(-1))
         return self.sums.see_through(total.finish)
 
+    def look(self) -> None:
+        pass  # what was sent is the operation's own
+
     def close(self) -> None:
         self.leaving.set()
         for lane in (self.rows, self.sums):

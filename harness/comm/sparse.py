@@ -46,7 +46,7 @@ def fetch_rows(
     packed = comm.outgoing(("forward", purpose, layer, "coded"), (sum(lengths), 1), torch.uint8, False)
     for place in packed.split(lengths):
         place[:, 0] = coded.messages.pop(0)
-    give_back_freed_memory()  # as much may arrive now, in one piece
+    give_back_freed_memory()  # what arrives may need as much, in one block
     flight, arrived = comm.start_exchange(
         packed, lengths, incoming, layer, "forward", purpose, counted=coded.rows
     )
@@ -69,7 +69,7 @@ class _Coded:
 
 
 def _coded(comm: Comm, pieces: Iterable[torch.Tensor], layer: int, purpose: str, form: str) -> _Coded:
-    """Of `fetch_rows`. Rows may be most of a worker's memory: no piece is kept once it is coded."""
+    """Of `fetch_rows`. Rows may be most of a worker's memory: at most two pieces are there at a time."""
     made: _Coded | None = None
     nothing = message = torch.zeros(0, dtype=torch.uint8)
     before: torch.Tensor | None = None

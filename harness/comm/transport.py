@@ -79,6 +79,9 @@ class Transport(Protocol):
         transport but NCCL, which adds in an order of its own.
         """
 
+    def look(self) -> None:
+        """Note what peers have read meanwhile of what was sent, without waiting."""
+
     def close(self) -> None:
         """Leave: who still waits for this worker has lost a peer."""
 
@@ -117,6 +120,9 @@ class NullTransport:
 
     def all_reduce(self, tensor: torch.Tensor) -> Transfer:
         return Through()
+
+    def look(self) -> None:
+        pass
 
     def close(self) -> None:
         """Nobody waits for this worker."""

@@ -183,6 +183,7 @@ def fetch_sums(comm: Comm, plan: HaloPlan, z: torch.Tensor, form: str) -> torch.
     pieces = z[masters:].split(plan.receive_counts)
     parts = fetch_rows(comm, pieces, plan.send_counts, 0, "features", form)
     scatter_add_rows(summed[:masters], plan.send_rows, parts)
+    del parts  # as large as what is fetched next
     sums = (summed.index_select(0, rows) for rows in plan.send_rows.split(plan.send_counts))
     summed[masters:] = fetch_rows(comm, sums, plan.receive_counts, 0, "features", form)
     return summed

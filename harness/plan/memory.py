@@ -12,9 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from harness.core.config import ModelConfig
 from harness.core.system import AnySystem
 from harness.core.traffic import FLOAT, Key, Parts, Traffic
 from harness.plan.loads import Layer, Loads, sparse_features
+from harness.plan.sizes import shapes_of
 
 # Of a worker's process that has trained on next to nothing, measured: Linux on x86-64, CPython 3.11, torch's
 # build for the CPU.
@@ -27,14 +29,13 @@ COPIES = 5  # of each of the model's values: itself, its gradient, two moments, 
 def held(
     loads: Loads,
     parts: Parts,
-    shapes: Sequence[Sequence[int]],
+    model: ModelConfig,
     system: AnySystem,
     epochs: Sequence[Traffic],
     place: str,
 ) -> dict[str, np.ndarray]:
     """By what it is for, [P] bytes of each worker's memory: of its process on the CPU, or of a GPU's.
 
-    shapes   of the model's parameters
     epochs   what is sent in the run's epochs, the first among them
     place    "cuda"; "cpu"; or "memory" where workers on the CPU exchange through memory that they share
     """
@@ -44,11 +45,17 @@ def held(
     made = {"process": np.full(loads.workers, PROCESS if on_cpu else CONTEXT)}
     made["graph"] = _graph(loads, on_cpu)
     made["features"] = FLOAT * rows * f0 + 16 * loads.vertices + 3 * loads.vertices
-    made["layer 0"] = _static(loads, rows, first.given, on_cpu) + (0 if once else FLOAT * f0 * first.halo)
+    rows_only = not model.matrix or model.input_dropout > 0  # then the halo's rows are kept, and no A X
+    static = FLOAT * f0 * loads.halo if rows_only else _static(loads, rows, first.given, on_cpu)
+    made["layer 0"] = static if once else static + FLOAT * f0 * first.halo
     own_graph = parts.kept is not None or loads.local
-    if own_graph:
-        # Evaluation is of the whole graph, and has a graph and a static layer 0 of its own.
-        made["evaluation"] = _graph(loads, on_cpu) + _static(loads, rows, rows, on_cpu)
+    halved = parts.value != FLOAT
+    corrected = loads.local and any(key[2] == "halo" for each in epochs for key in each.most)
+    # Whether evaluation, which is exact and of the whole graph, has a static layer 0 of its own.
+    own_static = once and (own_graph or not system.exact_input or (halved and bool(parts.shards)))
+    if own_static:
+        whole = FLOAT * f0 * loads.halo if rows_only else _static(loads, rows, rows, on_cpu)
+        made["evaluation"] = whole * (1 + corrected) + (_graph(loads, on_cpu) if own_graph else 0)
     if parts.kept is not None:
         # Each layer has the rows that it needs, in both directions, and layer 0 a copy of their features.
         entry = INDEX if on_cpu else INDEX + FLOAT
@@ -57,9 +64,9 @@ def held(
         )
         made["features"] = made["features"] + FLOAT * f0 * first.taken
         # A layer of evaluation has more rows than the places that training leaves: Z, and what follows it.
-        made["evaluation"] += 2 * FLOAT * rows * max(loads.widths[1:])
+        made["evaluation"] = made.get("evaluation", 0) + 2 * FLOAT * rows * max(loads.widths[1:])
     layers = loads.layers
-    if loads.local and any(key[2] == "halo" for each in epochs for key in each.most):
+    if corrected:
         # Trained without the halo, and corrected by steps that have it.
         layers = [dataclasses.replace(of, halo=loads.halo, sent=loads.sent) for of in layers]
     # Rows that arrive forwards and gradients that do backwards; packed rows too, unless they lie in memory
@@ -70,20 +77,21 @@ def held(
         np.zeros(loads.workers),
     )
     made["activations"] = _activations(layers, loads.widths)
-    made["weights"] = np.full(loads.workers, COPIES * FLOAT * sum(float(np.prod(shape)) for shape in shapes))
+    values = sum(float(np.prod(shape)) for shape in shapes_of(model, loads.widths))
+    made["weights"] = np.full(loads.workers, COPIES * FLOAT * values)
     made["caches"] = system.held(parts)
-    made["shared"] = _reused(epochs[1:] or epochs) if shares else np.zeros(loads.workers)
+    made["shared"] = _reused(epochs, once) if shares else np.zeros(loads.workers)
     on_host = system.held_on_host(parts) if on_cpu else np.zeros(loads.workers)
     made["shared"] = made["shared"] + on_host
     # Training's peak is the sum so far. Layer 0 is fetched before it, while there is nothing for evaluation
     # yet, and for evaluation after it; what that took is given back each time.
     training = most = made["halo rows"] + made["activations"] + made["caches"] + made["shared"]
     if once:
-        fetching = _fetched(epochs[0], loads, parts.features_wire != "dense", shares)
+        fetching = _fetched(epochs, loads, parts, shares)
         before = system.held_before(parts) + on_host - made.get("evaluation", 0)
         most = np.maximum(training, before + fetching)
-    if once and (own_graph or not system.exact_input):
-        # Nothing that training has freed is of the length that arrives.
+    if own_static:
+        # What training has freed lies in pieces, none of them long enough for what arrives.
         most = np.maximum(most, training + FLOAT * f0 * ((1 + shares) * loads.halo + loads.sent))
     made["fetching"] = most - training
     return made
@@ -99,28 +107,36 @@ def _static(loads: Loads, rows: np.ndarray, given: np.ndarray, on_cpu: bool) -> 
     return np.where(sparse, 2 * (FLOAT + INDEX) * whole, dense)
 
 
-def _fetched(first: Traffic, loads: Loads, coded: bool, shares: bool) -> np.ndarray:
+def _fetched(epochs: Sequence[Traffic], loads: Loads, parts: Parts, shares: bool) -> np.ndarray:
     """[P] bytes while layer 0's features are fetched: what is sent and what arrives, both also in memory that
-    is shared (`shares`), and the halo's rows where something else arrives of which they are made: blocks, or
-    coded rows."""
-    found, halo = np.zeros(loads.workers), FLOAT * loads.widths[0] * loads.layers[0].halo
-    for key, sent in first.most.items():
+    is shared (`shares`), and the rows that are made of what arrives: of coded blocks all of theirs, of a
+    vertex-cut the replicas', and the halo's where blocks, coded rows or halved ones arrive."""
+    found, row = np.zeros(loads.workers), FLOAT * loads.widths[0]
+    coded, blocks = parts.features_wire != "dense", any(k[2] == "blocks" for t in epochs for k in t.most)
+    for key, sent in epochs[0].most.items():
         if key[2] == "features":
-            written, read = _touched(sent, first.route[key])
-            made = halo if coded else np.where(read > halo, halo, 0)
-            found = found + written + (1 + shares) * read + made
+            written, read = _touched(sent, epochs[0].route[key])
+            found = found + written + (1 + shares) * read
+            if coded or blocks or parts.value != FLOAT:
+                found = found + row * loads.layers[0].halo
+            if not parts.shards:  # a vertex-cut's replicas have parts of A X, which are summed in a copy
+                found = found + row * loads.layers[0].taken
+            if coded and blocks:
+                found = found + row * (loads.vertices.sum() - loads.vertices)
     return found
 
 
-def _reused(epochs: Sequence[Traffic]) -> np.ndarray:
+def _reused(epochs: Sequence[Traffic], once: bool) -> np.ndarray:
     """[P] bytes of the shared memory that a worker writes what it sends to, and of that which it reads from.
 
     A place is used again by whatever else has a length between the same powers of two, once nobody reads it
-    any more: what is only waited for in the next epoch keeps its own.
+    any more: what is only waited for in the next epoch keeps its own. Features fetched once keep none.
     """
     largest: dict[Key, np.ndarray] = {}
     for traffic in epochs:
         for key, sent in traffic.most.items():
+            if once and key[2] == "features":
+                continue
             largest[key] = np.maximum(largest.get(key, 0), sent)
     routes = {key: traffic.route[key] for traffic in epochs for key in traffic.route}
     ahead = set().union(*(traffic.ahead for traffic in epochs))
@@ -145,9 +161,7 @@ def _touched(sent: np.ndarray, route: str) -> tuple[np.ndarray, np.ndarray]:
     if route == "ring":
         size = pairs.sum() / max(1, 2 * (workers - 1))
         return np.full(workers, size), np.full(workers, size * (workers - 1))
-    if route == "take":
-        return np.zeros(workers), pairs.sum(1)
-    if route in ("own", "server"):
+    if route in ("own", "take", "server"):  # of a store or a tier, which is counted as a whole
         return np.zeros(workers), np.zeros(workers)
     return pairs.max(1) if route == "broadcast" else pairs.sum(1), pairs.sum(0)
 

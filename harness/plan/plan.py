@@ -25,7 +25,7 @@ from harness.plan.memory import held
 from harness.plan.seconds import Profile, epoch_seconds
 from harness.plan.sizes import Asked, epoch_traffic, parts_of, shapes_of
 from harness.plan.work import Case
-from harness.replay.platform import platform_of
+from harness.replay.platform import devices_of, platform_of
 from harness.replay.times import Times
 from harness.run.config import Run
 from harness.run.prepare import check_supported
@@ -110,10 +110,14 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
     run.system.cluster = cluster.with_devices(devices)
     notes: list[str] = []
     device = "cpu" if run.settings.device == "cpu" else "cuda"
+    hosts = {each.host for each in devices_of(cluster, workers, per_host)}
+    place = (
+        "memory" if device == "cpu" and len(hosts) == 1 and run.settings.transport != "sockets" else device
+    )
     if sample is None:
-        loads, memory, epochs = _sized(run, device)
+        loads, memory, epochs = _sized(run, place)
     else:
-        loads, memory, epochs = _extrapolated(run, sample, device, notes)
+        loads, memory, epochs = _extrapolated(run, sample, place, notes)
     seconds: list[Times] = []
     lacking = ""
     if not epochs:
@@ -135,7 +139,7 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
     return Plan(run, cluster, loads, memory, epochs, seconds, lacking, notes)
 
 
-def _sized(run: Run, device: str) -> tuple[Loads, dict[str, np.ndarray], list[Traffic]]:
+def _sized(run: Run, place: str) -> tuple[Loads, dict[str, np.ndarray], list[Traffic]]:
     """Of the run's own graph: partitioned as the run would, or taken from the cache."""
     settings = run.settings
     graph = json.loads(json.dumps(run.dataset.fingerprint(Path(settings.data_dir), settings.seed)))
@@ -152,19 +156,17 @@ def _sized(run: Run, device: str) -> tuple[Loads, dict[str, np.ndarray], list[Tr
     asked = Asked(settings.wire, settings.rows, settings.features_wire, run.combine, settings.epochs)
     parts = parts_of(shards, run.system, run.model, asked)
     loads = loads_of(shards, parts, run.system)
-    shapes = shapes_of(run.model, parts.widths)
     found = [epoch_traffic(run.system, run.model, parts, epoch) for epoch in range(settings.epochs)]
     epochs = [traffic for traffic in found if traffic is not None]
     if isinstance(run.system, BatchSystem):
         return loads, {}, epochs
-    place = "memory" if device == "cpu" and settings.transport != "sockets" else device
     # Where only a run can tell what is sent, memory is that of an exchange of all halo rows.
     sent = epochs or [halo_exchanges(parts, epoch, run.system.features) for epoch in (0, 1)]
-    return loads, held(loads, parts, shapes, run.system, sent, place), epochs
+    return loads, held(loads, parts, run.model, run.system, sent, place), epochs
 
 
 def _extrapolated(
-    run: Run, sample: float, device: str, notes: list[str]
+    run: Run, sample: float, place: str, notes: list[str]
 ) -> tuple[Loads, dict[str, np.ndarray], list[Traffic]]:
     """Of twins at `sample` and at half of it: every total q grows as a power of the scale,
 
@@ -182,7 +184,7 @@ def _extrapolated(
         )
     try:
         whole, half = (
-            _sized(dataclasses.replace(run, dataset=_at(run.dataset, each)), device)
+            _sized(dataclasses.replace(run, dataset=_at(run.dataset, each)), place)
             for each in (sample, sample / 2)
         )
     except InputError as error:
@@ -202,6 +204,9 @@ def _extrapolated(
         }
     )
     memory = {name: to_scale(whole[1][name], half[1][name]) for name in whole[1]}
+    for name in set(memory) & {"shared", "fetching"}:
+        # They grow in steps, of which one between the two twins is no power of the scale.
+        memory[name] = np.minimum(memory[name], whole[1][name] * scale / sample)
     return loads, memory, [_traffic(a, b, to_scale) for a, b in zip(whole[2], half[2])]
 
 

@@ -175,9 +175,11 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
                 print(f"error: {error}", file=sys.stderr)
                 return 2
             failed |= bad
-            if there:
+            if there or (unmade and name in made):
                 tables = tables_of(there, unmade, said_of(kind, extent, name, asked))
-                made.setdefault(name, {}).setdefault(kind, {}).update(tables)
+                parts = made.setdefault(name, {}).setdefault(kind, {})
+                # Where nothing has finished, a table of before stays.
+                parts.update({key: text for key, text in tables.items() if key in there or key not in parts})
                 asked.out.parent.mkdir(parents=True, exist_ok=True)
                 asked.out.write_text(page(made))
     if not made:
@@ -287,7 +289,13 @@ def tables_of(
     from harness.report import formats, groups
 
     made = {}
-    for partition, rows in there.items():
+    for partition in dict.fromkeys([*there, *unmade]):
+        missing = unmade.get(partition)
+        lacks = [f"Not made when this was written: {'; '.join(missing)}."] if missing else []
+        rows = there.get(partition)
+        if rows is None:
+            made[partition] = "\n\n".join([*said, *lacks])
+            continue
         compared, _ = groups.load(rows)
         row_of = {id(group): rows[group.runs[0].path] for group in compared}
         order, groups_of = list(dict.fromkeys(rows.values())), Counter(row_of.values())
@@ -295,8 +303,6 @@ def tables_of(
         for group in compared:
             row = row_of[id(group)]
             group.label = row if groups_of[row] == 1 else f"{row}: {group.label}"
-        missing = unmade.get(partition)
-        lacks = [f"Not made when this was written: {'; '.join(missing)}."] if missing else []
         made[partition] = "\n\n".join([*said, *lacks, formats.markdown(compared)])
     return made
 
@@ -322,8 +328,14 @@ def page(made: Sections) -> str:
         for kind in ROWS:
             tables = made.get(name, {}).get(kind, {})
             said += [f"### {heading(name, kind)}\n"] if tables else []
-            said += [f"#### {partition}\n\n{text}\n" for partition, text in tables.items()]
+            said += [f"#### {partition}\n\n{tables[partition]}\n" for partition in sorted(tables, key=_place)]
     return "\n".join(said)
+
+
+def _place(partition: str) -> tuple[int, str]:
+    """METIS leads, random parts follow, then whatever else was asked for."""
+    usual = Extent.partitions.split(",")
+    return (usual.index(partition) if partition in usual else len(usual)), partition
 
 
 def read_sections(path: Path) -> Sections:
