@@ -276,9 +276,7 @@ class Capgnn(System):
         return CachedHalo(self, layer, h)
 
     def request(self, layer: int, h: torch.Tensor) -> Request:
-        """Ask for layer `layer`'s halo: send what others ask for, put into the global tier what is new
-        in it.
-        """
+        """Ask for a layer's halo: send what others ask for, put into the global tier what is new in it."""
         if self.cache is None:
             fetch = self.all_rows
         else:
@@ -306,9 +304,7 @@ class Capgnn(System):
         return request
 
     def due(self, request: Request) -> Request:
-        """The request whose rows are used now: with `pipeline` that of the epoch before, which epoch 0 has
-        not.
-        """
+        """The request whose rows are used now: with `pipeline` the last epoch's, which epoch 0 has not."""
         if not self.pipeline:
             return request
         due = self.ahead.get(request.layer, request)

@@ -198,9 +198,7 @@ class System(Generic[S, A]):
         raise NotImplementedError
 
     def input_halo(self, x: torch.Tensor) -> torch.Tensor:
-        """The halo's raw features [m, F] for `features="once"`: fetched exactly, one time, and counted
-        then.
-        """
+        """The halo's raw features [m, F] for `features="once"`: fetched exactly, once, and counted then."""
         plan = self.plans[0]
         if self.features_wire == "dense":
             return self.comm.exchange(plan, x, layer=0, purpose="features").wait()
@@ -224,15 +222,11 @@ class System(Generic[S, A]):
         weight: torch.Tensor,
         dropout: HaloDropout,
     ) -> torch.Tensor:
-        """(A_ii h + A_ih halo) W  [n, f_out]. Only a system with a backward pass of its own overrides
-        this.
-        """
+        """(A_ii h + A_ih halo) W  [n, f_out]. Overridden only where the backward pass is the system's own."""
         return propagate(self.adjacency.at(layer), h, self.halo(layer, h), weight, dropout)
 
     def output(self, layer: int, z: torch.Tensor) -> torch.Tensor:
-        """A hook on layer `layer`'s pre-activation Z [n, f_out] and, through its backward, on delta =
-        dL/dZ.
-        """
+        """A hook on a layer's pre-activation Z [n, f_out] and, through its backward, on delta = dL/dZ."""
         return z
 
     def loss_divisor(self, local: int, total: int) -> float:
