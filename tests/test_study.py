@@ -32,7 +32,9 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
         {"tiny": study.Study(TINY), "other": study.Study(TINY.replace("random", "low_label"))},
     )
     monkeypatch.setattr(runner, "is_here", lambda graph, folder: True)
-    page = tmp_path / "page.md"
+    two = {row: study.SYSTEMS[row] for row in ("vanilla", "cdfgnn")}
+    monkeypatch.setattr(study, "ROWS", {**study.ROWS, study.ONE: two})
+    page, some = tmp_path / "page.md", tmp_path / "some.md"
     arguments = [
         "--graphs",
         "tiny",
@@ -55,7 +57,9 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
         str(tmp_path / "cache"),
     ]
     assert study.main([*arguments, "--only-there"]) == 2 and not page.exists()
-    assert study.main([*arguments[:2], "--systems", "cdfgnn", *arguments[5:]]) == 0
+    of_one = [*arguments[:2], "--systems", "cdfgnn", *arguments[5:]]
+    assert study.main([*of_one, "--out", str(some)]) == 0
+    assert "#### random: cdfgnn\n\nMade with `--seeds 1 --epochs 2`." in some.read_text()
     assert study.main([*arguments, "--only-there"]) == 0
     assert "Not made when this was written: vanilla." in page.read_text()
     assert study.main(arguments) == 0 and "Not made when" not in page.read_text()
@@ -69,6 +73,12 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
     assert "## other" not in text and "papers’ settings:" not in text
     assert all(f"| {name} " in text for name in ("vanilla", "cdfgnn"))
     assert study.main(arguments) == 0 and len(started) == 2 and page.read_text() == text
+    # Some of the rows are a part below that of all, which stays as it is, and stays where all are made anew.
+    some.write_text(text)
+    assert study.main([*of_one, "--out", str(some)]) == 0
+    assert some.read_text().startswith(f"{text}\n#### random: cdfgnn\n\n")
+    both = some.read_text()
+    assert study.main([*arguments, "--out", str(some)]) == 0 and some.read_text() == both
     # A section of a graph that is not asked for stays, in the order of the graphs.
     study_of_other = ["--graphs", "other", *arguments[2:]]
     assert study.main([*study_of_other, "--only-there"]) == 0 and page.read_text() == text
@@ -80,9 +90,14 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
     whole = text.replace("Not made yet: other.\n\n", "").replace("#### random", f"{metis}#### random")
     assert page.read_text() == f"{whole}\n{papers}\n## other\n\n{papers}"
     # Where nothing of a partition has finished, its table of before stays.
-    nothing = ["--systems", "vanilla", "--partitions", "metis", "--only-there"]
-    assert study.main([*arguments, *nothing]) == 0
-    assert page.read_text() == f"{whole}\n{papers}\n## other\n\n{papers}"
+    nothing = [*arguments, "--partitions", "metis", "--only-there", "--systems", "vanilla"]
+    assert study.main(nothing) == 0 and page.read_text() == f"{whole}\n{papers}\n## other\n\n{papers}"
+    monkeypatch.setattr(study, "ROWS", {**study.ROWS, study.ONE: {"vanilla": two["vanilla"]}})
+    assert study.main(nothing) == 0
+    assert (
+        page.read_text().split("\n## Rows")[1].partition("## tiny")[2]
+        == (f"{whole}\n{papers}\n## other\n\n{papers}".partition("\n## tiny")[2])
+    )
     capsys.readouterr()
     assert study.main(["--systems", "vanila"]) == 2
     assert 'system="vanila" is not known' in capsys.readouterr().err

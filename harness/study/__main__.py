@@ -4,6 +4,7 @@ Two kinds of rows: all systems at one setting, and each system at its paper's ow
 training and the control at the same. Runs that are lacking are started, one sweep per graph and row; those
 there are are reused. The page is made of the report's tables alone, a section per graph with a part for each
 kind of rows and partition, written as soon as that kind is through; what was not asked for stays as it is.
+Some of the rows alone are a part of their own, below the one that has them all.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
         "--systems",
         nargs="+",
         metavar="SYSTEM",
-        help=f"rows to make (default all): {', '.join(dict.fromkeys([*SYSTEMS, *AT_PAPERS]))}",
+        help=f"rows to make, in a table of their own (default all):"
+        f" {', '.join(dict.fromkeys([*SYSTEMS, *AT_PAPERS]))}",
     )
     parser.add_argument(
         "--row",
@@ -178,8 +180,11 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
             if there or (unmade and name in made):
                 tables = tables_of(there, unmade, said_of(kind, extent, name, asked))
                 parts = made.setdefault(name, {}).setdefault(kind, {})
-                # Where nothing has finished, a table of before stays.
-                parts.update({key: text for key, text in tables.items() if key in there or key not in parts})
+                some = some_of(kind, asked)
+                for partition, table in tables.items():
+                    # Where nothing has finished, a table of before stays, and some rows get none.
+                    if partition in there or not (some or partition in parts):
+                        parts[partition + some] = table
                 asked.out.parent.mkdir(parents=True, exist_ok=True)
                 asked.out.write_text(page(made))
     if not made:
@@ -194,6 +199,13 @@ def rows_of(kind: str, more: Sequence[str]) -> dict[str, str]:
     them cannot be read or has the name of another.
     """
     return experiment.with_rows(ROWS[kind], more if kind == ONE else ())
+
+
+def some_of(kind: str, asked: argparse.Namespace) -> str:
+    """What follows the partition in the heading of a part that lacks rows of its kind: those it has."""
+    every = rows_of(kind, asked.row)
+    rows = [row for row in every if row in asked.systems]
+    return "" if len(rows) == len(every) else f": {', '.join(rows)}"
 
 
 def extent_of(name: str, kind: str, asked: argparse.Namespace) -> Extent:
@@ -316,7 +328,8 @@ def what_rows_are() -> str:
     return "\n\n".join(said) + "\n"
 
 
-Sections = dict[str, dict[str, dict[str, str]]]  # by graph, kind of rows and partition
+# By graph, kind of rows, and heading: the partition, and after a colon the rows where they are some alone.
+Sections = dict[str, dict[str, dict[str, str]]]
 
 
 def page(made: Sections) -> str:
@@ -332,10 +345,10 @@ def page(made: Sections) -> str:
     return "\n".join(said)
 
 
-def _place(partition: str) -> tuple[int, str]:
-    """METIS leads, random parts follow, then whatever else was asked for."""
-    usual = Extent.partitions.split(",")
-    return (usual.index(partition) if partition in usual else len(usual)), partition
+def _place(heading: str) -> tuple[int, str]:
+    """METIS leads, random parts follow, then whatever else was asked for; some of the rows after all."""
+    usual, partition = Extent.partitions.split(","), heading.partition(":")[0]
+    return (usual.index(partition) if partition in usual else len(usual)), heading
 
 
 def read_sections(path: Path) -> Sections:
