@@ -89,6 +89,17 @@ def test_the_command_writes_a_cluster(monkeypatch, tmp_path, capsys, small):
     assert "is not named FILE.yaml" in capsys.readouterr().err
 
 
+def test_hosts_like_this_one_have_so_many_devices_each(monkeypatch, tmp_path, capsys, small):
+    named(monkeypatch, small)
+    out = tmp_path / "two.yaml"
+    assert calibrate.main(["--out", str(out), "--devices", "2", "--hosts", "2"]) == 0
+    found = cluster_of(str(out))
+    assert [(device.host, device.id) for device in found.devices] == [(0, 0), (0, 1), (1, 2), (1, 3)]
+    assert found.devices[0].memory_gb == pytest.approx(found.host_memory_gb / 2, rel=1e-3)
+    assert "Hosts are taken to be alike" in out.read_text()
+    assert calibrate.main(["--hosts", "0"]) == 2 and "--hosts=0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("others", [0.0, 0.5])
 def test_a_busy_machine_is_said_to_be_busy(small, others):
     made = calibrate.cluster_of(small, LINKS, 1, "here")

@@ -40,7 +40,13 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     )
     parser.add_argument("--out", metavar="FILE.yaml", type=Path, help="write the cluster there")
     parser.add_argument(
-        "--devices", metavar="N", type=int, help="devices that it names, one core each (default: the cores)"
+        "--devices",
+        metavar="N",
+        type=int,
+        help="devices that each host has, one core each (default: the cores)",
+    )
+    parser.add_argument(
+        "--hosts", metavar="N", type=int, default=1, help="hosts like this machine (default 1)"
     )
     given = parser.parse_args(sys.argv[1:] if arguments is None else list(arguments))
     try:
@@ -50,8 +56,9 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
             )
         if given.devices is not None:
             at_least("--devices", given.devices, 1)
+        at_least("--hosts", given.hosts, 1)
         with read_as_far_as_wanted():
-            text = described(given.devices or cpu_count(), _name(given.out))
+            text = described(given.devices or cpu_count(), _name(given.out), given.hosts)
             print(text)
             if given.out is not None:
                 with writing(given.out, "give another --out"):
@@ -67,18 +74,19 @@ def _name(out: Path | None) -> str:
     return out.stem if out is not None else "local"
 
 
-def described(count: int, name: str) -> str:
-    """This machine as the text of a cluster's file with `count` devices."""
+def described(count: int, name: str, hosts: int = 1) -> str:
+    """So many hosts like this machine, of `count` devices each, as the text of a cluster's file."""
     keep_freed_memory()  # as workers do: pages that are faulted in again would be part of every pass
     watch = Watch()
     found = speeds.measure(told=lambda what: print(f"measuring {what}", file=sys.stderr))
     print("measuring links", file=sys.stderr)
     linked = links.measure()
-    return as_yaml(cluster_of(found, linked, count, name), found, linked, watch.load())
+    return as_yaml(cluster_of(found, linked, count, name, hosts), found, linked, watch.load())
 
 
-def cluster_of(found: Speeds, linked: Sequence[Measured], count: int, name: str) -> Cluster:
-    """Devices that are one core each, linked by the first of the transports; between hosts the last."""
+def cluster_of(found: Speeds, linked: Sequence[Measured], count: int, name: str, hosts: int = 1) -> Cluster:
+    """`count` devices on each host that are one core each, linked by the first of the transports; between
+    hosts the last."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -97,7 +105,9 @@ def cluster_of(found: Speeds, linked: Sequence[Measured], count: int, name: str)
     inside, between = (_link(linked[at]) for at in (0, -1))
     return Cluster(
         name=name,
-        devices=[dataclasses.replace(one, id=number) for number in range(count)],
+        devices=[
+            dataclasses.replace(one, id=number, host=number // count) for number in range(hosts * count)
+        ],
         matrix=devices.ROWS["cpu"],
         inside=inside,
         between=between,
@@ -140,6 +150,8 @@ def as_yaml(cluster: Cluster, found: Speeds, linked: Sequence[Measured], load: L
         f" {_range(each.latency, 1e6)} us (wall time)"
         for each in linked
     ]
+    if cluster.devices[-1].host:
+        lines.append("# Hosts are taken to be alike, and links between them to be sockets over loopback.")
     lines.append(f"# {load}.")
     if load.busy:
         lines.append(

@@ -59,7 +59,8 @@ COMMANDS = {
         "harness.plan.__main__", "what runs would take, before they run: does it fit, bytes, modelled seconds"
     ),
     "advise": Command(
-        "harness.plan.advise", "which system for a graph on a cluster: plans all, trains the fastest three"
+        "harness.plan.advise",
+        "which system for a graph on a cluster: plans and probes all, trains the best three",
     ),
     "cluster measure": Command(
         "harness.calibrate.__main__", "this machine as a cluster that runs can be replayed on"

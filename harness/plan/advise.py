@@ -1,8 +1,9 @@
 """halobench advise dataset=NAME workers=N cluster=NAME ...: which system for this graph on this cluster.
 
-Every system is planned; the fastest by their modelled epochs, and exact training beside them, are trained for
-a few epochs on this machine. The winner has the least modelled time to 99 % of exact training's best
-validation score, and who does not reach that is out.
+Every system is planned, and probed for some epochs on this machine, whose trace is replayed on the cluster.
+Those whose probes come first to 99 % of the score that exact training has by then, and exact training beside
+them, are trained. The winner has the least modelled time to 99 % of exact training's best validation score,
+and who does not reach that is out.
 """
 
 from __future__ import annotations
@@ -13,32 +14,37 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
 from harness.check import InputError
 from harness.page.layout import check_place, write
-from harness.plan import page
+from harness.plan import page, trial
 from harness.plan.candidate import HEADINGS, Candidate
 from harness.plan.plan import plan
 from harness.plan.words import Given, parse
 from harness.run import runner
-from harness.run.runner import Places
 from harness.trace.reader import Trace
 from harness.trace.summary import leading_score
 
 TRAINED = 3  # systems that are trained, beside exact training
 EPOCHS = 60  # where `epochs` is not given
+PROBED = 20  # epochs of a probe where `probe` is not given
 SHARE = 0.99  # of exact training's best validation score
+UNKNOWN = "only a run tells what it sends"
+ACROSS = "shares memory: one host only"
 DESCRIPTION = """\
-Which system for a graph on a cluster: plans all of them, trains the three that are fastest by plan beside
-exact training, and names the one with the least modelled time to 99 % of exact training's best validation
-score.
+Which system for a graph on a cluster: plans all of them, probes each for some epochs on this machine and
+replays them on the cluster, trains the three that are best by then beside exact training, and names the one
+with the least modelled time to 99 % of exact training's best validation score.
 
 words:
   dataset=NAME workers=N and any key of halobench run but system; epochs=N of the training (default 60)
   cluster=NAME, cluster.KEY=VALUE, per_host=N, sample=SCALE   as halobench plan has them
+  probe=EPOCHS of each system here, whose trace is replayed on the cluster (default 20; none with sample=, or
+  where it is 0: systems are then ordered by their planned seconds per optimiser step)
 """
 
 
@@ -70,18 +76,22 @@ def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
     rest = list(words)
     if not any(word.startswith("epochs=") for word in rest):
         rest.append(f"epochs={EPOCHS}")
-    found = candidates(rest)
+    if "probe=0" in rest:
+        rest.remove("probe=0")
+    elif not any(word.startswith(("probe=", "sample=")) for word in rest):
+        rest.append(f"probe={PROBED}")
+    given, found = candidates(rest)
     exact = next((each for each in found if each.plan and each.plan.run.system.role == "reference"), None)
     if exact is None or exact.plan is None or not exact.plan.seconds:
         raise InputError(
             "exact training cannot be planned here, and systems are held to its validation score"
         )
-    goal = SHARE * train(exact, rest, None)
-    train(exact, rest, goal)
-    for each in chosen(found):
-        train(each, rest, goal)
-        if each.epochs is None:
-            each.why = f"stays at {each.best:.4f}, below {goal:.4f}"
+    # What a plan leaves out, as codes, caches and draws, and what only a run tells, is in a probe's trace.
+    if given.probe is not None and given.sample is None:
+        probe([exact, *(each for each in found if _may_run(each) and each is not exact)], given)
+    found.sort(key=lambda each: each.rank)
+    takes_part = chosen(found)
+    goal = train([exact, *takes_part], given)
     rows = [_row(each, exact) for each in found]
     shown = Table(box=SIMPLE_HEAD, pad_edge=False)
     for number, heading in enumerate(HEADINGS):
@@ -99,13 +109,17 @@ def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
         console.print(f"{html}: open it in a browser", highlight=False, soft_wrap=True)
 
 
-def candidates(rest: Sequence[str]) -> list[Candidate]:
-    """Every system of conf/system, planned, in the order of their modelled epochs; those without one last."""
-    made = []
+def _may_run(each: Candidate) -> bool:
+    return each.plan is not None and each.role != "control" and each.why in ("", UNKNOWN)
+
+
+def candidates(rest: Sequence[str]) -> tuple[Given, list[Candidate]]:
+    """Every system of conf/system, planned; and what was asked for beside the system."""
+    made, asked = [], None
     for name in runner.configured():
         own = [f"system={name}", *rest]
         try:
-            given: Given = parse(own)
+            given = parse(own)
             if len(given.runs) != 1:
                 raise InputError("several values of a key are for halobench plan: give one of each")
             words, run = given.runs[0]
@@ -113,44 +127,96 @@ def candidates(rest: Sequence[str]) -> list[Candidate]:
         except InputError as error:
             made.append(Candidate(name, own, None, str(error)))
             continue
-        why = "only a run tells what it sends" if planned.lacking else ""
-        why = why or ("" if planned.fits is not False else "does not fit")
-        made.append(Candidate(name, words, planned, why))
-    if all(each.plan is None for each in made):
+        asked = given
+        why = ACROSS if planned.across else UNKNOWN if planned.lacking else ""
+        made.append(Candidate(name, words, planned, "does not fit" if planned.fits is False else why))
+    if asked is None:
         raise InputError(made[0].why)
-    return sorted(made, key=lambda each: each.epoch_s if each.plan and each.plan.seconds else float("inf"))
+    return asked, made
 
 
 def chosen(found: Sequence[Candidate]) -> list[Candidate]:
-    """Those that are trained: the fastest by plan that fit, neither exact training nor the control."""
-    there = [each for each in found if each.plan and each.plan.seconds and not each.why]
-    return [each for each in there if not each.plan or not each.plan.run.system.role][:TRAINED]
+    """Those that are trained: of those that fit, neither exact training nor the control, the fastest."""
+    there = [each for each in found if each.times is not None and not each.why]
+    return [each for each in there if not each.role][:TRAINED]
 
 
-def train(each: Candidate, rest: Sequence[str], goal: float | None) -> float:
-    """Train a candidate on this machine, unless it has been; gives its best validation score, and notes in
-    which epoch it reached `goal`."""
-    assert each.plan is not None
-    settings = each.plan.run.settings
-    words = [*each.words, "device=cpu", "evaluate.every=1"]
-    sample = [word.partition("=")[2] for word in rest if word.startswith("sample=")]
-    words += [f"dataset.scale={value}" for value in sample]
-    places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))
-    made = runner.composed([words], places)
-    folder = made[0].directory
-    if runner.lacking(made):
-        runner.start(" ".join(words), places, made)
-    trace = Trace(folder)
-    scores = trace.epochs.drop_duplicates("epoch").set_index("epoch")[f"val_{leading_score(trace)}"].dropna()
-    if scores.empty:
+def run(there: Sequence[Candidate], more: Sequence[str], given: Given) -> None:
+    """Run candidates on this machine's processor, at `sample` where one is given, and replay what ran on the
+    cluster; one whose run fails is out. Runs that have finished before are taken as they are.
+    """
+    more = ["device=cpu", *more] + ([f"dataset.scale={given.sample:g}"] if given.sample is not None else [])
+    asked = runner.composed([[*each.words, *more] for each in there])
+    # Rates are measured of processors alone (`halobench cluster measure`).
+    processors = bool(given.cluster.rates) or any("device=cpu" in each.words for each in there)
+    names = ",".join(each.name for each in there)
+    folders = trial.run_all(asked, [f"system={names}", *there[0].words[1:], *more])
+    for each, folder in zip(there, folders):
+        each.why = "its run failed" if folder is None else ""
+        if folder is None:
+            continue
+        try:
+            each.trial = trial.trial(folder, given.cluster, given.per_host, processors)
+        except InputError:
+            each.why = "asynchronous: cannot be replayed"
+            continue
+        if each.trial.across:
+            each.why = ACROSS
+
+
+def probe(there: Sequence[Candidate], given: Given) -> None:
+    """Run candidates, exact training first, for some epochs, and note when each reaches SHARE of the best
+    score that exact training has by then."""
+    run(there, [f"epochs={given.probe}", "evaluate.every=1"], given)
+    for each, reached in zip(there, _reached(there)[1]):
+        if reached is not None and each.trial is not None:
+            each.early_s = each.trial.ends[reached - 1]
+
+
+def train(there: Sequence[Candidate], given: Given) -> float:
+    """Train candidates, exact training first, and note each one's best validation score and in which epoch it
+    reached SHARE of exact training's best, which is returned; who does not reach it is out."""
+    run(there, ["evaluate.every=1"], given)
+    goal, found = _reached(there)
+    for each, reached in zip(there, found):
+        if each.trial is None or each.why:
+            continue
+        each.epochs = reached
+        each.best = float(_scores(each.trial.trace).max())
+        if each.epochs is None:
+            each.why = f"stays at {each.best:.4f}, below {goal:.4f}"
+        if given.sample is not None:
+            each.trial = None  # of a smaller graph than the plan is of
+    return goal
+
+
+def _reached(there: Sequence[Candidate]) -> tuple[float, list[int | None]]:
+    """SHARE of the best validation score of the first, which is exact training, and epochs until each has it;
+    None of those that do not, or are out.
+
+    InputError where exact training could not be run, or there is no validation score.
+    """
+    exact = there[0].trial
+    if exact is None:
+        raise InputError("exact training failed here, and systems are held to its validation score")
+    if _scores(exact.trace).empty:
         raise InputError(
-            f"{folder} has no validation score, by which systems are compared: give another split"
+            f"{exact.trace.run_dir} has no validation score, by which systems are compared: give another"
+            " split"
         )
-    each.best = float(scores.max())
-    if goal is not None:
-        reached = scores.index[scores >= goal]
-        each.epochs = int(reached[0]) + 1 if len(reached) else None
-    return each.best
+    goal = SHARE * float(_scores(exact.trace).max())
+    found: list[int | None] = []
+    for each in there:
+        scores = _scores(each.trial.trace) if each.trial is not None and not each.why else pd.Series()
+        above = scores.index[scores >= goal]
+        found.append(int(above[0]) + 1 if len(above) else None)
+    return goal, found
+
+
+def _scores(trace: Trace) -> pd.Series:
+    """The leading validation score by epoch, of those that were evaluated."""
+    epochs = trace.epochs.drop_duplicates("epoch").set_index("epoch")
+    return epochs[f"val_{leading_score(trace)}"].dropna()
 
 
 def verdict(found: Sequence[Candidate], exact: Candidate, goal: float) -> list[str]:
@@ -163,7 +229,7 @@ def verdict(found: Sequence[Candidate], exact: Candidate, goal: float) -> list[s
     lines = [
         f"take {winner.name}: {winner.reached_s:.4g} s modelled to a validation score of {goal:.4f}, which is"
         f" {100 * SHARE:.0f} % of exact training's best ({counted(winner.epochs or 0, 'epoch')} of"
-        f" {1e3 * winner.epoch_s:.4g} ms)"
+        f" {1e3 * _epoch_s(winner):.4g} ms)"
     ]
     for each in there[1:]:
         assert each.reached_s is not None
@@ -179,13 +245,13 @@ def verdict(found: Sequence[Candidate], exact: Candidate, goal: float) -> list[s
 def _row(each: Candidate, exact: Candidate) -> list[str]:
     """Its cells under HEADINGS."""
     planned = each.plan
-    known = planned is not None and bool(planned.seconds)
-    most = planned.bytes_epoch()[1] / 1e6 if planned is not None and planned.epochs else None
+    known = each.times is not None
     return [
         each.name,
         f"{planned.needs / 1e9:.3f}" if planned is not None and planned.memory else "",
-        "" if most is None else f"{most:.3f}",
-        f"{1e3 * each.epoch_s:.3f}" if known else "",
+        "" if each.bytes is None else f"{each.bytes / 1e6:.3f}",
+        str(each.steps) if known else "",
+        f"{1e3 * _epoch_s(each):.3f}" if known else "",
         "" if each.best is None else f"{each.best:.4f}",
         "" if each.epochs is None else str(each.epochs),
         "" if each.reached_s is None else f"{each.reached_s:.4g}",
@@ -193,9 +259,17 @@ def _row(each: Candidate, exact: Candidate) -> list[str]:
     ]
 
 
+def _epoch_s(each: Candidate) -> float:
+    """Modelled seconds of an epoch, which is known."""
+    assert each.times is not None
+    return each.times.epoch
+
+
 def _role(each: Candidate, exact: Candidate) -> str:
     if each is exact:
         return "exact training"
-    if each.plan is not None and each.plan.run.system.role:
-        return each.plan.run.system.role
-    return "" if each.best is not None else "slower by plan, not trained"
+    return each.role or ("" if each.best is not None else "slower, not trained")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -33,11 +33,13 @@ def made(
     answer, *reasons, winner = said
     named = [name or "remark" for name in HEADINGS]
     table = Table(
-        "Every system of conf/system, by its modelled epoch",
+        "Every system of conf/system, in the order of its probe, then of its modelled optimiser step",
         [(heading, number in WORDS, "") for number, heading in enumerate(named)],
         [[Cell(text, best=winner.startswith(f"halobench run system={row[0]} ") and not number)
           for number, text in enumerate(row)] for row in rows],
     )  # fmt: skip
+    ran = ["systems that were run here: the seconds of their traces, replayed on the cluster"]
+    ran = ran if exact.trial is not None else []
     trained = [each for each in found if each.best is not None]
     return rendered(
         "advice.html.j2",
@@ -49,7 +51,7 @@ def made(
         winner=winner,
         picture=_epochs(found),
         table=table,
-        notes=exact.plan.notes,
+        notes=[*ran, *exact.plan.notes],
         commands=[(each.name, f"halobench run {' '.join(each.words)}") for each in trained],
         command=command,
     )
@@ -57,27 +59,24 @@ def made(
 
 def _epochs(found: Sequence[Candidate]) -> Picture:
     """Where each system's modelled epoch goes: the slowest worker's."""
-    planned = [each for each in found if each.plan is not None and each.plan.seconds]
-    slowest = []
-    for each in planned:
-        assert each.plan is not None
-        times = max(each.plan.seconds, key=lambda times: times.epoch)
-        slowest.append(max(times.workers, key=lambda own: own.epoch))
+    known = [(each.name, each.times) for each in found if each.times is not None]
+    slowest = [max(times.workers, key=lambda own: own.epoch) for _, times in known]
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.5, 0.9 + 0.3 * len(planned)), layout="constrained")
+        figure = Figure(figsize=(7.5, 0.9 + 0.3 * len(known)), layout="constrained")
         axes = figure.subplots()
-        places, left = range(len(planned)), [0.0] * len(planned)
+        places, left = range(len(known)), [0.0] * len(known)
         waits = [1e3 * (own.exposed + own.idle) for own in slowest]
         for name, part, values in (
             ("compute", "compute", [1e3 * own.compute for own in slowest]),
+            ("codes, caches, bookkeeping", "rest", [1e3 * own.rest for own in slowest]),
             ("waiting for messages", "comm", waits),
         ):
             axes.barh(places, values, left=left, color=PARTS[part], label=name)
             left = [a + b for a, b in zip(left, values)]
-        axes.set_yticks(places, [each.name for each in planned])
+        axes.set_yticks(places, [name for name, _ in known])
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)
         axes.set_xlabel("ms per epoch, modelled")
         axes.legend(loc="upper right", frameon=False)
-        says = "Where the slowest worker's modelled epoch goes, at its most bytes, for each system"
+        says = "Where the slowest worker's modelled epoch goes, for each system"
         return svg.element(figure, "epochs", says), says, []

@@ -42,6 +42,7 @@ class Plan:
     epochs     the traffic of each epoch; empty where only a run can tell
     seconds    modelled, at the least and at the most bytes; empty where there is no traffic
     lacking    why there is no traffic; "" where there is
+    hosts      of each worker
     notes      what was assumed, and how it was extrapolated
     """
 
@@ -52,6 +53,7 @@ class Plan:
     epochs: list[Traffic]
     seconds: list[Times]
     lacking: str
+    hosts: list[int]
     notes: list[str]
 
     @property
@@ -78,6 +80,18 @@ class Plan:
     def exact(self) -> bool:
         """Whether bytes are known, rather than a range."""
         return all(traffic.exact for traffic in self.epochs)
+
+    @property
+    def across(self) -> bool:
+        """Whether workers read memory of another host's workers, which cannot be on this cluster."""
+        hosts = np.array(self.hosts)
+        apart = hosts[:, None] != hosts[None, :]
+        return any(
+            bool(matrix[:, : len(hosts)][apart].any())
+            for traffic in self.epochs
+            for key, matrix in traffic.most.items()
+            if traffic.route[key] == "take"
+        )
 
     def bytes_by_purpose(self) -> dict[str, tuple[float, float]]:
         """Mean bytes per epoch of all workers, the least and the most, without the first epoch, as summaries
@@ -110,9 +124,9 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
     run.system.cluster = cluster.with_devices(devices)
     notes: list[str] = []
     device = "cpu" if run.settings.device == "cpu" else "cuda"
-    hosts = {each.host for each in devices_of(cluster, workers, per_host)}
+    hosts = [each.host for each in devices_of(cluster, workers, per_host)]
     place = (
-        "memory" if device == "cpu" and len(hosts) == 1 and run.settings.transport != "sockets" else device
+        "memory" if device == "cpu" and len({*hosts}) == 1 and run.settings.transport != "sockets" else device
     )
     if sample is None:
         loads, memory, epochs = _sized(run, place)
@@ -136,7 +150,7 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
             epoch_seconds(loads, case, epochs[:SIMULATED], cluster, platform, most)
             for most in ((False,) if exact else (False, True))
         ]
-    return Plan(run, cluster, loads, memory, epochs, seconds, lacking, notes)
+    return Plan(run, cluster, loads, memory, epochs, seconds, lacking, hosts, notes)
 
 
 def _sized(run: Run, place: str) -> tuple[Loads, dict[str, np.ndarray], list[Traffic]]:

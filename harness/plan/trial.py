@@ -1,0 +1,90 @@
+"""Some epochs of a system on this machine, and what they would take on a cluster: a replay of their trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+from harness.check import InputError
+from harness.cluster.config import Cluster
+from harness.plan.seconds import EFFICIENCY
+from harness.replay.platform import devices_of
+from harness.replay.settings import Replayer, Settings
+from harness.replay.times import Times, of_worker, times_of
+from harness.run import runner
+from harness.run.config import Run
+from harness.run.runner import Places
+from harness.trace import files
+from harness.trace.reader import Trace
+
+
+@dataclass
+class Trial:
+    """What a run on this machine tells.
+
+    trace   the run's
+    times   of its warm epochs on the cluster, modelled
+    ends    [epochs] modelled seconds until each epoch's end, the slowest worker's, the first epoch counted
+    bytes   of all workers, mean per epoch without the first
+    across  whether workers read memory of another host's workers, which cannot be on this cluster
+    """
+
+    trace: Trace
+    times: Times
+    ends: list[float]
+    bytes: float
+    across: bool
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps per epoch."""
+        return int((self.trace.resolved or {}).get("steps", 1))
+
+
+def run_all(asked: Sequence[Run], words: Sequence[str]) -> list[Path | None]:
+    """Train what has not finished of these runs, here; gives their folders, None where a run failed.
+
+    words   of which they are made, for what is said where none of them could be trained (InputError)
+    """
+    missing = runner.lacking(asked)
+    settings = asked[0].settings
+    places = Places(Path(settings.results), Path(settings.cache), Path(settings.data_dir))
+    try:
+        if missing:
+            runner.start(" ".join(words), places, missing)
+    except InputError:
+        if len(runner.lacking(asked)) == len(asked):
+            raise
+    return [None if runner.lacking([run]) else run.directory for run in asked]
+
+
+def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool) -> Trial:
+    """A finished run, replayed on a cluster.
+
+    processors   the cluster's devices are processors, and not GPUs
+
+    Work lasts as on the cluster's devices (`compute=roofline`), at EFFICIENCY where it gives no rates; as
+    traced where it says no peaks. What is not counted, as bookkeeping, lasts as traced here on processors,
+    and takes no time on GPUs, which a processor's seconds say nothing about.
+    """
+    trace = Trace(folder)
+    peaks = all(device.fp32_tflops and device.memory_gbytes_per_s for device in cluster.devices)
+    settings = Settings(
+        cluster=cluster.name,
+        per_host=per_host,
+        compute="roofline" if peaks else "traced",
+        clock="cpu",
+        efficiency=EFFICIENCY,
+        uncounted="traced" if processors else "none",
+    )
+    timeline = Replayer(settings, cluster).replay(trace)
+    program = timeline.program
+    hosts = [device.host for device in devices_of(cluster, program.workers, per_host)]
+    taken = [operation.parts for operation in program.operations if operation.route == "take"]
+    across = any(hosts[w] != hosts[p] for parts in taken for w, part in parts.items() for p in part)
+    workers = [of_worker(timeline, worker) for worker in range(program.workers)]
+    slowest = [max(own.epoch for own in epoch) for epoch in zip(*workers)]
+    sent = sum(files.read_json(folder / "summary.json")["bytes_epoch"].values())
+    return Trial(trace, times_of(timeline), list(accumulate(slowest)), float(sent), across)

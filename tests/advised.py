@@ -1,0 +1,184 @@
+"""`python -m tests.advised --cluster FILE --cache FOLDER [--pairs N] [--seed N]`: what `halobench advise`
+names, beside what is measured, on pairs of a real graph and a network that are drawn.
+
+A network is `local`, two workers on this machine, or two hosts of one worker that are network namespaces and
+send at most 100 or 1000 Mbit/s (`tests.hosts`). The winner is the system with the least measured time to 99 %
+of exact training's best validation score, what is fetched once counted. Advice is given a cluster that
+`halobench cluster measure` describes and the bandwidth; it sees none of the measured runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from tabulate import tabulate
+
+from harness.plan import advise
+from harness.run import runner
+from harness.trace.reader import Trace
+from harness.trace.summary import leading_score
+from tests.hosts import Hosts, lacking
+from tests.launching import ROOT
+
+LABELS = " dataset.split=low_label"
+GRAPHS = ("cora", "citeseer", "dblp" + LABELS, "amazon-photo" + LABELS, "amazon-computers" + LABELS,
+          "tolokers", "coauthor-cs", "coauthor-physics")  # fmt: skip
+NETWORKS = {"local": None, "100 Mbit/s": 100, "1 Gbit/s": 1000}
+COMMON = ("workers=2", "device=cpu", "evaluate.every=1", f"epochs={advise.EPOCHS}")
+WITHIN = 1.1  # of the least measured time: advice that names such a system is right
+LIMIT = 240  # seconds that one measured run may take
+
+
+class Measured(NamedTuple):
+    """A system's best validation score, and seconds until each evaluation's, what is fetched once counted."""
+
+    best: float
+    scores: list[float]
+    seconds: list[float]
+
+    def reaches(self, goal: float) -> float:
+        """Seconds until the score; infinite where it is not reached."""
+        there = (s for s, score in zip(self.seconds, self.scores) if score >= goal)
+        return next(there, float("inf"))
+
+
+def drawn(count: int, seed: int) -> list[tuple[str, str]]:
+    return random.Random(seed).sample(list(itertools.product(GRAPHS, NETWORKS)), count)
+
+
+def systems() -> list[str]:
+    """Those that advice may name: all but the control."""
+    return [name for name in runner.configured() if name != "zero_halo"]
+
+
+def read(folder: Path) -> Measured:
+    trace = Trace(folder)
+    epochs = trace.epochs
+    seconds = epochs.groupby("epoch").train_s.max().cumsum()
+    scores = epochs.drop_duplicates("epoch").set_index("epoch")[f"val_{leading_score(trace)}"]
+    return Measured(float(scores.max()), scores.tolist(), seconds.tolist())
+
+
+def measured(graph: str, mbit: int | None, scratch: Path, places: Sequence[str]) -> dict[str, Measured]:
+    """Every system on a graph and a network; those that end with an error, or not in time, are said and left
+    out."""
+    found = {}
+    for system in systems():
+        words = [f"system={system}", f"dataset={graph.split()[0]}", *graph.split()[1:], *COMMON, *places]
+        words += [f"results={scratch / 'measured'}"]
+        try:
+            folder = (_here if mbit is None else _apart)(words, system, mbit, scratch)
+            found[system] = read(folder)
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            print(f"  {system}: {error}", flush=True)
+    return found
+
+
+def _here(words: Sequence[str], system: str, mbit: int | None, scratch: Path) -> Path:
+    _run(["-m", "harness", *words])
+    return _folder(words)
+
+
+def _apart(words: Sequence[str], system: str, mbit: int | None, scratch: Path) -> Path:
+    _run(["-m", "harness", *words, "threads=1", "launch=prepare"])
+    folder = _folder([*words, "threads=1"])
+    place = scratch / f"hosts-{system}"
+    place.mkdir()
+    hosts = Hosts(place, 2, mbit)
+    try:
+        for command in hosts.train("tests.host_worker", str(folder), count=2, workers=1):
+            if command.process.wait(LIMIT):
+                raise RuntimeError(_reason(command.said))
+    finally:
+        hosts.close()
+    return folder
+
+
+def _run(words: Sequence[str]) -> None:
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
+    if done.returncode:
+        raise RuntimeError(_reason(done.stderr))
+
+
+def _reason(said: str) -> str:
+    """The line of a failed command's output that says why."""
+    lines = [line.strip() for line in said.splitlines() if "error" in line.lower()]
+    return lines[0] if lines else said
+
+
+def _folder(words: Sequence[str]) -> Path:
+    return runner.composed([list(words)])[0].directory
+
+
+def advised(graph: str, mbit: int | None, cluster: Path, scratch: Path, places: Sequence[str]) -> str:
+    """The system that advice names."""
+    words = [f"dataset={graph.split()[0]}", *graph.split()[1:], *COMMON, *places, f"cluster={cluster}"]
+    words = [word for word in words if not word.startswith("evaluate")] + [f"results={scratch / 'advised'}"]
+    if mbit is not None:
+        words += [f"cluster.between.gbytes_per_s={mbit / 8000}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "advise", *words], cwd=ROOT, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(_reason(done.stderr))
+    print(done.stdout, flush=True)
+    return next(line for line in done.stdout.splitlines() if line.startswith("take ")).split()[1].rstrip(":")
+
+
+def apart(cluster: Path, made: Path) -> Path:
+    """The same devices, one per host."""
+    given = yaml.safe_load(cluster.read_text())
+    for host, device in enumerate(given["devices"]):
+        device["host"] = host
+    made.write_text(yaml.safe_dump(given))
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--only", type=int, nargs="+", help="places of the pairs that are tried, from 0")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cluster", type=Path, required=True, help="what halobench cluster measure wrote")
+    parser.add_argument("--data-dir", default="../shared/data")
+    parser.add_argument("--cache", type=Path, required=True)
+    asked = parser.parse_args()
+    if reason := lacking():
+        sys.exit(reason)
+    places = [f"data_dir={Path(asked.data_dir).resolve()}", f"cache={asked.cache.resolve()}"]
+    print(f"seed {asked.seed}")
+    rows, right = [], 0
+    pairs = drawn(asked.pairs, asked.seed)
+    for graph, network in [pairs[place] for place in asked.only or range(len(pairs))]:
+        print(f"{graph}, {network}", flush=True)
+        with tempfile.TemporaryDirectory() as scratch:
+            mbit = NETWORKS[network]
+            cluster = asked.cluster.resolve()
+            if mbit is not None:
+                cluster = apart(cluster, Path(scratch) / "apart.yaml")
+            took = advised(graph, mbit, cluster, Path(scratch), places)
+            runs = measured(graph, mbit, Path(scratch), places)
+        goal = advise.SHARE * runs["vanilla"].best
+        order = sorted(runs, key=lambda name: runs[name].reaches(goal))
+        for name in order:
+            print(f"  {name:12s} {runs[name].reaches(goal):8.3f} s  best {runs[name].best:.4f}", flush=True)
+        ratio = runs[took].reaches(goal) / runs[order[0]].reaches(goal)
+        right += ratio <= WITHIN
+        rows.append([graph, network, took, order[0], f"{runs[order[0]].reaches(goal):.3g}", f"{ratio:.2f}"])
+        print(tabulate([rows[-1]], tablefmt="plain"), flush=True)
+    heads = ["graph", "network", "advised", "measured winner", "its s", "advised over it"]
+    print(tabulate(rows, heads, disable_numparse=True))
+    print(f"{right} of {len(rows)} within {100 * (WITHIN - 1):.0f} % of the winner")
+
+
+if __name__ == "__main__":
+    main()
