@@ -113,7 +113,9 @@ def show(console: Terminal, made: Plan, found: Probe | None) -> None:
         sent.add_row("sum", _range(made.bytes_epoch(), 1e6))
         sent.add_row("first epoch", _range((float(first[0]), float(first[1])), 1e6))
         console.print(sent)
-        if not made.exact:
+        if made.sample is not None:
+            console.print("bytes and seconds between the two growths that the note below has", soft_wrap=True)
+        elif not made.exact:
             console.print("bytes between what is sent for certain and the most: the rest depends on training")
         console.print(
             f"modelled epoch {_range(seconds(made), 1e-3)} ms, of which {compute(made) * 1e3:.3f} ms compute",

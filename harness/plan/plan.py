@@ -43,6 +43,7 @@ class Plan:
     seconds    modelled, at the least and at the most bytes; empty where there is no traffic
     lacking    why there is no traffic; "" where there is
     hosts      of each worker
+    sample     scale of the smaller twins that it is extrapolated from; None: of the graph itself
     notes      what was assumed, and how it was extrapolated
     """
 
@@ -54,6 +55,7 @@ class Plan:
     seconds: list[Times]
     lacking: str
     hosts: list[int]
+    sample: float | None
     notes: list[str]
 
     @property
@@ -130,8 +132,9 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
     )
     if sample is None:
         loads, memory, epochs = _sized(run, place)
+        fewest = loads
     else:
-        loads, memory, epochs = _extrapolated(run, sample, place, notes)
+        fewest, loads, memory, epochs = _extrapolated(run, sample, place, notes)
     seconds: list[Times] = []
     lacking = ""
     if not epochs:
@@ -147,10 +150,10 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
         notes += [f"assumed, since the cluster does not say: {each}" for each in platform.assumed]
         exact = all(traffic.exact for traffic in epochs)
         seconds = [
-            epoch_seconds(loads, case, epochs[:SIMULATED], cluster, platform, most)
+            epoch_seconds(loads if most else fewest, case, epochs[:SIMULATED], cluster, platform, most)
             for most in ((False,) if exact else (False, True))
         ]
-    return Plan(run, cluster, loads, memory, epochs, seconds, lacking, hosts, notes)
+    return Plan(run, cluster, loads, memory, epochs, seconds, lacking, hosts, sample, notes)
 
 
 def _sized(run: Run, place: str) -> tuple[Loads, dict[str, np.ndarray], list[Traffic]]:
@@ -181,11 +184,9 @@ def _sized(run: Run, place: str) -> tuple[Loads, dict[str, np.ndarray], list[Tra
 
 def _extrapolated(
     run: Run, sample: float, place: str, notes: list[str]
-) -> tuple[Loads, dict[str, np.ndarray], list[Traffic]]:
-    """Of twins at `sample` and at half of it: every total q grows as a power of the scale,
-
-    q(scale) = q(sample) (scale / sample)^b,    b = log2(q(sample) / q(sample / 2))
-    """
+) -> tuple[Loads, Loads, dict[str, np.ndarray], list[Traffic]]:
+    """Of twins at `sample` and at half of it, every total between the two that `grown` gives: loads at the
+    least and at the most, memory at the most, traffic as a range."""
     scale = getattr(run.dataset, "scale", None)
     if scale is None or getattr(run.dataset, "source", "twin") != "twin":
         raise InputError(
@@ -204,32 +205,43 @@ def _extrapolated(
     except InputError as error:
         raise InputError(f"sample={sample} plans twins at {sample:g} and {sample / 2:g}: {error}") from None
 
-    def to_scale(large: np.ndarray, small: np.ndarray) -> np.ndarray:
-        return grown(large, small, scale / sample)
+    def end(most: bool) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        return lambda large, small: grown(large, small, scale / sample)[most]
 
     notes.append(
-        f"extrapolated to scale {scale:g} from twins at {sample:g} and {sample / 2:g}: every total grows as"
-        " the power of the scale that it grew by between them (docs/howto/plan.md)"
+        f"extrapolated to scale {scale:g} from twins at {sample:g} and {sample / 2:g}: every total lies"
+        " between growing as the power of the scale that it grew by between them, and growing as the scale;"
+        " memory is the larger (docs/howto/plan.md)"
     )
-    loads = Loads(
-        **{
-            name: _both(getattr(whole[0], name), getattr(half[0], name), to_scale)
-            for name in (field.name for field in dataclasses.fields(Loads))
-        }
+    fewest, loads = (
+        Loads(
+            **{
+                name: _both(getattr(whole[0], name), getattr(half[0], name), end(most))
+                for name in (field.name for field in dataclasses.fields(Loads))
+            }
+        )
+        for most in (False, True)
     )
-    memory = {name: to_scale(whole[1][name], half[1][name]) for name in whole[1]}
+    memory = {name: end(True)(whole[1][name], half[1][name]) for name in whole[1]}
     for name in set(memory) & {"shared", "fetching"}:
         # They grow in steps, of which one between the two twins is no power of the scale.
         memory[name] = np.minimum(memory[name], whole[1][name] * scale / sample)
-    return loads, memory, [_traffic(a, b, to_scale) for a, b in zip(whole[2], half[2])]
+    return fewest, loads, memory, [_traffic(a, b, end) for a, b in zip(whole[2], half[2])]
 
 
-def grown(large: np.ndarray, small: np.ndarray, times: float) -> np.ndarray:
-    """What values [..] at a scale are at `times` that scale, from those at half of it: in all by the power of
-    the scale by which they grew, shared out as they are. What had been nothing grows as the scale does.
+def grown(large: np.ndarray, small: np.ndarray, times: float) -> tuple[np.ndarray, np.ndarray]:
+    """What values [..] at a scale are at `times` that scale, at the least and at the most, from those at half
+    of it.
+
+    In all they grow as the power of the scale by which they grew, or as the scale: what is cut of a small
+    graph grows by less than the graph does, of a large one as the graph. What did not grow stays; what had
+    been nothing grows as the scale.
     """
     big, less = float(large.sum()), float(small.sum())
-    return large * (times if less <= 0 else (big / less) ** math.log2(times) if big > 0 else 0.0)
+    if big == less:
+        return large, large
+    factors = times, times if less <= 0 else (big / less) ** math.log2(times) if big > 0 else 0.0
+    return large * min(factors), large * max(factors)
 
 
 def _at(dataset: Any, scale: float) -> Dataset:
@@ -248,14 +260,12 @@ def _both(large: Any, small: Any, to_scale: Callable[[np.ndarray, np.ndarray], n
 
 
 def _traffic(
-    large: Traffic, small: Traffic, to_scale: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    large: Traffic, small: Traffic, end: Callable[[bool], Callable[[np.ndarray, np.ndarray], np.ndarray]]
 ) -> Traffic:
     made = Traffic(large.workers)
     key: Key
     for key in large.least:
-        least, most = (
-            to_scale(getattr(large, end)[key], getattr(small, end).get(key, getattr(large, end)[key]))
-            for end in ("least", "most")
-        )
+        least = end(False)(large.least[key], small.least.get(key, large.least[key]))
+        most = end(True)(large.most[key], small.most.get(key, large.most[key]))
         made.add(*key, least, most, route=large.route[key], ahead=key in large.ahead)
     return made

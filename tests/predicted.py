@@ -1,0 +1,70 @@
+"""`python -m tests.predicted --cluster FILE`: every system's epoch on this machine, beside what a replay by
+roofline says of it with nothing but the profile that `halobench cluster measure` wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tabulate import tabulate
+
+from harness.replay.settings import parse
+from harness.replay.times import times_of
+from harness.run import runner
+from harness.run.runner import Places
+from harness.trace.reader import Trace
+from tests.shaped import measured
+
+ASYNCHRONOUS = ("digest_a",)  # whose course depends on the machine
+GRAPH = ["dataset=twin/reddit", "dataset.scale=0.05", "model.hidden=128", "workers=2", "device=cpu"]
+EPOCHS = 20
+
+
+class Held(NamedTuple):
+    """Seconds of a system's epoch, mean without the first: measured, and predicted; and CPU seconds of what
+    is counted, predicted over traced."""
+
+    system: str
+    measured: float
+    predicted: float
+    counted: float
+
+
+def held(folder: Path, cluster: Path, systems: Sequence[str]) -> list[Held]:
+    places = Places(folder / "results", folder / "cache", folder)
+    sweep = " ".join([f"system={','.join(systems)}", *GRAPH, f"epochs={EPOCHS}", f"evaluate.every={EPOCHS}"])
+    runs = runner.composed(runner.expand(sweep), places)
+    runner.start(sweep, places, runs)
+    found = []
+    for system, run in zip(systems, runs):
+        trace = Trace(run.directory)
+        _, replayer, _ = parse([str(run.directory), f"cluster={cluster}", "compute=roofline"])
+        times = times_of(replayer.replay(trace))
+        (lasts,) = replayer.rooflines.values()
+        found.append(Held(system, measured(run.directory), times.epoch, lasts.modelled / lasts.traced))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cluster", type=Path, required=True, help="what halobench cluster measure wrote")
+    parser.add_argument("--systems", nargs="+", help="default: all that can be replayed")
+    asked = parser.parse_args()
+    systems = asked.systems or [name for name in runner.configured() if name not in ASYNCHRONOUS]
+    with tempfile.TemporaryDirectory() as folder:
+        found = held(Path(folder), asked.cluster.resolve(), systems)
+    rows = [
+        [each.system, f"{1e3 * each.measured:.0f}", f"{1e3 * each.predicted:.0f}",
+         f"{each.predicted / each.measured:.2f}", f"{each.counted:.2f}"]
+        for each in found
+    ]  # fmt: skip
+    heads = ["system", "measured, ms", "predicted, ms", "ratio", "counted work"]
+    print(tabulate(rows, heads, disable_numparse=True))
+
+
+if __name__ == "__main__":
+    main()
