@@ -90,9 +90,8 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
         self.scale = torch.cat(scales).to(self.device, torch.get_default_dtype(), non_blocking=True)  # m / k
         self.recorder.metric("rows_drawn", len(where))
         if self.sampler is not None:
-            with self.recorder.inside("rest", "sample"):
+            with self.recorder.inside("rest", "blocks"):
                 self.adjacency = self.sampler.propagation(where)
-                self.recorder.work(sample(self.adjacency.num_entries, self.shard.halo_edges.num_entries))
 
     def sample(self, epoch: int, receiver: int, owner: int, count: int) -> torch.Tensor:
         """Which of the `count` rows `receiver` needs of `owner` are drawn in this epoch, ascending [k], on

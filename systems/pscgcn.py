@@ -208,8 +208,9 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
 
     def sample_graph(self, number: int) -> Drawn:
         """Line 8; the boundary rows are asked for, and known to their owners when it has been settled."""
-        mask = self.edges.draw(self.p, (self.seed << 32) + number)
-        self.recorder.work(sample(int(np.count_nonzero(mask)), len(mask)))
+        with self.recorder.inside("rest", "sample"):
+            mask = self.edges.draw(self.p, (self.seed << 32) + number)
+            self.recorder.work(sample(int(np.count_nonzero(mask)), len(mask)))
         drawn = Drawn(self, mask, self.factor(mask))
         drawn.ask(self)
         return drawn
@@ -231,7 +232,7 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     # -- Algorithm 1 --
 
     def before_epoch(self, epoch):
-        with self.recorder.inside("rest", "sample"):
+        with self.recorder.inside("rest", "blocks"):
             if epoch == 0:
                 # lines 2-3
                 self.queue.extend(self.sample_graph(number).settle(self) for number in range(self.tau))
