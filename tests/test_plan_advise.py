@@ -7,9 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.cluster.config import Cluster, Device, Link
+from harness.cluster.measure import processor
 from harness.plan import advise
 from harness.plan.advise import Candidate, chosen, main, verdict
+from harness.plan.trial import trial
 from harness.run import runner
+from harness.trace.reader import Trace
 from tests import browser
 from tests.commands import commands
 from tests.launching import Started
@@ -68,6 +72,27 @@ def test_the_winner_needs_least_time_and_not_fewest_epochs():
     assert not any("improving" in line for line in lines)
     exact.epochs = 59
     assert any("still improving after 60 epochs" in line for line in verdict(found, exact, 0.9))
+
+
+def test_work_lasts_as_traced_on_processors_of_this_machines_kind(place):
+    """On others as a roofline says, and nothing that is not counted takes time on GPUs."""
+    ended = place.run("system=vanilla", *SMALL)
+    assert ended.code == 0, ended.err
+    (run,) = place.runs("*/vanilla-*")
+    fast = {"fp32_tflops": 1e9, "memory_gbytes_per_s": 1e9, "launch_us": 0.0}
+    own, other = (
+        Cluster("a", [Device(kind, host=host, **fast) for host in (0, 1)], between=Link(gbytes_per_s=1e9))
+        for kind in (processor(), "another")
+    )
+    as_traced, counted, on_gpu = (
+        trial(run, cluster, None, processors).times
+        for cluster, processors in ((own, True), (other, True), (own, False))
+    )
+    busy = [max(each.compute + each.rest for each in times.workers) for times in (as_traced, counted, on_gpu)]
+    assert busy[0] > busy[1] > busy[2] >= 0
+    trace = Trace(run)
+    spent = trace.epochs[trace.epochs.epoch > 0].groupby("worker").cpu_s.mean().max()
+    assert busy[0] == pytest.approx(spent, rel=0.3)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.check import InputError
 from harness.cluster.config import Cluster
+from harness.cluster.measure import processor
 from harness.plan.seconds import EFFICIENCY
 from harness.replay.platform import devices_of
 from harness.replay.settings import Replayer, Settings
@@ -65,16 +66,18 @@ def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool
 
     processors   the cluster's devices are processors, and not GPUs
 
-    Work lasts as on the cluster's devices (`compute=roofline`), at EFFICIENCY where it gives no rates; as
-    traced where it says no peaks. What is not counted, as bookkeeping, lasts as traced here on processors,
-    and takes no time on GPUs, which a processor's seconds say nothing about.
+    Work lasts as traced, in CPU seconds, where the cluster's devices are processors of this machine's kind or
+    say no peaks; else as on the cluster's devices (`compute=roofline`), at EFFICIENCY where it gives no
+    rates. What is not counted, as bookkeeping, lasts as traced on other processors too, and takes no time on
+    GPUs, which a processor's seconds say nothing about.
     """
     trace = Trace(folder)
     peaks = all(device.fp32_tflops and device.memory_gbytes_per_s for device in cluster.devices)
+    alike = processors and {device.kind for device in cluster.devices} == {processor()}
     settings = Settings(
         cluster=cluster.name,
         per_host=per_host,
-        compute="roofline" if peaks else "traced",
+        compute="roofline" if peaks and not alike else "traced",
         clock="cpu",
         efficiency=EFFICIENCY,
         uncounted="traced" if processors else "none",
