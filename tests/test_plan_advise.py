@@ -55,6 +55,22 @@ def test_systems_are_ordered_by_what_their_probes_reach_and_then_by_the_seconds_
     assert sorted([slow, quick, many], key=lambda each: each.rank) == [slow, quick, many]
 
 
+@pytest.mark.parametrize("reaches, rounds", [("a", 1), ("e", 2), ("", 3)])
+def test_the_next_three_are_trained_while_none_reaches_the_score(monkeypatch, reaches, rounds):
+    exact = candidate("exact", 9.0, role="reference")
+    found, trained = [*(candidate(name, 1.0) for name in "abcdefg"), exact], []
+
+    def train(there, given):
+        trained.append([each.name for each in there])
+        for each in there:
+            each.best, each.epochs = 0.5, 7 if each.name in (reaches, "exact") else None
+        return 0.6
+
+    monkeypatch.setattr(advise, "train", train)
+    assert advise.train_best(found, exact, None) == 0.6
+    assert trained == [["exact", *"abc"], ["exact", *"def"], ["exact", "g"]][:rounds]
+
+
 def test_a_trials_time_counts_what_its_first_epoch_fetches():
     each = candidate("a", 1.0, 3)
     assert each.reached_s == 3.0

@@ -38,7 +38,8 @@ ACROSS = "shares memory: one host only"
 DESCRIPTION = """\
 Which system for a graph on a cluster: plans all of them, probes each for some epochs on this machine and
 replays them on the cluster, trains the three that are best by then beside exact training, and names the one
-with the least modelled time to 99 % of exact training's best validation score.
+with the least modelled time to 99 % of exact training's best validation score. Where none of the three comes
+to it, the next three are trained.
 
 words:
   dataset=NAME workers=N and any key of halobench run but system; epochs=N of the training (default 60)
@@ -90,8 +91,7 @@ def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
     if given.probe is not None and given.sample is None:
         probe([exact, *(each for each in found if _may_run(each) and each is not exact)], given)
     found.sort(key=lambda each: each.rank)
-    takes_part = chosen(found)
-    goal = train([exact, *takes_part], given)
+    goal = train_best(found, exact, given)
     rows = [_row(each, exact) for each in found]
     shown = Table(box=SIMPLE_HEAD, pad_edge=False)
     for number, heading in enumerate(HEADINGS):
@@ -136,8 +136,8 @@ def candidates(rest: Sequence[str]) -> tuple[Given, list[Candidate]]:
 
 
 def chosen(found: Sequence[Candidate]) -> list[Candidate]:
-    """Those that are trained: of those that fit, neither exact training nor the control, the fastest."""
-    there = [each for each in found if each.times is not None and not each.why]
+    """Those that are trained next: of those that fit, neither exact training nor the control, the first."""
+    there = [each for each in found if each.times is not None and not each.why and each.best is None]
     return [each for each in there if not each.role][:TRAINED]
 
 
@@ -171,6 +171,15 @@ def probe(there: Sequence[Candidate], given: Given) -> None:
     for each, reached in zip(there, _reached(there)[1]):
         if reached is not None and each.trial is not None:
             each.early_s = each.trial.ends[reached - 1]
+
+
+def train_best(found: Sequence[Candidate], exact: Candidate, given: Given) -> float:
+    """Train those that come first of `found` beside exact training, and the next ones while none of them
+    reaches what `train` returns: whom a probe shows early may stay below it in the end."""
+    goal = train([exact, *chosen(found)], given)
+    while not any(each.epochs for each in found if each is not exact) and (more := chosen(found)):
+        goal = train([exact, *more], given)
+    return goal
 
 
 def train(there: Sequence[Candidate], given: Given) -> float:
