@@ -108,7 +108,7 @@ def test_work_lasts_as_traced_on_processors_of_this_machines_kind(place):
     assert busy[0] > busy[1] > busy[2] >= 0
     trace = Trace(run)
     spent = trace.epochs[trace.epochs.epoch > 0].groupby("worker").cpu_s.mean().max()
-    assert busy[0] == pytest.approx(spent, rel=0.3)
+    assert busy[0] > 0.7 * spent  # in wall seconds, which others' work lengthens
 
 
 @pytest.fixture

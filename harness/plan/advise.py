@@ -145,7 +145,11 @@ def run(there: Sequence[Candidate], more: Sequence[str], given: Given) -> None:
     """Run candidates on this machine's processor, at `sample` where one is given, and replay what ran on the
     cluster; one whose run fails is out. Runs that have finished before are taken as they are.
     """
-    more = ["device=cpu", *more] + ([f"dataset.scale={given.sample:g}"] if given.sample is not None else [])
+    more = ["device=cpu", *more]
+    if given.sample is not None:
+        more.append(f"dataset.scale={given.sample:g}")
+    if len({*there[0].plan.hosts} if there[0].plan is not None else ()) > 1:
+        more.append("transport=sockets")  # what passing messages to other hosts costs is part of the trace
     asked = runner.composed([[*each.words, *more] for each in there])
     # Rates are measured of processors alone (`halobench cluster measure`).
     processors = bool(given.cluster.rates) or any("device=cpu" in each.words for each in there)

@@ -66,10 +66,10 @@ def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool
 
     processors   the cluster's devices are processors, and not GPUs
 
-    Work lasts as traced, in CPU seconds, where the cluster's devices are processors of this machine's kind or
-    say no peaks; else as on the cluster's devices (`compute=roofline`), at EFFICIENCY where it gives no
-    rates. What is not counted, as bookkeeping, lasts as traced on other processors too, and takes no time on
-    GPUs, which a processor's seconds say nothing about.
+    Work lasts as traced where the cluster's devices are processors of this machine's kind or say no peaks, in
+    wall seconds unless workers outnumber this machine's cores; else as on the cluster's devices
+    (`compute=roofline`), at EFFICIENCY where it gives no rates. What is not counted, as bookkeeping, lasts as
+    traced on other processors too, and takes no time on GPUs, which a processor's seconds say nothing about.
     """
     trace = Trace(folder)
     peaks = all(device.fp32_tflops and device.memory_gbytes_per_s for device in cluster.devices)
@@ -78,7 +78,6 @@ def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool
         cluster=cluster.name,
         per_host=per_host,
         compute="roofline" if peaks and not alike else "traced",
-        clock="cpu",
         efficiency=EFFICIENCY,
         uncounted="traced" if processors else "none",
     )
