@@ -34,7 +34,7 @@ def candidate(
     return Candidate(name, [f"system={name}"], planned, why, epochs=epochs)
 
 
-def test_the_fastest_that_fit_are_trained_and_neither_control_nor_reference_among_them():
+def test_the_first_that_fit_are_trained_and_the_fastest_of_the_rest():
     found = [
         candidate("a", 1.0, role="control"),
         candidate("b", 2.0, why="does not fit"),
@@ -46,6 +46,8 @@ def test_the_fastest_that_fit_are_trained_and_neither_control_nor_reference_amon
         candidate("h", 7.0),
     ]
     assert [each.name for each in chosen(found)] == ["c", "f", "g"]
+    found[-1].plan.seconds[-1].epoch = found[-1].plan.seconds[0].epoch = 0.5
+    assert [each.name for each in chosen(found)] == ["c", "f", "h"]
 
 
 def test_systems_are_ordered_by_what_their_probes_reach_and_then_by_the_seconds_of_a_step():

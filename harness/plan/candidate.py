@@ -56,10 +56,14 @@ class Candidate:
         return self.plan.run.system.steps() if self.plan is not None else 1
 
     @property
+    def step_s(self) -> float:
+        """Modelled seconds of an optimiser step; infinite where they are not known."""
+        return self.times.epoch / self.steps if self.times is not None else float("inf")
+
+    @property
     def rank(self) -> tuple[float, float]:
-        """By which systems are ordered: `early_s`, then modelled seconds of an optimiser step, infinite where
-        they are not known."""
-        return self.early_s, self.times.epoch / self.steps if self.times is not None else float("inf")
+        """By which systems are ordered."""
+        return self.early_s, self.step_s
 
     @property
     def bytes(self) -> float | None:

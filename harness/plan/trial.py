@@ -66,24 +66,26 @@ def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool
 
     processors   the cluster's devices are processors, and not GPUs
 
-    Work lasts as traced where the cluster's devices are processors of this machine's kind or say no peaks, in
-    wall seconds unless workers outnumber this machine's cores; else as on the cluster's devices
+    Work lasts as traced where the cluster's devices are processors of this machine's kind or say no peaks: in
+    CPU seconds, and over several hosts in wall seconds (unless workers outnumber this machine's cores), which
+    have what the threads of sockets take from the cores too. Else it lasts as on the cluster's devices
     (`compute=roofline`), at EFFICIENCY where it gives no rates. What is not counted, as bookkeeping, lasts as
     traced on other processors too, and takes no time on GPUs, which a processor's seconds say nothing about.
     """
     trace = Trace(folder)
     peaks = all(device.fp32_tflops and device.memory_gbytes_per_s for device in cluster.devices)
     alike = processors and {device.kind for device in cluster.devices} == {processor()}
+    hosts = [device.host for device in devices_of(cluster, int(trace.config["workers"]), per_host)]
     settings = Settings(
         cluster=cluster.name,
         per_host=per_host,
         compute="roofline" if peaks and not alike else "traced",
+        clock=None if len({*hosts}) > 1 else "cpu",
         efficiency=EFFICIENCY,
         uncounted="traced" if processors else "none",
     )
     timeline = Replayer(settings, cluster).replay(trace)
     program = timeline.program
-    hosts = [device.host for device in devices_of(cluster, program.workers, per_host)]
     taken = [operation.parts for operation in program.operations if operation.route == "take"]
     across = any(hosts[w] != hosts[p] for parts in taken for w, part in parts.items() for p in part)
     workers = [of_worker(timeline, worker) for worker in range(program.workers)]
