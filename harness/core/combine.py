@@ -34,7 +34,7 @@ from harness.check import at_least, choice
 from harness.comm.comm import Comm
 from harness.comm.work import code, dense, stream
 from harness.core.draws import draws
-from harness.core.quantise import dequantise_scaled, quantise_scaled, scaled_bytes
+from harness.core.quantise import add_scaled, scaled_bytes, sum_scaled, write_scaled
 from harness.core.traffic import FLOAT, Traffic, all_reduced, to_all
 
 LAYER = -1  # under which what belongs to no layer is counted
@@ -171,6 +171,35 @@ def owned_rows(rows: int, owner: int, workers: int) -> range:
     return range(rows * owner // workers, rows * (owner + 1) // workers)
 
 
+def _places(found: Sequence[tuple[range, int]]) -> np.ndarray:
+    """Rows and the byte at which they begin, as `write_scaled` takes them."""
+    return np.array([[rows.start, rows.stop, at] for rows, at in found], np.int64)
+
+
+class _Works:
+    """What `Owners` does in every step, matrix by matrix."""
+
+    def __init__(
+        self, matrices: Sequence[torch.Tensor], masters: Sequence[torch.Tensor], size: int, bits: int
+    ):
+        self.shared = [stream(1, p.numel(), p.itemsize, 1, 1) for p in matrices]
+        self.up, self.summed, self.down, self.stepped, sent = [], [], [], [], 0
+        for p, own in zip(matrices, masters):
+            (rows, columns), mine, value = p.shape, len(own), p.itemsize
+            plain, coded, theirs = columns * value, scaled_bytes(columns, bits), (size - 1) * mine
+            # As many random numbers are read as values.
+            self.up.append(stream(1, p.numel(), value, 0, 1))
+            self.up.append(code(rows - mine, columns, 2 * (rows - mine) * plain, (rows - mine) * coded))
+            self.summed.append(code(theirs, columns, theirs * coded, theirs * plain))
+            self.summed.append(stream(1, own.numel(), value, 2 * size, size + 1))
+            self.down.append(stream(1, own.numel(), value, 2, 1))
+            self.down.append(code(mine, columns, mine * plain, mine * coded))
+            self.stepped.append(code(rows, columns, rows * coded, rows * plain))
+            self.stepped.append(stream(1, p.numel(), value, 2, 1))
+            sent += mine * coded
+        self.down.append(stream(1, sent, 1, size - 2, size - 2))  # again for all others but the first
+
+
 class Owners(Combiner):
     """Rows of matrices have owners; worker p owns those from r p / P up to r (p + 1) / P of r.
 
@@ -179,113 +208,97 @@ class Owners(Combiner):
 
     def __init__(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int, bits: int):
         super().__init__(parameters, comm, seed)
-        self.bits = bits
+        self.bits, rank, size = bits, comm.rank, comm.size
         self.matrices = [at for at, p in enumerate(self.parameters) if p.ndim == 2]
-        shapes = [self.parameters[at].shape for at in self.matrices]
-        # By worker and matrix: the rows that it owns, and their bytes on the wire.
-        owned = [[owned_rows(shape[0], owner, comm.size) for shape in shapes] for owner in range(comm.size)]
-        self.rows = [[slice(rows.start, rows.stop) for rows in of] for of in owned]
-        self.bytes = [
-            [len(rows) * scaled_bytes(shape[1], bits) for rows, shape in zip(of, shapes)] for of in owned
+        found = [self.parameters[at] for at in self.matrices]
+        rows = [[owned_rows(len(p), owner, size) for p in found] for owner in range(size)]
+        owned = [[len(of) * scaled_bytes(p.shape[1], bits) for of, p in zip(each, found)] for each in rows]
+        # Bytes of every owner's rows: each matrix's follow those of the one before.
+        self.bytes = [sum(each) for each in owned]
+        self.sent = [self.bytes[owner] if owner != rank else 0 for owner in range(size)]
+        self.received = [self.bytes[rank] if other != rank else 0 for other in range(size)]
+        self.owned = [slice(of.start, of.stop) for of in rows[rank]]
+        begins = [np.cumsum([0, *each])[:-1] for each in owned]
+        first = np.cumsum([0, *self.sent])
+        # By matrix: where the other owners' rows lie in what goes up and comes down, and where the own rows
+        # lie in what comes up from each worker, and in what goes down, as rows of the matrix and of a master.
+        self.places = [
+            _places([(rows[p][at], first[p] + begins[p][at]) for p in comm.peers]) for at in range(len(found))
         ]
-        self.owned = self.rows[comm.rank]
-        self.masters = [
-            torch.nn.Parameter(self.parameters[at].detach()[rows].clone())
-            for at, rows in zip(self.matrices, self.owned)
-        ]
+        self.starts = [np.arange(size - 1) * self.bytes[rank] + begin for begin in begins[rank]]
+        self.own_places = [_places([(of, begin)]) for of, begin in zip(rows[rank], begins[rank])]
+        self.master_places = [places - [places[0, 0], places[0, 0], 0] for places in self.own_places]
+        self.masters = [torch.nn.Parameter(p.detach()[of].clone()) for p, of in zip(found, self.owned)]
         others = [p for at, p in enumerate(self.parameters) if at not in self.matrices]
         self.trained = [*self.masters, *others]
-
-    def _read(self, messages: Sequence[torch.Tensor], owners: Sequence[int]) -> list[torch.Tensor]:
-        """By matrix: the rows that messages [bytes] hold, one message after the other. Each holds the rows of
-        one owner, of all matrices.
-        """
-        parts = [message.split(self.bytes[owner]) for message, owner in zip(messages, owners)]
-        found = []
-        for number, at in enumerate(self.matrices):
-            parameter = self.parameters[at]
-            wire = torch.cat([part[number] for part in parts])
-            wire = wire.view(-1, scaled_bytes(parameter.shape[1], self.bits))
-            found.append(dequantise_scaled(wire, parameter.shape[1], self.bits, parameter.dtype))
-            self.comm.recorder.work(code(len(wire), parameter.shape[1], wire.nbytes, found[-1].nbytes))
-        return found
+        self.works = _Works(found, self.masters, size, bits)
 
     @torch.no_grad()
     def sum(self, gradients: Sequence[torch.Tensor], share: float = 1.0) -> None:
-        rank, size, device = self.comm.rank, self.comm.size, self.comm.device
-        # Up: all rows are coded, matrix by matrix, and each owner gets those of its own.
+        comm, rank, device = self.comm, self.comm.rank, self.comm.device
+        # Up: each owner gets its rows, coded, of all matrices.
         given = [gradients[at] * share if share != 1.0 else gradients[at] for at in self.matrices]
-        count = sum(g.numel() for g in given)
-        noise = draws(self.seed, self.epoch, LAYER, "backward", rank, (count,), given[0].dtype, device)
-        coded = [
-            quantise_scaled(g, self.bits, u.view_as(g))
-            for g, u in zip(given, noise.split([g.numel() for g in given]))
-        ]
-        for g, wire in zip(given, coded):
-            scaled = [stream(1, g.numel(), g.element_size(), 1, 1)] if share != 1.0 else []
-            drawn = stream(1, g.numel(), g.element_size(), 0, 1)
-            # As many random numbers are read as values.
-            coding = code(len(g), g.shape[1], 2 * g.nbytes, wire.nbytes)
-            self.comm.recorder.work(*scaled, drawn, coding)
-        sent = [sum(self.bytes[owner]) if owner != rank else 0 for owner in range(size)]
-        pieces = [
-            wire[rows].flatten()
-            for owner in range(size)
-            if owner != rank
-            for rows, wire in zip(self.rows[owner], coded)
-        ]
-        mine = sum(self.bytes[rank])
-        received = [mine if other != rank else 0 for other in range(size)]
-        message = torch.cat(pieces)
-        self.comm.recorder.work(stream(1, len(message), 1, 1, 1))
-        flight, messages = self.comm.start_exchange(
-            message[:, None], sent, received, LAYER, "backward", "weights", counted=[0] * size
+        sizes = [g.numel() for g in given]
+        noise = draws(
+            self.seed, self.epoch, LAYER, "backward", rank, (sum(sizes),), given[0].dtype, device
+        ).split(sizes)
+        message = self._outgoing("backward", sum(self.sent))
+        for g, u, places in zip(given, noise, self.places):
+            write_scaled(g, places, self.bits, u.view(g.shape), message)
+        comm.recorder.work(*(self.works.shared if share != 1.0 else ()), *self.works.up)
+        flight, messages = comm.start_exchange(
+            message[:, None],
+            self.sent,
+            self.received,
+            LAYER,
+            "backward",
+            "weights",
+            counted=[0] * comm.size,
         )
         # Meanwhile what has no owner is summed by all.
         others = [g for at, g in enumerate(gradients) if at not in self.matrices]
         if others:
-            self.comm.sum_weights(others, share)
+            comm.sum_weights(others, share)
         flight.wait()
         # The owner's own rows are exact; the others' are added in the order of ranks.
-        senders = self.comm.peers
-        by_sender = messages[:, 0].split([mine] * len(senders))
-        told = self._read(by_sender, [rank] * len(senders))
-        for own, theirs, master, rows in zip(given, told, self.masters, self.owned):
-            total, parts = torch.zeros_like(master), theirs.view(len(senders), *master.shape)
-            self.comm.recorder.work(stream(1, master.numel(), master.element_size(), 2 * size, size + 1))
-            for worker in range(size):
-                total += own[rows] if worker == rank else parts[senders.index(worker)]
-            master.grad = total
+        wire = messages[:, 0]
+        for g, master, rows, starts in zip(given, self.masters, self.owned, self.starts):
+            master.grad = sum_scaled(wire, starts, rank, g[rows], self.bits)
+        comm.recorder.work(*self.works.summed)
 
     @torch.no_grad()
     def spread(self) -> None:
-        rank, size = self.comm.rank, self.comm.size
-        self.comm.recorder.segment("compute", "combine")
+        comm, rank, others = self.comm, self.comm.rank, self.comm.size - 1
+        comm.recorder.segment("compute", "combine")
         held = [self.parameters[at].data for at in self.matrices]
         # Down: one message for all workers, which the owner reads as they do.
-        wires = [
-            quantise_scaled(master - w[rows], self.bits)
-            for master, w, rows in zip(self.masters, held, self.owned)
-        ]
-        for master, wire in zip(self.masters, wires):
-            self.comm.recorder.work(
-                stream(1, master.numel(), master.element_size(), 2, 1),
-                code(len(master), master.shape[1], master.nbytes, wire.nbytes),
-            )
-        message = torch.cat([wire.flatten() for wire in wires])
-        self.comm.recorder.work(stream(1, len(message), 1, size, size))  # and again for every other worker
-        sent = [len(message) if other != rank else 0 for other in range(size)]
-        received = [sum(self.bytes[owner]) if owner != rank else 0 for owner in range(size)]
-        flight, messages = self.comm.start_exchange(
-            message.repeat(size - 1)[:, None], sent, received, LAYER, "forward", "weights", counted=[0] * size
+        message = self._outgoing("forward", others * self.bytes[rank])
+        own = message[: self.bytes[rank]]
+        for master, w, rows, places in zip(self.masters, held, self.owned, self.master_places):
+            write_scaled(master - w[rows], places, self.bits, 0.5, own)
+        message.view(others, -1)[1:] = own
+        comm.recorder.work(*self.works.down)
+        flight, messages = comm.start_exchange(
+            message[:, None],
+            self.received,
+            self.sent,
+            LAYER,
+            "forward",
+            "weights",
+            counted=[0] * comm.size,
         )
+        for w, places in zip(held, self.own_places):
+            add_scaled(own, places, self.bits, w)
         flight.wait()
-        by_owner = list(messages[:, 0].split(received))
-        by_owner[rank] = message
-        # Owners' rows follow one another, so those of all are the matrix.
-        for w, steps in zip(held, self._read(by_owner, range(size))):
-            self.comm.recorder.work(stream(1, w.numel(), w.element_size(), 2, 1))
-            w += steps
+        wire = messages[:, 0]
+        for w, places in zip(held, self.places):
+            add_scaled(wire, places, self.bits, w)
+        comm.recorder.work(*self.works.stepped)
+
+    def _outgoing(self, direction: str, nbytes: int) -> torch.Tensor:
+        """[bytes] to write a message in."""
+        key = (direction, "weights", LAYER, "coded")
+        return self.comm.outgoing(key, (nbytes,), torch.uint8, halved=False)
 
     def state_dict(self) -> dict[str, Any]:
         return {"masters": [master.detach() for master in self.masters]}

@@ -14,6 +14,8 @@ import torch
 from harness.base.splitmix import GOLDEN, mix, mix_int
 from harness.base.splitmix_tensor import mix_tensor, signed
 
+CHUNK = 512  # hashes that are made before their numbers are
+
 
 def draws(
     seed: int,
@@ -50,10 +52,14 @@ def draw_with_torch(
 
 @numba.njit(cache=True, nogil=True)
 def _draw(base: np.uint64, numbers: np.ndarray) -> None:
-    scale = numbers.dtype.type(2.0**-24)
-    number = numbers.dtype.type
-    for pair in range((len(numbers) + 1) // 2):
-        bits = mix(base + np.uint64(pair) * np.uint64(GOLDEN))
-        numbers[2 * pair] = number(np.int32(bits & np.uint64(0xFFFFFF))) * scale
-        if 2 * pair + 1 < len(numbers):
-            numbers[2 * pair + 1] = number(np.int32(bits >> np.uint64(40))) * scale
+    """numbers [n] <- two of each hash: its lower 24 bits and its upper ones, times 2^-24. Some hashes first,
+    then the numbers of their halves: both loops are done several at a time."""
+    number, words = numbers.dtype.type, np.empty(CHUNK, np.uint64)
+    halves = words.view(np.int32)
+    for first in range(0, len(numbers), 2 * CHUNK):
+        some = numbers[first : first + 2 * CHUNK]
+        for pair in range((len(some) + 1) // 2):
+            bits = mix(base + np.uint64(first // 2 + pair) * np.uint64(GOLDEN))
+            words[pair] = (bits & np.uint64(0xFFFFFF)) | (bits >> np.uint64(40)) << np.uint64(32)
+        for k in range(len(some)):
+            some[k] = number(halves[k]) * number(2.0**-24)

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 import torch
 
+from harness.core import quantise_loops as loops
+
 BITS = (2, 4, 8, 16)
+# whole numbers, by a float's bytes
+WHOLE: dict[int, np.ndarray] = {4: np.empty(0, np.uint32), 8: np.empty(0, np.uint64)}
 
 
 def code_bytes(width: int, bits: int) -> int:
@@ -81,19 +84,13 @@ def quantise_scaled(x: torch.Tensor, bits: int, noise: torch.Tensor | float = 0.
     E x' = x. `noise` is u, one number or [k, F].
     """
     wire = x.new_empty(len(x), scaled_bytes(x.shape[1], bits), dtype=torch.uint8)
-    if not x.numel():
-        return wire
     if x.device.type == "cpu":
-        values = x.contiguous().numpy()
-        largest, low, step = np.empty((3, len(x)), values.dtype)
-        _row_maxima(values, largest)
-        _scales(largest, (1 << (bits - 1)) - 1, low, step, wire.numpy()[:, -2:])
-        _write_codes(wire, x, torch.from_numpy(low)[:, None], torch.from_numpy(step)[:, None], bits, noise)
-        return wire
-    scale = _rounded_up(x.abs().amax(1, keepdim=True))
-    wire[:, -2:] = scale.view(torch.uint8)
-    low, step = _range(scale, bits, x.dtype)
-    _write_codes(wire, x, low, torch.where(step > 0, step, torch.ones_like(step)), bits, noise)
+        write_scaled(x, np.array([[0, len(x), 0]]), bits, noise, wire.view(-1))
+    elif x.numel():
+        scale = _rounded_up(x.abs().amax(1, keepdim=True))
+        wire[:, -2:] = scale.view(torch.uint8)
+        low, step = _range(scale, bits, x.dtype)
+        _write_codes(wire, x, low, torch.where(step > 0, step, torch.ones_like(step)), bits, noise)
     return wire
 
 
@@ -102,11 +99,67 @@ def dequantise_scaled(wire: torch.Tensor, width: int, bits: int, dtype: torch.dt
     if not len(wire) or not width:
         return torch.empty(len(wire), width, dtype=dtype, device=wire.device)
     if wire.device.type == "cpu":
-        low, step = torch.empty(2, len(wire), 1, dtype=dtype)
-        _read_scales(wire.numpy(), (1 << (bits - 1)) - 1, low[:, 0].numpy(), step[:, 0].numpy())
-        return _read_codes(wire, width, low, step, bits)
+        rows = torch.empty(len(wire), width, dtype=dtype)
+        loops.restored(wire.contiguous().view(-1).numpy(), bits, rows.numpy())
+        return rows
     scale = wire[:, -2:].clone(memory_format=torch.contiguous_format).view(torch.bfloat16)
     return _read_codes(wire, width, *_range(scale, bits, dtype), bits)
+
+
+# Of a matrix, rows that go to or come from several places of a message: `places` [p, 3] int64 are the first
+# row, the one after the last, and the byte of the message at which they begin.
+
+
+def write_scaled(
+    x: torch.Tensor, places: np.ndarray, bits: int, noise: torch.Tensor | float, wire: torch.Tensor
+) -> None:
+    """wire [bytes] <- at their places the rows of x [r, c] that have one, as `quantise_scaled` codes them;
+    `noise` is one number or [r, c]."""
+    if not x.numel():
+        return
+    if x.device.type == "cpu":
+        values = x.contiguous().numpy()
+        drawn = noise.contiguous().numpy() if isinstance(noise, torch.Tensor) else values[:0]
+        shift = values.dtype.type(0.0 if isinstance(noise, torch.Tensor) else noise)
+        whole = WHOLE[values.itemsize]
+        loops.scaled(values, whole, places, bits, drawn, shift, wire.numpy())
+        return
+    for first, last, at in places.tolist():
+        u = noise[first:last] if isinstance(noise, torch.Tensor) else noise
+        coded = quantise_scaled(x[first:last], bits, u)
+        wire[at : at + coded.numel()] = coded.flatten()
+
+
+def add_scaled(wire: torch.Tensor, places: np.ndarray, bits: int, into: torch.Tensor) -> None:
+    """into [r, c] += its rows that have a place in wire [bytes]."""
+    if into.device.type == "cpu":
+        loops.add_restored(wire.numpy(), places, bits, into.numpy())
+        return
+    for first, last, at in places.tolist():
+        into[first:last] += _rows_at(wire, at, last - first, into, bits)
+
+
+def sum_scaled(
+    wire: torch.Tensor, starts: np.ndarray, before: int, own: torch.Tensor, bits: int
+) -> torch.Tensor:
+    """The sum [k, c] of the rows that begin at each of `starts` [s] in wire [bytes], in this order, and of
+    `own` [k, c], whose turn comes after the first `before` of them."""
+    if own.device.type == "cpu":
+        total = torch.empty_like(own, memory_format=torch.contiguous_format)
+        loops.sum_restored(wire.numpy(), starts, before, own.contiguous().numpy(), bits, total.numpy())
+        return total
+    terms = [_rows_at(wire, start, len(own), own, bits) for start in starts.tolist()]
+    total = torch.zeros_like(own)
+    for term in [*terms[:before], own, *terms[before:]]:
+        total += term
+    return total
+
+
+def _rows_at(wire: torch.Tensor, at: int, count: int, like: torch.Tensor, bits: int) -> torch.Tensor:
+    """So many rows as wide as those of `like`, from a byte of wire [bytes] on."""
+    size = scaled_bytes(like.shape[1], bits)
+    part = wire[at : at + count * size].view(count, size)
+    return dequantise_scaled(part, like.shape[1], bits, like.dtype)
 
 
 def column_bytes(counts: Sequence[int], width: int, bits: int) -> list[int]:
@@ -120,15 +173,10 @@ def quantise_columns(rows: torch.Tensor, counts: list[int], bits: int, noise: to
     column after column.
     """
     width = rows.shape[1]
-    if rows.device.type == "cpu" and rows.numel():
-        ends, wire = np.cumsum(counts), torch.empty(sum(column_bytes(counts, width, bits)), dtype=torch.uint8)
+    if rows.device.type == "cpu":
+        wire = torch.empty(sum(column_bytes(counts, width, bits)), dtype=torch.uint8)
         values = rows.contiguous().numpy()
-        largest, low, step = np.zeros((3, len(counts), width), values.dtype)
-        tails = np.empty((len(counts), width, 2), np.uint8)
-        _column_maxima(values, ends, largest)
-        flat = largest.ravel(), low.ravel(), step.ravel(), tails.reshape(-1, 2)
-        _scales(flat[0], (1 << (bits - 1)) - 1, *flat[1:])
-        _code_columns(values, ends, low, step, bits, noise.numpy(), tails, wire.numpy())
+        loops.scaled_columns(values, np.cumsum(counts), bits, noise.numpy(), wire.numpy())
         return wire
     parts = zip(rows.split(counts), noise.split([count * width for count in counts]))
     wires = [quantise_scaled(part.t(), bits, u.view(width, -1)).flatten() for part, u in parts if len(part)]
@@ -140,6 +188,9 @@ def dequantise_columns(
 ) -> torch.Tensor:
     """The rows [sum(counts), width] of the messages of `quantise_columns`."""
     rows = torch.empty(sum(counts), width, dtype=dtype, device=wire.device)
+    if wire.device.type == "cpu":
+        loops.restore_columns(wire.numpy(), np.cumsum(counts), bits, rows.numpy())
+        return rows
     for into, part, count in zip(rows.split(counts), wire.split(column_bytes(counts, width, bits)), counts):
         if count:
             message = part.view(width, scaled_bytes(count, bits))
@@ -177,7 +228,7 @@ def _write_codes(
     drawn = noise.contiguous().numpy() if isinstance(noise, torch.Tensor) else values[:0]
     constant = 0.0 if isinstance(noise, torch.Tensor) else noise
     ends = low.numpy()[:, 0], step.numpy()[:, 0]
-    _code(values, *ends, bits, drawn, len(drawn) > 0, values.dtype.type(constant), wire.numpy())
+    loops.code(values, *ends, bits, drawn, len(drawn) > 0, values.dtype.type(constant), wire.numpy())
 
 
 def _read_codes(
@@ -189,170 +240,8 @@ def _read_codes(
         return low + codes_with_torch(packed, width, bits).to(low.dtype) * step
     rows = torch.empty(len(wire), width, dtype=low.dtype)
     ends = low.contiguous().numpy()[:, 0], step.contiguous().numpy()[:, 0]
-    _restore(wire.numpy(), *ends, bits, rows.numpy())
+    loops.restore(wire.numpy(), *ends, bits, rows.numpy())
     return rows
-
-
-@numba.njit(cache=True, nogil=True)
-def _row_maxima(x: np.ndarray, largest: np.ndarray) -> None:
-    """largest [k] <- max |x| of each row, not a number where one of its values is none."""
-    for r in range(len(x)):
-        most, known = x.dtype.type(0), True
-        for k in range(x.shape[1]):
-            size = abs(x[r, k])
-            most = max(most, size)
-            known &= size == size
-        largest[r] = most if known else x.dtype.type(np.nan)
-
-
-@numba.njit(cache=True, nogil=True)
-def _scales(largest: np.ndarray, most: int, low: np.ndarray, step: np.ndarray, tails: np.ndarray) -> None:
-    """The bytes [n, 2] of the scales of numbers of 0 or more [n], and the least value and the step of their
-    codes: what `_rounded_up` and `_range` give, the step 1 where it would be 0.
-    """
-    number = largest.dtype.type
-    whole = np.empty(1, np.float32)
-    bits = whole.view(np.uint32)
-    for i in range(len(largest)):
-        whole[0] = largest[i]
-        # A bfloat16 is the upper half of a float32: any bit below it makes it the next one.
-        upper = (np.int64(bits[0]) + (0xFFFF if largest[i] == largest[i] else 0)) >> 16
-        bits[0] = upper << 16
-        if number(whole[0]) < largest[i]:  # a float64 that lies above its float32
-            upper += 1
-            bits[0] = upper << 16
-        tails[i, 0], tails[i, 1] = np.uint8(upper & 255), np.uint8(upper >> 8)
-        step[i] = number(whole[0]) / number(most)
-        low[i] = -step[i] * number(most)
-        if not step[i] > 0:
-            step[i] = number(1)
-
-
-@numba.njit(cache=True, nogil=True)
-def _read_scales(wire: np.ndarray, most: int, low: np.ndarray, step: np.ndarray) -> None:
-    """The least value and the step of each row's codes, of the scale in its last two bytes."""
-    number = low.dtype.type
-    whole = np.empty(1, np.float32)
-    bits = whole.view(np.uint32)
-    for r in range(len(wire)):
-        bits[0] = (np.int64(wire[r, -2]) | np.int64(wire[r, -1]) << 8) << 16
-        step[r] = number(whole[0]) / number(most)
-        low[r] = -step[r] * number(most)
-
-
-@numba.njit(cache=True, nogil=True)
-def _code(
-    x: np.ndarray,
-    low: np.ndarray,
-    step: np.ndarray,
-    bits: int,
-    noise: np.ndarray,
-    stochastic: bool,
-    shift: np.floating,
-    wire: np.ndarray,
-) -> None:
-    top, width, per = np.int32((1 << bits) - 1), x.shape[1], 8 // bits
-    codes = np.empty(width, np.int32)
-    for r in range(len(x)):
-        # Read here: inside, the compiler would read them again for every value, since `codes` might be
-        # the same memory.
-        least, each = low[r], step[r]
-        # No value lies below `low`: to truncate is to round down.
-        if stochastic:
-            for k in range(width):
-                codes[k] = min(np.int32((x[r, k] - least) / each + noise[r, k]), top)
-        else:
-            for k in range(width):
-                codes[k] = min(np.int32((x[r, k] - least) / each + shift), top)
-        if bits == 8:
-            for k in range(width):
-                wire[r, k] = np.uint8(codes[k])
-        elif bits == 16:
-            for k in range(width):
-                code = codes[k]
-                wire[r, 2 * k] = code & 255
-                wire[r, 2 * k + 1] = code >> 8
-        elif bits == 4:
-            # What the loop below says, without one inside another.
-            for b in range(width // 2):
-                wire[r, b] = np.uint8(codes[2 * b] | codes[2 * b + 1] << 4)
-            if width % 2:
-                wire[r, width // 2] = np.uint8(codes[width - 1])
-        else:
-            for b in range((width + per - 1) // per):
-                packed = 0
-                for k in range(b * per, min((b + 1) * per, width)):
-                    packed |= codes[k] << (bits * (k - b * per))
-                wire[r, b] = packed
-
-
-@numba.njit(cache=True, nogil=True)
-def _restore(wire: np.ndarray, low: np.ndarray, step: np.ndarray, bits: int, rows: np.ndarray) -> None:
-    width, per, mask = rows.shape[1], 8 // bits, (1 << bits) - 1
-    number = rows.dtype.type
-    for r in range(len(rows)):
-        least, each = low[r], step[r]
-        if bits == 8:
-            for k in range(width):
-                rows[r, k] = least + number(wire[r, k]) * each
-        elif bits == 16:
-            for k in range(width):
-                code = np.int32(wire[r, 2 * k]) | np.int32(wire[r, 2 * k + 1]) << 8
-                rows[r, k] = least + number(code) * each
-        elif bits == 4:
-            for b in range(width // 2):
-                pair = wire[r, b]
-                rows[r, 2 * b] = least + number(pair & np.uint8(15)) * each
-                rows[r, 2 * b + 1] = least + number(pair >> np.uint8(4)) * each
-            if width % 2:
-                rows[r, width - 1] = least + number(wire[r, width // 2] & np.uint8(15)) * each
-        else:
-            for k in range(width):
-                rows[r, k] = least + number(wire[r, k // per] >> (bits * (k % per)) & mask) * each
-
-
-@numba.njit(cache=True, nogil=True)
-def _column_maxima(rows: np.ndarray, ends: np.ndarray, most: np.ndarray) -> None:
-    """most [messages, F] <- max |x| of each column of each message."""
-    first = 0
-    for message in range(len(ends)):
-        for r in range(first, ends[message]):
-            for k in range(rows.shape[1]):
-                most[message, k] = max(most[message, k], abs(rows[r, k]))
-        first = ends[message]
-
-
-@numba.njit(cache=True, nogil=True)
-def _code_columns(
-    rows: np.ndarray,
-    ends: np.ndarray,
-    low: np.ndarray,
-    step: np.ndarray,
-    bits: int,
-    noise: np.ndarray,
-    tails: np.ndarray,
-    wire: np.ndarray,
-) -> None:
-    """`_code` of the columns of each message, bits 4 or 8; tails [messages, F, 2] are the scales' bytes."""
-    top, width, first, at, drawn = np.int32((1 << bits) - 1), rows.shape[1], 0, 0, 0
-    for message in range(len(ends)):
-        count = ends[message] - first
-        for k in range(width if count else 0):
-            least, each = low[message, k], step[message, k]
-            for r in range(count):
-                code = np.int32((rows[first + r, k] - least) / each + noise[drawn + r])
-                code = min(code, top)
-                if bits == 8:
-                    wire[at + r] = np.uint8(code)
-                elif r % 2:
-                    wire[at + r // 2] |= np.uint8(code << 4)
-                else:
-                    wire[at + r // 2] = np.uint8(code)
-            at += count if bits == 8 else (count + 1) // 2
-            wire[at], wire[at + 1] = tails[message, k, 0], tails[message, k, 1]
-            at += 2
-            drawn += count
-        first = ends[message]
 
 
 def code_with_torch(

@@ -1,0 +1,273 @@
+"""Compiled loops of `harness.core.quantise`: of whole messages in one call, since where rows are few a call
+costs more than what it does.
+
+`places` [p, 3] int64 say where rows of a matrix lie in bytes: rows from the first number up to the second,
+one after the other from the byte on that the third one tells.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+
+@numba.njit(cache=True, nogil=True)
+def row_maxima(x: np.ndarray, whole: np.ndarray, largest: np.ndarray) -> None:
+    """largest [k] <- max |x| of each row, not a number where one of its values is none.
+
+    Without its sign a float is the larger the larger its bits are as a whole number, and what is no number is
+    beyond all others: whole numbers are compared several at a time. `whole` has the type of such.
+    """
+    bits, most, number = x.view(whole.dtype), largest.view(whole.dtype), whole.dtype.type
+    for r in range(len(x)):
+        found = number(0)
+        for k in range(x.shape[1]):
+            found = max(found, number(bits[r, k] << 1))
+        most[r] = found >> 1
+
+
+@numba.njit(cache=True, nogil=True)
+def scales(largest: np.ndarray, most: int, low: np.ndarray, step: np.ndarray, tails: np.ndarray) -> None:
+    """The bytes [n, 2] of the scales of numbers of 0 or more [n], and the least value and the step of their
+    codes: what `_rounded_up` and `_range` give, the step 1 where it would be 0.
+    """
+    number = largest.dtype.type
+    whole = np.empty(1, np.float32)
+    bits = whole.view(np.uint32)
+    for i in range(len(largest)):
+        whole[0] = largest[i]
+        # A bfloat16 is the upper half of a float32: any bit below it makes it the next one.
+        upper = (np.int64(bits[0]) + (0xFFFF if largest[i] == largest[i] else 0)) >> 16
+        bits[0] = upper << 16
+        if number(whole[0]) < largest[i]:  # a float64 that lies above its float32
+            upper += 1
+            bits[0] = upper << 16
+        tails[i, 0], tails[i, 1] = np.uint8(upper & 255), np.uint8(upper >> 8)
+        step[i] = number(whole[0]) / number(most)
+        low[i] = -step[i] * number(most)
+        if not step[i] > 0:
+            step[i] = number(1)
+
+
+@numba.njit(cache=True, nogil=True)
+def read_scales(wire: np.ndarray, most: int, low: np.ndarray, step: np.ndarray) -> None:
+    """The least value and the step of each row's codes, of the scale in its last two bytes."""
+    number = low.dtype.type
+    whole = np.empty(1, np.float32)
+    bits = whole.view(np.uint32)
+    for r in range(len(wire)):
+        bits[0] = (np.int64(wire[r, -2]) | np.int64(wire[r, -1]) << 8) << 16
+        step[r] = number(whole[0]) / number(most)
+        low[r] = -step[r] * number(most)
+
+
+@numba.njit(cache=True, nogil=True)
+def code(
+    x: np.ndarray,
+    low: np.ndarray,
+    step: np.ndarray,
+    bits: int,
+    noise: np.ndarray,
+    stochastic: bool,
+    shift: np.floating,
+    wire: np.ndarray,
+) -> None:
+    top, width, per = np.int32((1 << bits) - 1), x.shape[1], 8 // bits
+    codes = np.empty(width, np.int32)
+    for r in range(len(x)):
+        # Read here: inside, the compiler would read them again for every value, since `codes` might be
+        # the same memory.
+        least, each = low[r], step[r]
+        # No value lies below `low`: to truncate is to round down.
+        if stochastic:
+            for k in range(width):
+                codes[k] = min(np.int32((x[r, k] - least) / each + noise[r, k]), top)
+        else:
+            for k in range(width):
+                codes[k] = min(np.int32((x[r, k] - least) / each + shift), top)
+        if bits == 8:
+            for k in range(width):
+                wire[r, k] = np.uint8(codes[k])
+        elif bits == 16:
+            for k in range(width):
+                code = codes[k]
+                wire[r, 2 * k] = code & 255
+                wire[r, 2 * k + 1] = code >> 8
+        elif bits == 4:
+            # What the loop below says, without one inside another.
+            for b in range(width // 2):
+                wire[r, b] = np.uint8(codes[2 * b] | codes[2 * b + 1] << 4)
+            if width % 2:
+                wire[r, width // 2] = np.uint8(codes[width - 1])
+        else:
+            for b in range((width + per - 1) // per):
+                packed = 0
+                for k in range(b * per, min((b + 1) * per, width)):
+                    packed |= codes[k] << (bits * (k - b * per))
+                wire[r, b] = packed
+
+
+@numba.njit(cache=True, nogil=True)
+def restore(wire: np.ndarray, low: np.ndarray, step: np.ndarray, bits: int, rows: np.ndarray) -> None:
+    width, per, mask = rows.shape[1], 8 // bits, (1 << bits) - 1
+    number, pairs = rows.dtype.type, np.empty(width // 2, np.uint16)
+    codes = pairs.view(np.uint8)
+    for r in range(len(rows)):
+        least, each = low[r], step[r]
+        if bits == 8:
+            for k in range(width):
+                rows[r, k] = least + number(wire[r, k]) * each
+        elif bits == 16:
+            for k in range(width):
+                code = np.int32(wire[r, 2 * k]) | np.int32(wire[r, 2 * k + 1]) << 8
+                rows[r, k] = least + number(code) * each
+        elif bits == 4:
+            # Apart first and numbers then: both go several at a time.
+            for b in range(width // 2):
+                pair = np.uint16(wire[r, b])
+                pairs[b] = (pair | pair << 4) & 0x0F0F
+            for k in range(width // 2 * 2):
+                rows[r, k] = least + number(codes[k]) * each
+            if width % 2:
+                rows[r, width - 1] = least + number(wire[r, width // 2] & np.uint8(15)) * each
+        else:
+            for k in range(width):
+                rows[r, k] = least + number(wire[r, k // per] >> (bits * (k % per)) & mask) * each
+
+
+@numba.njit(cache=True, nogil=True)
+def column_maxima(rows: np.ndarray, ends: np.ndarray, most: np.ndarray) -> None:
+    """most [messages, F] <- max |x| of each column of each message."""
+    first = 0
+    for message in range(len(ends)):
+        for r in range(first, ends[message]):
+            for k in range(rows.shape[1]):
+                most[message, k] = max(most[message, k], abs(rows[r, k]))
+        first = ends[message]
+
+
+@numba.njit(cache=True, nogil=True)
+def code_columns(
+    rows: np.ndarray,
+    ends: np.ndarray,
+    low: np.ndarray,
+    step: np.ndarray,
+    bits: int,
+    noise: np.ndarray,
+    tails: np.ndarray,
+    wire: np.ndarray,
+) -> None:
+    """`code` of the columns of each message, bits 4 or 8; tails [messages, F, 2] are the scales' bytes."""
+    top, width, first, at, drawn = np.int32((1 << bits) - 1), rows.shape[1], 0, 0, 0
+    for message in range(len(ends)):
+        count = ends[message] - first
+        for k in range(width if count else 0):
+            least, each = low[message, k], step[message, k]
+            for r in range(count):
+                code = np.int32((rows[first + r, k] - least) / each + noise[drawn + r])
+                code = min(code, top)
+                if bits == 8:
+                    wire[at + r] = np.uint8(code)
+                elif r % 2:
+                    wire[at + r // 2] |= np.uint8(code << 4)
+                else:
+                    wire[at + r // 2] = np.uint8(code)
+            at += count if bits == 8 else (count + 1) // 2
+            wire[at], wire[at + 1] = tails[message, k, 0], tails[message, k, 1]
+            at += 2
+            drawn += count
+        first = ends[message]
+
+
+@numba.njit(cache=True, nogil=True)
+def scaled(
+    x: np.ndarray,
+    whole: np.ndarray,
+    places: np.ndarray,
+    bits: int,
+    noise: np.ndarray,
+    shift: np.floating,
+    wire: np.ndarray,
+) -> None:
+    """wire [bytes] <- the codes and the scale of each row of x [r, c] that has a place; noise [r, c], or
+    nothing: `shift` for each value.
+    """
+    most, size = (1 << (bits - 1)) - 1, (x.shape[1] * bits + 7) // 8 + 2
+    for p in range(len(places)):
+        first, last, at = places[p]
+        count = last - first
+        rows, into = x[first:last], wire[at : at + count * size].reshape((count, size))
+        largest, low, step = np.empty(count, x.dtype), np.empty(count, x.dtype), np.empty(count, x.dtype)
+        row_maxima(rows, whole, largest)
+        scales(largest, most, low, step, into[:, size - 2 :])
+        code(rows, low, step, bits, noise[first:last], len(noise) > 0, shift, into)
+
+
+@numba.njit(cache=True, nogil=True)
+def restored(wire: np.ndarray, bits: int, rows: np.ndarray) -> None:
+    """rows [k, c] <- what `scaled` made wire [bytes] of."""
+    count, width = rows.shape
+    parts = wire.reshape((count, (width * bits + 7) // 8 + 2))
+    low, step = np.empty(count, rows.dtype), np.empty(count, rows.dtype)
+    read_scales(parts, (1 << (bits - 1)) - 1, low, step)
+    restore(parts, low, step, bits, rows)
+
+
+@numba.njit(cache=True, nogil=True)
+def add_restored(wire: np.ndarray, places: np.ndarray, bits: int, into: np.ndarray) -> None:
+    """into [r, c] += its rows that have a place in wire [bytes]."""
+    size = (into.shape[1] * bits + 7) // 8 + 2
+    for p in range(len(places)):
+        first, last, at = places[p]
+        rows = np.empty((last - first, into.shape[1]), into.dtype)
+        restored(wire[at : at + (last - first) * size], bits, rows)
+        for r in range(len(rows)):
+            for k in range(rows.shape[1]):
+                into[first + r, k] += rows[r, k]
+
+
+@numba.njit(cache=True, nogil=True)
+def sum_restored(
+    wire: np.ndarray, starts: np.ndarray, before: int, own: np.ndarray, bits: int, total: np.ndarray
+) -> None:
+    """total [k, c] <- the sum of the rows that begin at each of `starts` in wire [bytes], one after the
+    other, and of `own` after the first `before` of them."""
+    count, width = total.shape
+    rows, nbytes = np.empty_like(total), count * ((width * bits + 7) // 8 + 2)
+    total[:] = 0
+    for s in range(len(starts) + 1):
+        if s != before:
+            start = starts[s - (s > before)]
+            restored(wire[start : start + nbytes], bits, rows)
+        term = own if s == before else rows
+        for r in range(count):
+            for k in range(width):
+                total[r, k] += term[r, k]
+
+
+@numba.njit(cache=True, nogil=True)
+def scaled_columns(
+    rows: np.ndarray, ends: np.ndarray, bits: int, noise: np.ndarray, wire: np.ndarray
+) -> None:
+    """wire [bytes] <- messages of rows that end at `ends`, each with a scale per column."""
+    shape = len(ends), rows.shape[1]
+    largest, low, step = np.zeros(shape, rows.dtype), np.empty(shape, rows.dtype), np.empty(shape, rows.dtype)
+    tails = np.empty((len(ends), rows.shape[1], 2), np.uint8)
+    column_maxima(rows, ends, largest)
+    most = (1 << (bits - 1)) - 1
+    scales(largest.ravel(), most, low.ravel(), step.ravel(), tails.reshape((largest.size, 2)))
+    code_columns(rows, ends, low, step, bits, noise, tails, wire)
+
+
+@numba.njit(cache=True, nogil=True)
+def restore_columns(wire: np.ndarray, ends: np.ndarray, bits: int, rows: np.ndarray) -> None:
+    """rows [k, F] <- what `scaled_columns` made wire [bytes] of."""
+    first, at, width = 0, 0, rows.shape[1]
+    for message in range(len(ends)):
+        count = ends[message] - first
+        if not count:
+            continue
+        nbytes, columns = width * ((count * bits + 7) // 8 + 2), np.empty((width, count), rows.dtype)
+        restored(wire[at : at + nbytes], bits, columns)
+        rows[first : ends[message]] = columns.T
+        first, at = ends[message], at + nbytes
