@@ -45,6 +45,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 
 from harness.comm.meeting import Meeting
@@ -67,7 +68,10 @@ class MemoryTransport:
         self.rank, self.size = rank, size = meeting.rank, meeting.size
         self.peers = [p for p in range(size) if p != rank]
         self.segments = share(meeting)
+        # The data segments as tensors and, for copies of few bytes, of which each operation of torch takes
+        # longer than the copy, as arrays.
         self.bytes = [torch.frombuffer(data, dtype=torch.uint8) for data in self.segments.data]
+        self.arrays = [each.numpy() for each in self.bytes]
         inboxes, own = self.segments.inboxes, self.segments.inboxes[rank]
         # By worker: what it puts into this worker's inbox, and what this worker puts into its inbox.
         self.messages = [ring(own, p, MESSAGES) for p in range(size)]
@@ -122,20 +126,22 @@ class MemoryTransport:
     def exchange(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
     ) -> Copies:
-        outgoing, groups = outgoing.detach(), incoming.detach().split(list(receive))
-        row, self.operation = outgoing[:1].nbytes, self.operation + 1
+        row, self.operation = outgoing.itemsize * math.prod(outgoing.shape[1:]), self.operation + 1
+        into = _array(incoming)
+        ends = np.cumsum(receive) * row
         # All rows are written once, into one region. Each receiver is told of its part of it, and of nothing
         # where it gets no rows; the worker's rows for itself are copied at once.
         with self._written(outgoing) as region:
             at = region
             for p, count in enumerate(send):
                 if p == self.rank and count:
-                    groups[p].copy_(outgoing.split(list(send))[p])
+                    into[ends[p] - count * row : ends[p]] = self.arrays[p][at : at + count * row]
                 elif count:
                     self._post(p, region, at, count * row)
                 at += count * row
         # One message is expected from each worker that sends rows: `receive` here is `send` there.
-        return Copies(self, [(p, groups[p]) for p in self.peers if receive[p]])
+        groups = [(p, into[ends[p] - receive[p] * row : ends[p]]) for p in self.peers if receive[p]]
+        return Copies(self, groups)
 
     def broadcast(self, blocks: dict[int, torch.Tensor]) -> Copies:
         self.operation += 1
@@ -143,9 +149,8 @@ class MemoryTransport:
         if self.rank in blocks:
             with self._written(blocks[self.rank]) as region:
                 self._post_to_all(region, blocks[self.rank].nbytes)
-        return Copies(
-            self, [(root, block) for root, block in blocks.items() if root != self.rank and block.nbytes]
-        )
+        wanted = {root: _array(block) for root, block in blocks.items() if root != self.rank and block.nbytes}
+        return Copies(self, list(wanted.items()))
 
     def all_reduce(self, tensor: torch.Tensor) -> Sum:
         self.operation += 1
@@ -175,9 +180,7 @@ class MemoryTransport:
         assert region is None or tensor.is_contiguous(), "a lent tensor is sent as it lies"
         if region is None:
             region = self._claim(tensor.nbytes)
-            self.view(self.rank, region, tensor.nbytes, tensor.dtype).view(tensor.shape).copy_(
-                tensor.detach()
-            )
+            self.arrays[self.rank][region : region + tensor.nbytes] = _array(tensor.contiguous())
         yield region
         self._release(region)
 
@@ -289,17 +292,23 @@ class MemoryTransport:
         return bool(self.segments.inboxes[peer][LEFT])
 
 
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    """The bytes of a tensor, where they lie."""
+    array: np.ndarray = tensor.detach().view(-1).view(torch.uint8).numpy()
+    return array
+
+
 def _pages(nbytes: int) -> int:
     """So many bytes in whole pages."""
     return -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 class Copies:
-    """An operation under way, seen by a worker that receives: the next message of each (worker, tensor) of
-    `wanted` is to be copied into that tensor, which has as many bytes.
+    """An operation under way, seen by a worker that receives: the next message of each (worker, bytes) of
+    `wanted` is to be copied into these, of which there are as many.
     """
 
-    def __init__(self, transport: MemoryTransport, wanted: list[tuple[int, torch.Tensor]]):
+    def __init__(self, transport: MemoryTransport, wanted: Sequence[tuple[int, np.ndarray]]):
         self.transport, self.operation, self.begun = transport, transport.operation, time.monotonic()
         self.parts = [(p, transport.expect(p), target) for p, target in wanted]
         self.ended: float | None = None if self.parts else self.begun
@@ -325,21 +334,22 @@ class Copies:
     def take(self) -> None:
         """Step 3: copy every message, and acknowledge it."""
         for p, number, target in self.parts:
-            target.copy_(self._rows(p, number, target))
+            at = self._place(p, number, target.nbytes)
+            target[:] = self.transport.arrays[p][at : at + target.nbytes]
             self.transport.acknowledge(p, number)
 
-    def _rows(self, sender: int, number: int, like: torch.Tensor) -> torch.Tensor:
-        """The message's bytes where the sender wrote them, with the type and shape of `like`.
+    def _place(self, sender: int, number: int, wanted: int) -> int:
+        """Where the message's bytes lie, as many as are wanted.
 
         ValueError where they are of another operation or length: workers then did not start the same ones.
         """
         at, nbytes, operation, _ = self.transport.come(sender, number)
-        if (nbytes, operation) != (like.nbytes, self.operation):
+        if (nbytes, operation) != (wanted, self.operation):
             raise ValueError(
-                f"worker {sender} sent {nbytes} bytes in operation {operation} where {like.nbytes} were to"
+                f"worker {sender} sent {nbytes} bytes in operation {operation} where {wanted} were to"
                 f" come in {self.operation}"
             )
-        return self.transport.view(sender, at, nbytes, like.dtype).view(like.shape)
+        return at
 
 
 class Sum(Copies):
@@ -347,16 +357,15 @@ class Sum(Copies):
 
     def __init__(self, transport: MemoryTransport, tensor: torch.Tensor):
         self.tensor = tensor.detach()
-        super().__init__(transport, [(p, self.tensor) for p in transport.peers] if tensor.nbytes else [])
+        own = _array(tensor)
+        super().__init__(transport, [(p, own) for p in transport.peers] if tensor.nbytes else [])
 
     def take(self) -> None:
         """Add up all workers' tensors, in the order of ranks, so that rounding is the same everywhere."""
         # The result takes the place of the own tensor: rank 0's is the first term anyway, the others keep a
         # copy of theirs until its turn comes.
         own = self.tensor.clone() if self.transport.rank else self.tensor
-        terms = {p: self._rows(p, number, self.tensor) for p, number, _ in self.parts} | {
-            self.transport.rank: own
-        }
+        terms = {p: self._rows(p, number) for p, number, _ in self.parts} | {self.transport.rank: own}
         for k, (_, term) in enumerate(sorted(terms.items())):
             if k:
                 self.tensor.add_(term)
@@ -364,3 +373,8 @@ class Sum(Copies):
                 self.tensor.copy_(term)
         for p, number, _ in self.parts:
             self.transport.acknowledge(p, number)
+
+    def _rows(self, sender: int, number: int) -> torch.Tensor:
+        """The sender's tensor, where it wrote it."""
+        like, at = self.tensor, self._place(sender, number, self.tensor.nbytes)
+        return self.transport.view(sender, at, like.nbytes, like.dtype).view(like.shape)
