@@ -39,6 +39,8 @@ ROUTES: Mapping[str, Route] = {
     "all_reduce": "ring",
 }
 
+NOTHING = contextlib.nullcontext()
+
 
 @dataclass
 class Span:
@@ -187,20 +189,11 @@ class Recorder:
             return
         self._follow(kind, name, layer)
 
-    @contextlib.contextmanager
     def inside(
         self, kind: str, name: str, layer: int = -1, *, id: str = "", blocking: bool = False
-    ) -> Iterator[None]:
+    ) -> contextlib.AbstractContextManager[None]:
         """A segment inside another: what ran before goes on afterwards."""
-        if not self.training:
-            yield
-            return
-        before, segment = self._follow(kind, name, layer)
-        segment.id, segment.blocking = id, blocking
-        try:
-            yield
-        finally:
-            self._follow(before.kind, before.name, before.layer)
+        return _Inside(self, kind, name, layer, id, blocking) if self.training else NOTHING
 
     def work(self, *items: Work) -> None:
         """Count what the running segment computes; nothing outside training."""
@@ -320,6 +313,23 @@ class Recorder:
             self.epoch.metrics[layer, name] = math.nan  # in its place among the others
         else:
             self.epoch.metrics[layer, name] = float(value)
+
+
+class _Inside:
+    """A segment while this is open. An epoch opens so many that a generator's frame for each would show."""
+
+    __slots__ = ("before", "blocking", "id", "recorder", "what")
+
+    def __init__(self, recorder: Recorder, kind: str, name: str, layer: int, id: str, blocking: bool):
+        self.recorder, self.what, self.id, self.blocking = recorder, (kind, name, layer), id, blocking
+
+    def __enter__(self) -> None:
+        self.before, segment = self.recorder._follow(*self.what)
+        segment.id, segment.blocking = self.id, self.blocking
+
+    def __exit__(self, *error: object) -> None:
+        before = self.before
+        self.recorder._follow(before.kind, before.name, before.layer)
 
 
 class ThreadTimes:
