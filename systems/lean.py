@@ -43,21 +43,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 
 from harness.check import choice
 from harness.core.adjacency import Propagation
 from harness.core.combine import Exact, Quantised
 from harness.core.counting import times
 from harness.core.features import rows_times
-from harness.core.kernels import spmm
 from harness.core.needed import PerLayer
 from harness.core.quantise import column_bytes
 from harness.core.system import System, check_features
 from harness.core.traffic import fetch_once, with_weights
 from harness.partition.shard import Shard
 from systems.parts.cover import fewest
-from systems.parts.messages import CodedMessages, MessageAdjacency
+from systems.parts.messages import CodedHalo, CodedMessages, MessageAdjacency, Messages, served
 
 EXACT_BITS = 32
 
@@ -142,21 +140,17 @@ class Lean(System[Shard, PerLayer]):
         assert isinstance(a, MessageAdjacency)
         x = dropout.inner(a.own_rows(h))
         y = rows_times(x, weight, self.recorder, a.fixed) if a.transformed else x
-        sent = spmm(a.send, y)
-        if a.spared:  # the last column is taken from the others: a shift of each row
-            sent = sent[:, :-1] - sent[:, -1:]
-        self.recorder.metric("messages", len(sent), layer)
-        pending = self.crossing(layer, sent, a.plan)
-        z = spmm(a.inner, y)
-        received = torch.nn.functional.pad(pending.wait(), (0, a.spared))
-        z = spmm(a.receive, received, z)
+        z = served(y, a, self.messages_of(layer, *a.counts))
         return z if a.transformed else times(z, weight, self.recorder, a.fixed)
 
     def halo(self, layer, h):
-        return self.crossing(layer, h, self.plans[layer])
-
-    def crossing(self, layer, rows, plan):
-        """Rows of `plan` on their way, as they are or coded."""
+        plan = self.plans[layer]
         if self.bits == EXACT_BITS:
-            return self.comm.exchange(plan, rows, layer)
-        return CodedMessages(self.comm, plan, rows, layer, self.bits, self.seed, self.epoch)
+            return self.comm.exchange(plan, h, layer)
+        return CodedHalo(self.messages_of(layer, plan.send_counts, plan.receive_counts), plan, h)
+
+    def messages_of(self, layer, send, receive):
+        """So many messages to and from each worker, as they are or coded."""
+        if self.bits == EXACT_BITS:
+            return Messages(self.comm, layer, send, receive)
+        return CodedMessages(self.comm, layer, send, receive, self.bits, self.seed, self.epoch)

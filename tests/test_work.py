@@ -136,7 +136,7 @@ def test_rows_picked_out_of_tiers_are_counted_as_often_as_they_move(pool, local,
             assert sum(w.rows for w in picks) == (lookups if shared else 2 * min(local, lookups)) > 0
 
 
-@pytest.mark.parametrize("name", ["vanilla", "pipegcn", "pscgcn", "adaqp", "lean"])
+@pytest.mark.parametrize("name", ["vanilla", "pipegcn", "pscgcn", "adaqp"])
 def test_rows_packed_for_others_are_counted_once_per_row_that_is_sent(pool, name):
     outcome = systems.run(pool, random_graph(12, vertices=40), systems.block(name), 2, job=counted_apart)
     for epoch in range(2, 4):

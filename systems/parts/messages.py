@@ -14,10 +14,12 @@ what the sender does with it is G^T.
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import torch
 
+from harness.base.autograd import applied
 from harness.comm.comm import Comm
 from harness.comm.crossing import Crossing
 from harness.comm.flight import HaloPlan
@@ -35,7 +37,7 @@ class MessageAdjacency(Propagation):
 
     send         G [messages sent, own rows], grouped by receiver
     receive      S [rows, messages received], grouped by sender
-    plan         messages to and from each worker; received ones are the columns of S
+    counts       messages to and from each worker; received ones are the columns of S
     transformed  whether X W is sent, and A (X W) taken, instead of X and (A X) W
     spared       columns of X W that need not be sent
     """
@@ -53,8 +55,7 @@ class MessageAdjacency(Propagation):
         self.receive = SparseOperator(received, values=received.values, kernel=kernel, device=device)
         self.send = SparseOperator(sent, values=sent.values, kernel=kernel, device=device)
         super().__init__(of.inner, self.receive)
-        every = torch.arange(sent.num_rows, device=device)
-        self.plan = HaloPlan(every, send, receive)
+        self.counts = send, receive
         self.num_halo = 0  # what arrives is multiplied by nothing but S
         self.passes = of.passes
 
@@ -154,37 +155,44 @@ def _csr(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple
     )
 
 
-class CodedMessages(Crossing):
-    """Messages under way, in both passes, at `bits` bits per value, with one scale for each column of what
-    goes to one worker, rounded stochastically (`harness.core.quantise.quantise_columns`).
+class Messages:
+    """A layer's messages under way, as they are, in one pass after the other: `start`, then `finish`.
+
+    send, receive   how many go to and come from each worker in the forward pass
+    """
+
+    def __init__(self, comm: Comm, layer: int, send: list[int], receive: list[int]):
+        self.comm, self.recorder, self.layer = comm, comm.recorder, layer
+        self.counts = {"forward": (send, receive), "backward": (receive, send)}
+
+    def start(self, direction: str, rows: torch.Tensor) -> None:
+        """Send rows [k, w], grouped by receiver; they stay untouched until `finish`."""
+        self.flight, self.received = self.comm.start_exchange(
+            rows, *self.counts[direction], self.layer, direction, "halo"
+        )
+
+    def finish(self, direction: str) -> torch.Tensor:
+        """What came, [k, w], grouped by sender; to be read before the next exchange."""
+        self.flight.wait()
+        return self.received
+
+
+class CodedMessages(Messages):
+    """Messages at `bits` bits per value, with one scale for each column of what goes to one worker, rounded
+    stochastically (`harness.core.quantise.quantise_columns`).
 
     Bytes of k messages of width w to one worker: w (ceil(k bits / 8) + 2).
     """
 
     def __init__(
-        self, comm: Comm, plan: HaloPlan, h: torch.Tensor, layer: int, bits: int, seed: int, epoch: int
+        self, comm: Comm, layer: int, send: list[int], receive: list[int], bits: int, seed: int, epoch: int
     ):
-        self.comm, self.plan, self.bits, self.seed, self.epoch = comm, plan, bits, seed, epoch
-        self.width, self.dtype = h.shape[1], h.dtype
-        super().__init__(comm.recorder, layer, h)
+        super().__init__(comm, layer, send, receive)
+        self.bits, self.seed, self.epoch = bits, seed, epoch
 
-    def send(self, h: torch.Tensor) -> None:
-        plan = self.plan
-        with self.recorder.inside("rest", "pack", self.layer):
-            rows = h.index_select(0, plan.send_rows)
-            self.recorder.work(moved(rows))
-        self._start("forward", rows, plan.send_counts, plan.receive_counts)
-
-    def take(self) -> torch.Tensor:
-        return self._finish(self.plan.receive_counts)
-
-    def send_back(self, g: torch.Tensor) -> None:
-        self._start("backward", g, self.plan.receive_counts, self.plan.send_counts)
-
-    def take_back(self) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.plan.send_rows, self._finish(self.plan.send_counts)
-
-    def _start(self, direction: str, rows: torch.Tensor, send: list[int], receive: list[int]) -> None:
+    def start(self, direction: str, rows: torch.Tensor) -> None:
+        self.width, self.dtype = rows.shape[1], rows.dtype
+        send, receive = self.counts[direction]
         with self.recorder.inside("rest", "quantise", self.layer):
             key = self.seed, self.epoch, self.layer, direction, self.comm.rank
             noise = draws(*key, (rows.numel(),), rows.dtype, rows.device)
@@ -199,12 +207,77 @@ class CodedMessages(Crossing):
                 counted=send,
             )
             self.wire = wire  # stays untouched until it has been sent
-            self.recorder.work(code(len(rows), rows.shape[1], rows.nbytes + noise.nbytes, wire.nbytes))
+            self.recorder.work(code(len(rows), self.width, rows.nbytes + noise.nbytes, wire.nbytes))
 
-    def _finish(self, counts: list[int]) -> torch.Tensor:
+    def finish(self, direction: str) -> torch.Tensor:
         self.flight.wait()
         with self.recorder.inside("rest", "unpack", self.layer):
             wire = self.received[:, 0]
-            rows = dequantise_columns(wire, counts, self.width, self.bits, self.dtype)
-            self.recorder.work(code(len(rows), rows.shape[1], wire.nbytes, rows.nbytes))
+            rows = dequantise_columns(wire, self.counts[direction][1], self.width, self.bits, self.dtype)
+            self.recorder.work(code(len(rows), self.width, wire.nbytes, rows.nbytes))
             return rows
+
+
+class CodedHalo(Crossing):
+    """The rows of a plan on their way, and their gradients back, as such messages."""
+
+    def __init__(self, messages: CodedMessages, plan: HaloPlan, h: torch.Tensor):
+        self.messages, self.plan = messages, plan
+        super().__init__(messages.recorder, messages.layer, h)
+
+    def send(self, h: torch.Tensor) -> None:
+        with self.recorder.inside("rest", "pack", self.layer):
+            rows = h.index_select(0, self.plan.send_rows)
+            self.recorder.work(moved(rows))
+        self.messages.start("forward", rows)
+
+    def take(self) -> torch.Tensor:
+        return self.messages.finish("forward")
+
+    def send_back(self, g: torch.Tensor) -> None:
+        self.messages.start("backward", g)
+
+    def take_back(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.plan.send_rows, self.messages.finish("backward")
+
+
+class _Served(torch.autograd.Function):
+    """One node for what could be a node for each product and exchange: where few rows are sent, the nodes
+    would take longer than what they do."""
+
+    @staticmethod
+    def forward(ctx: Any, y: torch.Tensor, adjacency: MessageAdjacency, messages: Messages) -> torch.Tensor:
+        ctx.adjacency, ctx.messages = adjacency, messages
+        ctx.due = messages.recorder.due(ctx.needs_input_grad[0])
+        sent = adjacency.send.forward(y)
+        if adjacency.spared:  # the last column is taken from the others: a shift of each row
+            sent = sent[:, :-1] - sent[:, -1:]
+        messages.recorder.metric("messages", len(sent), messages.layer)
+        messages.start("forward", sent)
+        z = adjacency.inner.forward(y)
+        received = messages.finish("forward")
+        if adjacency.spared:
+            received = torch.nn.functional.pad(received, (0, 1))
+        return adjacency.receive.forward(received, out=z, accumulate=True)
+
+    @staticmethod
+    def backward(ctx: Any, delta: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        adjacency: MessageAdjacency = ctx.adjacency
+        messages: Messages = ctx.messages
+        back = adjacency.receive.adjoint(delta)
+        messages.start("backward", back[:, :-1].contiguous() if adjacency.spared else back)
+        g = adjacency.inner.adjoint(delta)
+        sent = messages.finish("backward")
+        if adjacency.spared:
+            sent = torch.cat([sent, -sent.sum(1, keepdim=True)], 1)
+        adjacency.send.adjoint(sent, out=g, accumulate=True)
+        messages.recorder.work(*ctx.due)
+        return g, None, None
+
+
+def served(y: torch.Tensor, adjacency: MessageAdjacency, messages: Messages) -> torch.Tensor:
+    """A_ii Y + sum_j S_ij M_ij of the own rows y, with what `messages` bring for M; differentiable in y.
+
+    Of its columns the last `spared` ones do not travel.
+    """
+    return applied(_Served, y, adjacency, messages)
