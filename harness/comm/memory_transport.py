@@ -126,29 +126,30 @@ class MemoryTransport:
     def exchange(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
     ) -> Copies:
-        row, self.operation = outgoing.itemsize * math.prod(outgoing.shape[1:]), self.operation + 1
-        into = _array(incoming)
-        ends = np.cumsum(receive) * row
+        row, row_in = (each.itemsize * math.prod(each.shape[1:]) for each in (outgoing, incoming))
+        self.operation += 1
         # All rows are written once, into one region. Each receiver is told of its part of it, and of nothing
-        # where it gets no rows; the worker's rows for itself are copied at once.
-        with self._written(outgoing) as region:
-            at = region
-            for p, count in enumerate(send):
-                if p == self.rank and count:
-                    into[ends[p] - count * row : ends[p]] = self.arrays[p][at : at + count * row]
-                elif count:
-                    self._post(p, region, at, count * row)
-                at += count * row
-        # One message is expected from each worker that sends rows: `receive` here is `send` there.
-        groups = [(p, into[ends[p] - receive[p] * row : ends[p]]) for p in self.peers if receive[p]]
+        # where it gets no rows; the worker's rows for itself are copied at once. One message is expected from
+        # each worker that sends rows: `receive` here is `send` there.
+        region, into = self._written(outgoing), _array(incoming)
+        groups, at, end = [], region, 0
+        for p, (count, come) in enumerate(zip(send, receive)):
+            begin, end = end, end + come * row_in
+            if p == self.rank:
+                into[begin:end] = self.arrays[p][at : at + count * row]
+            elif come:
+                groups.append((p, into[begin:end]))
+            if p != self.rank and count:
+                self._post(p, region, at, count * row)
+            at += count * row
+        self._release(region)
         return Copies(self, groups)
 
     def broadcast(self, blocks: dict[int, torch.Tensor]) -> Copies:
         self.operation += 1
         # A root writes its block once, and tells all others of the same region.
         if self.rank in blocks:
-            with self._written(blocks[self.rank]) as region:
-                self._post_to_all(region, blocks[self.rank].nbytes)
+            self._post_to_all(blocks[self.rank])
         wanted = {root: _array(block) for root, block in blocks.items() if root != self.rank and block.nbytes}
         return Copies(self, list(wanted.items()))
 
@@ -157,8 +158,7 @@ class MemoryTransport:
         assert tensor.data_ptr() not in self.lent, "peers would read it while it is summed up in place"
         # Every worker shows its tensor to all others, and every worker adds up all of them (`Sum`). What the
         # others read is a copy, so the tensor itself may take the sum while they still read.
-        with self._written(tensor) as region:
-            self._post_to_all(region, tensor.nbytes)
+        self._post_to_all(tensor)
         return Sum(self, tensor)
 
     # -- sending --
@@ -169,24 +169,23 @@ class MemoryTransport:
             while self.unread[p] and (record := self.acknowledgements[p].take()):
                 self._accept(p, record)
 
-    @contextlib.contextmanager
-    def _written(self, tensor: torch.Tensor) -> Iterator[int]:
+    def _written(self, tensor: torch.Tensor) -> int:
         """Step 1: the region where this tensor's bytes lie, the tensor's own where `outgoing` gave it.
 
-        The region is held while this is open: an acknowledgement that comes between two posts must not free
-        it.
+        It is held until it is released: an acknowledgement that comes between two posts must not free it.
         """
         region = self.lent.pop(tensor.data_ptr(), None) if tensor.nbytes else self._claim(0)
         assert region is None or tensor.is_contiguous(), "a lent tensor is sent as it lies"
         if region is None:
             region = self._claim(tensor.nbytes)
             self.arrays[self.rank][region : region + tensor.nbytes] = _array(tensor.contiguous())
-        yield region
-        self._release(region)
+        return region
 
-    def _post_to_all(self, region: int, nbytes: int) -> None:
-        for p in self.peers if nbytes else []:
-            self._post(p, region, region, nbytes)
+    def _post_to_all(self, tensor: torch.Tensor) -> None:
+        region = self._written(tensor)
+        for p in self.peers if tensor.nbytes else []:
+            self._post(p, region, region, tensor.nbytes)
+        self._release(region)
 
     def _post(self, receiver: int, region: int, at: int, nbytes: int) -> None:
         """Step 2: tell `receiver` that `nbytes` bytes lie at `at`, inside `region`."""
@@ -201,9 +200,10 @@ class MemoryTransport:
 
     def _claim(self, nbytes: int) -> int:
         """A region of at least so many bytes that nobody reads, held."""
-        self.look()
         # Lengths are powers of two: so few that most regions are used again, by whatever tensor.
         length = max(LINE, 1 << (nbytes - 1).bit_length()) if nbytes else LINE
+        if not self.free[length]:
+            self.look()
         if self.free[length]:
             region = self.free[length].pop()
         else:
