@@ -95,6 +95,7 @@ class Lean(System[Shard, PerLayer]):
     def setup(self, context):
         super().setup(context)
         self.epoch = 0
+        self.under_way: dict[int, Messages] = {}  # by layer
         if not context.matrix:
             return
         softmax = self.shard.labels.ndim == 1 and self.widths[-1] > 1
@@ -150,7 +151,12 @@ class Lean(System[Shard, PerLayer]):
         return CodedHalo(self.messages_of(layer, plan.send_counts, plan.receive_counts), plan, h)
 
     def messages_of(self, layer, send, receive):
-        """So many messages to and from each worker, as they are or coded."""
-        if self.bits == EXACT_BITS:
-            return Messages(self.comm, layer, send, receive)
-        return CodedMessages(self.comm, layer, send, receive, self.bits, self.seed, self.epoch)
+        """So many messages to and from each worker, as they are or coded, the same object in every epoch."""
+        if layer not in self.under_way:
+            given = self.comm, layer, send, receive
+            exact = self.bits == EXACT_BITS
+            self.under_way[layer] = Messages(*given) if exact else CodedMessages(*given, self.bits, self.seed)
+        found = self.under_way[layer]
+        if isinstance(found, CodedMessages):
+            found.epoch = self.epoch
+        return found

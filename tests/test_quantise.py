@@ -14,14 +14,13 @@ from hypothesis.extra import numpy as hnp
 from harness.core import quantise as quantising
 from harness.core.quantise import (
     BITS,
+    ColumnCode,
     code_with_torch,
     codes_with_torch,
     column_bytes,
     dequantise,
-    dequantise_columns,
     dequantise_scaled,
     quantise,
-    quantise_columns,
     quantise_scaled,
     rounding_error,
     row_bytes,
@@ -159,12 +158,13 @@ def test_columns_of_messages_are_the_rows_of_their_transposes(rows, bits, dtype,
     x = torch.from_numpy(rows).to(dtype)
     counts = [min(cut, len(x)), 0, len(x) - min(cut, len(x))]
     noise = torch.rand(x.numel(), generator=torch.Generator().manual_seed(1), dtype=dtype)
-    wire = quantise_columns(x, counts, bits, noise)
+    code = ColumnCode(counts, x.shape[1], bits)
+    wire = code.quantise(x, noise)
     parts = zip(x.split(counts), noise.split([count * x.shape[1] for count in counts]))
     want = [quantise_scaled(part.t(), bits, u.view(part.t().shape)) for part, u in parts if len(part)]
     assert torch.equal(wire, torch.cat([each.flatten() for each in want]))
     assert len(wire) == sum(column_bytes(counts, x.shape[1], bits))
-    got = dequantise_columns(wire, counts, x.shape[1], bits, dtype)
+    got = code.dequantise(wire, dtype)
     sizes = [count for count in counts if count]
     told = [dequantise_scaled(each, count, bits, dtype).t() for each, count in zip(want, sizes)]
     assert torch.equal(got, torch.cat(told))

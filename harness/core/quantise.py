@@ -163,39 +163,51 @@ def _rows_at(wire: torch.Tensor, at: int, count: int, like: torch.Tensor, bits: 
 
 
 def column_bytes(counts: Sequence[int], width: int, bits: int) -> list[int]:
-    """Bytes of messages [count, width] on the wire of `quantise_columns`; none of one without rows."""
+    """Bytes of messages [count, width] on the wire of `ColumnCode`; none of one without rows."""
     return [width * scaled_bytes(count, bits) if count else 0 for count in counts]
 
 
-def quantise_columns(rows: torch.Tensor, counts: list[int], bits: int, noise: torch.Tensor) -> torch.Tensor:
-    """Messages of `counts` rows each, of rows [sum(counts), F], one after the other [bytes]: each is
-    `quantise_scaled` of its transpose, a scale per column. noise [sum(counts) F]: u, message after message,
-    column after column.
+class ColumnCode:
+    """Messages of `counts` rows each, one after the other: each is `quantise_scaled` of its transpose, a
+    scale per column.
+
+    counts, width   of the rows; what follows from them is found once for all epochs
+    sizes           bytes of each message
     """
-    width = rows.shape[1]
-    if rows.device.type == "cpu":
-        wire = torch.empty(sum(column_bytes(counts, width, bits)), dtype=torch.uint8)
-        values = rows.contiguous().numpy()
-        loops.scaled_columns(values, np.cumsum(counts), bits, noise.numpy(), wire.numpy())
-        return wire
-    parts = zip(rows.split(counts), noise.split([count * width for count in counts]))
-    wires = [quantise_scaled(part.t(), bits, u.view(width, -1)).flatten() for part, u in parts if len(part)]
-    return torch.cat(wires) if wires else torch.zeros(0, dtype=torch.uint8, device=rows.device)
 
+    def __init__(self, counts: Sequence[int], width: int, bits: int):
+        self.counts, self.width, self.bits = list(counts), width, bits
+        self.sizes = column_bytes(counts, width, bits)
+        self._rows, self._bytes, self._ends = sum(counts), sum(self.sizes), np.cumsum(counts)
 
-def dequantise_columns(
-    wire: torch.Tensor, counts: list[int], width: int, bits: int, dtype: torch.dtype
-) -> torch.Tensor:
-    """The rows [sum(counts), width] of the messages of `quantise_columns`."""
-    rows = torch.empty(sum(counts), width, dtype=dtype, device=wire.device)
-    if wire.device.type == "cpu":
-        loops.restore_columns(wire.numpy(), np.cumsum(counts), bits, rows.numpy())
+    def quantise(self, rows: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        """The messages [bytes] of rows [sum(counts), F]; noise [sum(counts) F]: u, message after message,
+        column after column.
+        """
+        if rows.device.type == "cpu":
+            wire = torch.empty(self._bytes, dtype=torch.uint8)
+            values = rows.contiguous().numpy()
+            loops.scaled_columns(values, self._ends, self.bits, noise.numpy(), wire.numpy())
+            return wire
+        parts = zip(rows.split(self.counts), noise.split([count * self.width for count in self.counts]))
+        coded = [
+            quantise_scaled(part.t(), self.bits, u.view(self.width, -1)).flatten()
+            for part, u in parts
+            if len(part)
+        ]
+        return torch.cat(coded) if coded else torch.zeros(0, dtype=torch.uint8, device=rows.device)
+
+    def dequantise(self, wire: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """The rows [sum(counts), F] of such messages."""
+        rows = torch.empty(self._rows, self.width, dtype=dtype, device=wire.device)
+        if wire.device.type == "cpu":
+            loops.restore_columns(wire.numpy(), self._ends, self.bits, rows.numpy())
+            return rows
+        for into, part, count in zip(rows.split(self.counts), wire.split(self.sizes), self.counts):
+            if count:
+                message = part.view(self.width, scaled_bytes(count, self.bits))
+                into.copy_(dequantise_scaled(message, count, self.bits, dtype).t())
         return rows
-    for into, part, count in zip(rows.split(counts), wire.split(column_bytes(counts, width, bits)), counts):
-        if count:
-            message = part.view(width, scaled_bytes(count, bits))
-            into.copy_(dequantise_scaled(message, count, bits, dtype).t())
-    return rows
 
 
 def _rounded_up(x: torch.Tensor) -> torch.Tensor:

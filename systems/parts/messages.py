@@ -27,7 +27,7 @@ from harness.comm.work import code, moved
 from harness.core.adjacency import Propagation
 from harness.core.draws import draws
 from harness.core.kernels import SparseOperator
-from harness.core.quantise import column_bytes, dequantise_columns, quantise_columns
+from harness.core.quantise import ColumnCode
 from harness.partition.shard import Csr
 from systems.parts.cover import Cover, least_cover, rows_alone
 
@@ -179,43 +179,52 @@ class Messages:
 
 class CodedMessages(Messages):
     """Messages at `bits` bits per value, with one scale for each column of what goes to one worker, rounded
-    stochastically (`harness.core.quantise.quantise_columns`).
+    stochastically (`harness.core.quantise.ColumnCode`).
 
     Bytes of k messages of width w to one worker: w (ceil(k bits / 8) + 2).
+
+    epoch   that noise is drawn for: to be set in each
     """
 
-    def __init__(
-        self, comm: Comm, layer: int, send: list[int], receive: list[int], bits: int, seed: int, epoch: int
-    ):
+    def __init__(self, comm: Comm, layer: int, send: list[int], receive: list[int], bits: int, seed: int):
         super().__init__(comm, layer, send, receive)
-        self.bits, self.seed, self.epoch = bits, seed, epoch
+        self.bits, self.seed, self.epoch = bits, seed, 0
+        self._codes: dict[tuple[str, int], tuple[ColumnCode, ColumnCode]] = {}
 
     def start(self, direction: str, rows: torch.Tensor) -> None:
-        self.width, self.dtype = rows.shape[1], rows.dtype
-        send, receive = self.counts[direction]
+        count, width = rows.shape
+        send, self.come = self._code(direction, width)
+        self.dtype = rows.dtype
         with self.recorder.inside("rest", "quantise", self.layer):
             key = self.seed, self.epoch, self.layer, direction, self.comm.rank
-            noise = draws(*key, (rows.numel(),), rows.dtype, rows.device)
-            wire = quantise_columns(rows, send, self.bits, noise)
+            noise = draws(*key, (count * width,), rows.dtype, rows.device)
+            wire = send.quantise(rows, noise)
             self.flight, self.received = self.comm.start_exchange(
                 wire[:, None],
-                column_bytes(send, self.width, self.bits),
-                column_bytes(receive, self.width, self.bits),
+                send.sizes,
+                self.come.sizes,
                 self.layer,
                 direction,
                 "halo",
-                counted=send,
+                counted=send.counts,
             )
             self.wire = wire  # stays untouched until it has been sent
-            self.recorder.work(code(len(rows), self.width, rows.nbytes + noise.nbytes, wire.nbytes))
+            self.recorder.work(code(count, width, rows.nbytes + noise.nbytes, wire.nbytes))
 
     def finish(self, direction: str) -> torch.Tensor:
         self.flight.wait()
         with self.recorder.inside("rest", "unpack", self.layer):
             wire = self.received[:, 0]
-            rows = dequantise_columns(wire, self.counts[direction][1], self.width, self.bits, self.dtype)
-            self.recorder.work(code(len(rows), self.width, wire.nbytes, rows.nbytes))
+            rows = self.come.dequantise(wire, self.dtype)
+            self.recorder.work(code(len(rows), self.come.width, wire.nbytes, rows.nbytes))
             return rows
+
+    def _code(self, direction: str, width: int) -> tuple[ColumnCode, ColumnCode]:
+        """Of what is sent and of what comes."""
+        if (direction, width) not in self._codes:
+            send, receive = (ColumnCode(counts, width, self.bits) for counts in self.counts[direction])
+            self._codes[direction, width] = send, receive
+        return self._codes[direction, width]
 
 
 class CodedHalo(Crossing):
