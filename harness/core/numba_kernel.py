@@ -12,6 +12,7 @@ accumulator, to which the entries are added in ascending order.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -238,6 +239,21 @@ def leaves_unpacked(columns: int, entries: int, width_bytes: int, tiling: Tiling
     return near or entries < FEW * columns
 
 
+class _Way(NamedTuple):
+    """What a product of rows of one width goes by.
+
+    unpacked   rows are gathered from where they lie, `taken` columns at a time
+    passes, taken   rows are packed for so many passes of so many columns
+    whole      a pass takes them whole
+    """
+
+    tiling: Tiling
+    unpacked: bool
+    taken: int
+    passes: int
+    whole: bool
+
+
 class NumbaProduct:
     """out (+)= row * (B + s I) (column * x) for one block B, over any float type.
 
@@ -255,6 +271,7 @@ class NumbaProduct:
         self._values = NONE if values is None else np.ascontiguousarray(values)
         self._bounds: dict[int, np.ndarray] = {}
         self._chosen: dict[int, Tiling] = {}
+        self._ways: dict[tuple[int, int, bool], _Way] = {}
 
     def is_small(self, width: int) -> bool:
         """Whether a product with rows of `width` is done sooner by one thread."""
@@ -272,56 +289,61 @@ class NumbaProduct:
 
     def apply(self, x, row, column, self_loops: bool, out, accumulate: bool) -> None:
         """x [cols, F] and out [rows, F] contiguous; row [rows] and column [cols] float32 or None."""
-        columns, width = x.shape
-        if width == 0 or self._block.num_rows == 0:
+        width, block = x.shape[1], self._block
+        if width == 0 or block.num_rows == 0:
             return
-        tiling = self.tiling(width * x.element_size())
-        if column is None and leaves_unpacked(
-            columns, self._block.num_entries, width * x.element_size(), tiling
-        ):
-            self._sum_unpacked(x, row, self_loops, out, accumulate)
-            return
-        lines = tiling.lines
-        taken = lines * LINE // x.element_size()  # columns of a pass
-        # Threads wait for each other once per buffer, not once per pass.
-        passes = min(-(-width // taken), max(1, LINES[-1] // lines))
-        if column is None and taken == width and x.data_ptr() % LINE == 0:
+        # What stands here takes longer than a product of few rows: what can be kept is.
+        given, target = x.numpy(), out.numpy()
+        key = width, given.itemsize, column is None
+        way = self._ways.get(key)
+        if way is None:
+            way = self._ways[key] = self._way(*key)
+        scale = NONE if row is None else row.numpy()
+        threads = self._threads(width)
+        if way.unpacked:
+            arguments = (
+                block.indptr, block.indices, self._values, given, scale, self_loops, target, accumulate,
+                way.tiling.ahead, way.taken,
+            )  # fmt: skip
+            if threads == 1:
+                sum_unpacked(0, block.num_rows, *arguments)
+            else:
+                _unpacked_parallel(self._bounds[threads], *arguments)
+        elif way.whole and x.data_ptr() % LINE == 0:
             # Rows that are whole cache lines, and are not scaled, are gathered from where they lie.
-            self._sum(x, row, column, self_loops, out, accumulate, x.numpy()[None], packs=False)
-            return
-        with self._memory.lent((passes, columns, taken), x.numpy().dtype) as packed:
-            self._sum(x, row, column, self_loops, out, accumulate, packed, packs=True)
+            self._sum(given, scale, NONE, self_loops, target, accumulate, given[None], False, way, threads)
+        else:
+            columns = NONE if column is None else column.numpy()
+            with self._memory.lent((way.passes, len(given), way.taken), given.dtype) as packed:
+                self._sum(given, scale, columns, self_loops, target, accumulate, packed, True, way, threads)
 
-    def _sum(self, x, row, column, self_loops, out, accumulate, packed: np.ndarray, packs: bool) -> None:
+    def _way(self, width: int, itemsize: int, unscaled: bool) -> _Way:
+        """How rows of so many values go, which no column scale multiplies."""
+        block, width_bytes = self._block, width * itemsize
+        tiling, line = self.tiling(width_bytes), LINE // itemsize
+        unpacked = unscaled and leaves_unpacked(block.num_columns, block.num_entries, width_bytes, tiling)
+        # Columns of a pass; of rows that are not packed the most that a pass can take.
+        taken = line * (max(n for n in LINES if n * line <= width) if unpacked else tiling.lines)
+        # Threads wait for each other once per buffer, not once per pass.
+        passes = min(-(-width // taken), max(1, LINES[-1] // tiling.lines))
+        return _Way(tiling, unpacked, taken, passes, unscaled and taken == width)
+
+    def _sum(
+        self, x, row, column, self_loops, out, accumulate, packed, packs: bool, way: _Way, threads: int
+    ) -> None:
         """`apply`, with rows packed, or as they are, in `packed` [passes, cols, columns of a pass]."""
-        block, tiling = self._block, self.tiling(x.shape[1] * x.element_size())
-        block_rows = tiling.block_rows(block.num_columns)
+        block = self._block
+        block_rows = way.tiling.block_rows(block.num_columns)
         kept = block.num_rows if block_rows else 0  # rows whose sums are kept between blocks of source rows
+        partial = (buffer if kept else np.empty)((kept, way.taken), packed.dtype)
         arguments = (
-            block.indptr, block.indices, self._values, x.numpy(), NONE if row is None else row.numpy(),
-            NONE if column is None else column.numpy(), self_loops, out.numpy(), accumulate, packed, packs,
-            tiling.ahead, block_rows, buffer((kept, packed.shape[2]), packed.dtype), np.empty(kept, np.int64),
+            block.indptr, block.indices, self._values, x, row, column, self_loops, out, accumulate, packed,
+            packs, way.tiling.ahead, block_rows, partial, np.empty(kept, np.int64),
         )  # fmt: skip
-        threads = self._threads(x.shape[1])
         if threads == 1:
             _product(*arguments)
         else:
             _product_parallel(self._bounds[threads], *arguments)
-
-    def _sum_unpacked(self, x, row, self_loops, out, accumulate) -> None:
-        """`apply`, with rows gathered from where they lie."""
-        block, width = self._block, x.shape[1]
-        line = LINE // x.element_size()
-        taken = line * max(lines for lines in LINES if lines * line <= width)
-        arguments = (
-            block.indptr, block.indices, self._values, x.numpy(), NONE if row is None else row.numpy(),
-            self_loops, out.numpy(), accumulate, self.tiling(width * x.element_size()).ahead, taken,
-        )  # fmt: skip
-        threads = self._threads(width)
-        if threads == 1:
-            sum_unpacked(0, block.num_rows, *arguments)
-        else:
-            _unpacked_parallel(self._bounds[threads], *arguments)
 
     def _threads(self, width: int) -> int:
         """How many take part in a product with rows of `width`; of several `_bounds` has their rows."""
