@@ -289,6 +289,7 @@ class SparseOperator:
         self._symmetric = symmetric and values is None and block.num_rows == block.num_columns
         self._forward = kernel.prepare(block, values, self.device)
         self._adjoint: Product | None = self._forward if self._symmetric else None
+        self._works: dict[tuple[int | bool, ...], work.Work] = {}
 
     def _scale(self, scale: Scale) -> torch.Tensor | None:
         return None if scale is None else torch.as_tensor(scale).to(self.device, non_blocking=True)
@@ -345,25 +346,21 @@ class SparseOperator:
         assert out.is_contiguous() and out.shape == (num_rows, x.shape[1])
         recorder = self.kernel.recorder
         if recorder is not None and recorder.training:
-            recorder.work(self.work(x, num_rows, row is not None, column is not None, accumulate))
+            recorder.work(self._work(x, num_rows, row is not None, column is not None, accumulate))
         product.apply(x, row, column, self._self_loops, out.detach(), accumulate)
         return out
 
-    def work(self, x: torch.Tensor, rows: int, row: bool, column: bool, accumulate: bool) -> work.Work:
-        """Of one product of either direction, which gives `rows` rows of x [columns, F]."""
-        return work.sparse(
-            rows,
-            len(x),
-            self.num_entries,
-            x.shape[1],
-            x.element_size(),
-            pointer=self.block.indptr.itemsize,
-            values=self._values is not None,
-            row=row,
-            column=column,
-            loops=self._self_loops,
-            accumulate=accumulate,
-        )
+    def _work(self, x: torch.Tensor, rows: int, row: bool, column: bool, accumulate: bool) -> work.Work:
+        """Of one product of either direction, which gives `rows` rows of x [columns, F]; the same in every
+        epoch, so kept."""
+        key = *x.shape, x.itemsize, rows, row, column, accumulate
+        if key not in self._works:
+            scales = {"row": row, "column": column, "loops": self._self_loops, "accumulate": accumulate}
+            size, pointer, values = x.itemsize, self.block.indptr.itemsize, self._values is not None
+            self._works[key] = work.sparse(
+                rows, len(x), self.num_entries, x.shape[1], size, pointer=pointer, values=values, **scales
+            )
+        return self._works[key]
 
 
 class SpMM(torch.autograd.Function):
