@@ -20,8 +20,8 @@ from harness.trace.reader import Trace
 from tests.shaped import measured
 
 ASYNCHRONOUS = ("digest_a",)  # whose course depends on the machine
-GRAPH = ["dataset=twin/reddit", "dataset.scale=0.05", "model.hidden=128", "workers=2", "device=cpu"]
-EPOCHS = 20
+GRAPH = ["dataset=twin/reddit", "dataset.scale=0.1", "model.hidden=128", "workers=2", "device=cpu"]
+EPOCHS = 12
 
 
 class Held(NamedTuple):
