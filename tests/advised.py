@@ -1,4 +1,4 @@
-"""`python -m tests.advised --cluster FILE --cache FOLDER [--pairs N] [--seed N]`: what `halobench advise`
+"""`python -m tests.advised --cluster FILE --cache FOLDER [--seed N]`: what `halobench advise`
 names, beside what is measured, on pairs of a real graph and a network that are drawn.
 
 A network is `local`, two workers on this machine, or two hosts of one worker that are network namespaces and
@@ -109,10 +109,6 @@ def _reason(said: str) -> str:
     """The line of a failed command's output that says why."""
     lines = [line.strip() for line in said.splitlines() if "error" in line.lower()]
     return lines[0] if lines else said
-
-
-def _folder(words: Sequence[str]) -> Path:
-    return runner.composed([list(words)])[0].directory
 
 
 def advised(graph: str, mbit: int | None, cluster: Path, scratch: Path, places: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from harness.cluster.config import Cluster, Device, Link
 from harness.cluster.measure import processor
@@ -76,7 +77,7 @@ def test_the_next_three_are_trained_while_none_reaches_the_score(monkeypatch, re
 def test_a_trials_time_counts_what_its_first_epoch_fetches():
     each = candidate("a", 1.0, 3)
     assert each.reached_s == 3.0
-    each.trial = SimpleNamespace(times=SimpleNamespace(epoch=2.0), ends=[50.0, 52.0, 54.0, 56.0], steps=1)
+    each.trial = SimpleNamespace(times=SimpleNamespace(epoch=2.0), ends=[50.0, 52.0, 54.0, 56.0])
     assert each.reached_s == 54.0
 
 
@@ -113,6 +114,23 @@ def test_work_lasts_as_traced_on_processors_of_this_machines_kind(place):
     assert busy[0] > 0.7 * spent  # in wall seconds, which others' work lengthens
 
 
+def test_a_system_whose_run_fails_is_out_and_the_others_are_not(here, monkeypatch, capsys):
+    begin, failing = advise.trial.run_all, {"local"}
+
+    def run_all(asked, words):
+        folders, probes = begin(asked, words), f"epochs={advise.PROBED}" in words
+        bad = failing - {"vanilla"} if probes else failing  # exact training fails after its probe
+        return [None if run.system_name in bad else folder for run, folder in zip(asked, folders)]
+
+    monkeypatch.setattr(advise.trial, "run_all", run_all)
+    assert main([*SMALL, *APART, *here]) == 0
+    said = capsys.readouterr().out
+    assert said.count("its run failed") == 1 and "take vanilla" in said
+    failing.add("vanilla")
+    assert main([*SMALL, *APART, *here]) == 2
+    assert "exact training failed here" in capsys.readouterr().err
+
+
 @pytest.fixture
 def here(place, tmp_path, monkeypatch):
     def start(sweep, places, made=None):
@@ -121,7 +139,7 @@ def here(place, tmp_path, monkeypatch):
 
     monkeypatch.setattr(runner, "start", start)
     names = runner.configured()
-    few = ("vanilla", "local", "zero_halo", "distdgl", "digest")
+    few = ("vanilla", "local", "zero_halo", "distdgl", "digest", "digest_a")
     monkeypatch.setattr(advise.runner, "configured", lambda: {name: names[name] for name in few})
     return [f"results={tmp_path}", f"cache={place.folder / 'cache'}"]
 
@@ -131,7 +149,8 @@ def here(place, tmp_path, monkeypatch):
     [pytest.param(c, id=str(i), marks=pytest.mark.nightly(25) if i else ()) for i, c in enumerate(PAGE)],
 )
 def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_path, capsys):
-    """On a small twin, with few epochs, of five systems, two of which share memory between workers."""
+    """On a small twin, with few epochs, of six systems: two share memory between workers, and one is
+    asynchronous."""
     short = [word for word in command.rest if not word.startswith(("dataset", "workers"))]
     html = tmp_path / "advice.html"
     if "--html" in short:
@@ -140,7 +159,16 @@ def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_pa
     said = capsys.readouterr().out
     trained = {path.parent.name.split("-")[0] for path in tmp_path.glob("*/*/summary.json")}
     assert trained == {"vanilla", "local", "distdgl"}
-    assert said.count("one host only") == 2 and "control" in said and "exact training" in said
+    # What passing messages between hosts costs is traced, so that it is replayed.
+    assert {yaml.safe_load(path.read_text())["transport"] for path in tmp_path.glob("*/*/config.yaml")} == {
+        "sockets"
+    }
+    assert (
+        said.count("cannot be replayed") == 1
+        and said.count("one host only") == 2
+        and "control" in said
+        and "exact training" in said
+    )
     winner = re.search(r"^take (\w+): [\d.e-]+ s modelled to a validation score of 0\.\d{4}", said, re.M)[1]
     assert winner in trained
     assert re.search(rf"^halobench run system={winner} ", said, re.M)

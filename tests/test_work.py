@@ -136,6 +136,17 @@ def test_rows_picked_out_of_tiers_are_counted_as_often_as_they_move(pool, local,
             assert sum(w.rows for w in picks) == (lookups if shared else 2 * min(local, lookups)) > 0
 
 
+@pytest.mark.parametrize("name", ["pscgcn", "bns"])
+def test_a_draw_is_counted_and_the_blocks_that_are_made_of_it_are_not(pool, name):
+    """So that a replay takes these as they were traced."""
+    outcome = systems.run(pool, random_graph(12, vertices=40), systems.block(name), 2, job=counted_apart)
+    spans = [span for worker in outcome.workers for _, each in worker["spans"] for span in each]
+    drawn = [work.kind for span in spans if span.name in ("draw", "sample") for work in span.work]
+    assert drawn and set(drawn) == {"sample"}
+    blocks = [span for span in spans if span.name == "blocks"]
+    assert blocks and not any(list(span.work) for span in blocks)
+
+
 @pytest.mark.parametrize("name", ["vanilla", "pipegcn", "pscgcn", "adaqp"])
 def test_rows_packed_for_others_are_counted_once_per_row_that_is_sent(pool, name):
     outcome = systems.run(pool, random_graph(12, vertices=40), systems.block(name), 2, job=counted_apart)

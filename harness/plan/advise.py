@@ -35,6 +35,7 @@ PROBED = 20  # epochs of a probe where `probe` is not given
 SHARE = 0.99  # of exact training's best validation score
 UNKNOWN = "only a run tells what it sends"
 ACROSS = "shares memory: one host only"
+ASYNCHRONOUS = "asynchronous: cannot be replayed"
 DESCRIPTION = """\
 Which system for a graph on a cluster: plans all of them, probes each for some epochs on this machine and
 replays them on the cluster, trains exact training, the two that are best by then and of the rest the one with
@@ -129,6 +130,7 @@ def candidates(rest: Sequence[str]) -> tuple[Given, list[Candidate]]:
             continue
         asked = given
         why = ACROSS if planned.across else UNKNOWN if planned.lacking else ""
+        why = ASYNCHRONOUS if run.system.asynchronous else why
         made.append(Candidate(name, words, planned, "does not fit" if planned.fits is False else why))
     if asked is None:
         raise InputError(made[0].why)
@@ -149,27 +151,24 @@ def run(there: Sequence[Candidate], more: Sequence[str], given: Given) -> None:
     """Run candidates on this machine's processor, at `sample` where one is given, and replay what ran on the
     cluster; one whose run fails is out. Runs that have finished before are taken as they are.
     """
+    planned = there[0].plan
+    assert planned is not None
     more = ["device=cpu", *more]
     if given.sample is not None:
         more.append(f"dataset.scale={given.sample:g}")
-    if len({*there[0].plan.hosts} if there[0].plan is not None else ()) > 1:
+    if len({*planned.hosts}) > 1:
         more.append("transport=sockets")  # what passing messages to other hosts costs is part of the trace
     asked = runner.composed([[*each.words, *more] for each in there])
     # Rates are measured of processors alone (`halobench cluster measure`).
-    processors = bool(given.cluster.rates) or any("device=cpu" in each.words for each in there)
+    processors = bool(given.cluster.rates) or planned.run.settings.device == "cpu"
     names = ",".join(each.name for each in there)
     folders = trial.run_all(asked, [f"system={names}", *there[0].words[1:], *more])
     for each, folder in zip(there, folders):
-        each.why = "its run failed" if folder is None else ""
         if folder is None:
+            each.trial, each.why = None, "its run failed"
             continue
-        try:
-            each.trial = trial.trial(folder, given.cluster, given.per_host, processors)
-        except InputError:
-            each.why = "asynchronous: cannot be replayed"
-            continue
-        if each.trial.across:
-            each.why = ACROSS
+        each.trial = trial.trial(folder, given.cluster, given.per_host, processors)
+        each.why = ACROSS if each.trial.across else ""
 
 
 def probe(there: Sequence[Candidate], given: Given) -> None:

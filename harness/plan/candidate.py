@@ -52,7 +52,7 @@ class Candidate:
     def steps(self) -> int:
         """Optimiser steps per epoch."""
         if self.trial is not None:
-            return self.trial.steps
+            return self.trial.trace.steps
         return self.plan.run.system.steps() if self.plan is not None else 1
 
     @property

@@ -38,11 +38,6 @@ class Trial:
     bytes: float
     across: bool
 
-    @property
-    def steps(self) -> int:
-        """Optimiser steps per epoch."""
-        return int((self.trace.resolved or {}).get("steps", 1))
-
 
 def run_all(asked: Sequence[Run], words: Sequence[str]) -> list[Path | None]:
     """Train what has not finished of these runs, here; gives their folders, None where a run failed.

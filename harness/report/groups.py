@@ -125,7 +125,7 @@ class Run:
     @property
     def steps(self) -> int:
         """Optimiser steps per epoch."""
-        return (self.trace.resolved or {}).get("steps", 1)
+        return self.trace.steps
 
     def key(self) -> str:
         """Equal for repeats: the config but for seed and place, what it was resolved to, the machine, and

@@ -88,6 +88,11 @@ class Trace:
         self._whole(resolved.FILE)
         return resolved.read(self.run_dir)
 
+    @property
+    def steps(self) -> int:
+        """Optimiser steps per epoch."""
+        return int((self.resolved or {}).get("steps", 1))
+
     @cached_property
     def shards(self) -> dict[str, Any]:
         """Statistics of the partition the run used."""
