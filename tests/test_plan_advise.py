@@ -164,7 +164,7 @@ def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_pa
         "sockets"
     }
     assert (
-        said.count("cannot be replayed") == 1
+        said.count("its scores elsewhere are not known") == 1
         and said.count("one host only") == 2
         and "control" in said
         and "exact training" in said

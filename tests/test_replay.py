@@ -305,7 +305,7 @@ def test_runs_that_cannot_be_replayed_say_why(tmp_path):
     run = recorded(tmp_path / "old", [[0.01, 0.02]])
     old(run)
     apart = traces.apart(tmp_path / "apart", [0, 1, 0, 1])
-    for folder, said in ((run, "traced before version 4 of the schema"), (apart, "is asynchronous")):
+    for folder, said in ((run, "before version 4 of the schema"), (apart, "fewer than two updates")):
         _, replayer, _ = parse([str(folder)])
         with pytest.raises(InputError, match=said):
             replayer.replay(Trace(folder))

@@ -95,10 +95,12 @@ class Parameters:
             recorder.count(-1, direction, what, STORE, 0, size)
             recorder.count(-1, direction, "stamps", STORE, 0, 8)
         there_and_back = (size + 8, size + 8)
-        span = recorder.posted("update", -1, sum(there_and_back), {}, self.comm.next_id(), True, "server")
+        # A replay must know whether the server makes workers wait for one another.
+        name = "update" if self.settings.order == "arrival" else "update in turn"
+        span = recorder.posted(name, -1, sum(there_and_back), {}, self.comm.next_id(), True, "server")
         if span is not None:
             span.peer_bytes = there_and_back
-        with recorder.inside("wait", "update", id=span.id if span is not None else "", blocking=True):
+        with recorder.inside("wait", name, id=span.id if span is not None else "", blocking=True):
             version, delay, weights = self._ask(server.UPDATE, epoch, base, update)
             if span is not None:
                 span.end = time.monotonic()

@@ -35,7 +35,7 @@ PROBED = 20  # epochs of a probe where `probe` is not given
 SHARE = 0.99  # of exact training's best validation score
 UNKNOWN = "only a run tells what it sends"
 ACROSS = "shares memory: one host only"
-ASYNCHRONOUS = "asynchronous: cannot be replayed"
+ASYNCHRONOUS = "asynchronous: its scores elsewhere are not known"
 DESCRIPTION = """\
 Which system for a graph on a cluster: plans all of them, probes each for some epochs on this machine and
 replays them on the cluster, trains exact training, the two that are best by then and of the rest the one with

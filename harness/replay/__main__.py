@@ -18,7 +18,7 @@ from rich.table import Table
 
 from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
 from harness.check import InputError, writing
-from harness.replay import crossover, folder
+from harness.replay import crossover, folder, scores
 from harness.replay.critical import critical_path
 from harness.replay.engine import Timeline
 from harness.replay.settings import TRACED, Replayer, parse
@@ -39,8 +39,9 @@ words:
   broadcast=ring|tree|direct  all_reduce=ring|tree   how collectives are made (default: ring)
 
 halobench replay crossover RUN... cluster=NAME [link=between|inside|bridge] [gbytes_per_s=0.01:100:13]
-  [latency_us=1:1000:4] [epochs=10]: which system is fastest over bandwidth and latency, and where each pair
-  crosses
+  [latency_us=1:1000:4] [epochs=10] [reaches=PERCENT|99%]: which system is fastest over bandwidth and latency,
+  and where each pair crosses; with reaches= which is the first at a score on the validation vertices, in
+  percent, or at so much of exact training's best
 """
 
 
@@ -82,6 +83,8 @@ def _replay(words: Sequence[str], table: Path | None, out: Path | None) -> None:
     rows: list[dict[str, Any]] = []
     for group in load(runs)[0]:
         for run in group.runs:
+            if out is not None:
+                scores.check(run.trace, replayer.described, "leave out --out")
             timeline = replayer.replay(run.trace)
             times = times_of(timeline)
             _print(console, group, run.path, replayer, timeline, times, run.summary)
@@ -121,8 +124,12 @@ def _print(
         console.print(f"assumed, since the cluster does not say: {', '.join(assumed)}", soft_wrap=True)
     if roofline is not None:
         console.print(roofline.said(), highlight=False, soft_wrap=True)
+    whose = "the slowest worker's"
+    if timeline.program.updates is not None:
+        made = ", ".join(str(len(own)) for own in timeline.begins)
+        whose = f"{counted(timeline.program.workers, 'update')} from whoever is first (rounds made: {made})"
     console.print(
-        f"epoch {_ms(times.epoch)} ms, the slowest worker's, mean over epochs without the first"
+        f"epoch {_ms(times.epoch)} ms, {whose}, mean over epochs without the first"
         f" (measured on the machine of the run, waits and all: {_ms(summary['epoch_s'])} ms of wall time)",
         highlight=False,
         soft_wrap=True,
@@ -135,6 +142,9 @@ def _print(
         shown.add_row(str(worker), *map(_ms, values))
     console.print(shown)
     path_of = critical_path(timeline)
+    if not path_of:
+        console.print("asynchronous: no worker waits for another, so no path through several is critical")
+        return
     whole = sum(path_of.values())
     longest = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading, justify in (("ms", "right"), ("share", "right"), ("critical path", "left")):

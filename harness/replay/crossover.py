@@ -1,6 +1,7 @@
 """Which system is fastest over bandwidth and latency of one kind of link, and where each pair crosses.
 
-Every run is replayed at each point of a grid. Where the faster of two systems changes between neighbouring
+Fastest is the shortest epoch, or, with `reaches`, the least time to a score on the validation vertices. Every
+run is replayed at each point of a grid. Where the faster of two systems changes between neighbouring
 bandwidths, bisection finds the bandwidth at which both take the same time, to 1 %.
 """
 
@@ -10,7 +11,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,13 @@ from tabulate import tabulate
 from harness.base.terminal import counted
 from harness.check import InputError, at_least, choice, more_than
 from harness.cluster.config import Cluster
+from harness.replay import scores
+from harness.replay.engine import Timeline
 from harness.replay.program import Begin, Program
 from harness.replay.settings import Replayer
-from harness.replay.times import times_of
-from harness.report.groups import Group
+from harness.replay.times import of_worker, times_of
+from harness.report.curves import curve
+from harness.report.groups import Group, Run
 from harness.report.style import STYLE, save, strokes_of, title, verbatim
 
 KEYS: Mapping[str, Any] = {
@@ -33,6 +37,7 @@ KEYS: Mapping[str, Any] = {
     "gbytes_per_s": "0.01:100:13",
     "latency_us": "1:1000:4",
     "epochs": "10",
+    "reaches": None,
 }
 LINKS = ("between", "inside", "bridge")
 NEAR = 1.01  # the ratio of bandwidths at which bisection ends
@@ -46,12 +51,15 @@ class Grid:
     bandwidths   10^9 bytes per second, ascending
     latencies    microseconds, ascending
     epochs       of each run that are replayed, after its first
+    reaches      None: epochs are compared. Else the time until a run has this score on its validation
+                 vertices, in percent: "81.5", or "99%" of the best that exact training has among the runs
     """
 
     link: str | None
     bandwidths: list[float]
     latencies: list[float]
     epochs: int
+    reaches: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Grid:
@@ -62,7 +70,7 @@ class Grid:
         epochs = int(given["epochs"])
         at_least("epochs", epochs, 1)
         bandwidths, latencies = (_range(key, given[key]) for key in ("gbytes_per_s", "latency_us"))
-        return cls(given["link"], bandwidths, latencies, epochs)
+        return cls(given["link"], bandwidths, latencies, epochs, given["reaches"])
 
 
 def _range(key: str, given: object) -> list[float]:
@@ -95,7 +103,12 @@ class Crossing:
 
 @dataclass
 class Map:
-    """What came of it. seconds[name][i, j]: an epoch at latency i and bandwidth j."""
+    """What came of it. seconds[name][i, j]: an epoch at latency i and bandwidth j, or the time to the score
+    `target`.
+
+    target   in percent; None: epochs are compared
+    never    the best score of each system of which some run does not reach it, which is not compared
+    """
 
     grid: Grid
     link: str
@@ -104,19 +117,30 @@ class Map:
     groups: list[Group]
     seconds: dict[str, np.ndarray]
     crossings: list[Crossing]
+    target: float | None = None
+    never: dict[str, float] = field(default_factory=dict)
 
     @property
     def averaged(self) -> str:
         """Over what the seconds are means, for a text."""
-        return f"means over {counted(self.grid.epochs, 'epoch')} after the first (epochs=N takes others)"
+        whole = "" if self.target is None else ", the first and as many as it takes counted"
+        return (
+            f"means over {counted(self.grid.epochs, 'epoch')} after the first (epochs=N takes others){whole}"
+        )
+
+    @property
+    def asked(self) -> str:
+        if self.target is None:
+            return "the fastest system"
+        return f"the first system at {self.target:.2f} % on validation vertices"
 
     def fastest(self, i: int, j: int) -> str:
         return min(self.seconds, key=lambda name: (self.seconds[name][i, j], name))
 
 
 def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
-    """Replay all groups at all points. InputError where they are not of one graph and number of workers, or
-    are one system only."""
+    """Replay all groups at all points. InputError where they are not of one graph and number of workers, are
+    one system only, or fewer than two of them reach the score."""
     if replayer.described is None:
         raise InputError("crossover varies the links of a described cluster: name one, as cluster=NAME")
     if len(groups) < 2:
@@ -137,18 +161,25 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
     workers = groups[0].workers
     several = len(set(_hosts(replayer, workers))) > 1
     link = grid.link or ("between" if several else "inside")
+    target = None if grid.reaches is None else _target(grid.reaches, groups)
+    needed, never = ({}, {}) if target is None else _epochs_to(target, groups, replayer)
+    names = [name for name in names if name not in never]
     programs = {
         group.label: [first_epochs(replayer.program(run.trace), grid.epochs + 1) for run in group.runs]
         for group in groups
+        if group.label in names
     }
 
     def seconds(name: str, latency: float, bandwidth: float) -> float:
-        """An epoch of a system, mean over its runs."""
+        """An epoch of a system, or all until the score, mean over its runs."""
         assert replayer.described is not None
-        changed = with_link(replayer.described, link, bandwidth, latency)
+        platform = replayer.platform(workers, with_link(replayer.described, link, bandwidth, latency))
+        made = [replayer.simulated(program, platform) for program in programs[name]]
+        if target is None:
+            return float(np.mean([times_of(timeline).epoch for timeline in made]))
         return float(np.mean([
-            times_of(replayer.simulated(program, replayer.platform(workers, changed))).epoch
-            for program in programs[name]
+            _first_epoch(timeline) + (epochs - 1) * times_of(timeline).epoch
+            for timeline, epochs in zip(made, needed[name])
         ]))  # fmt: skip
 
     found = {
@@ -168,7 +199,65 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
                 low, high = (middle, high) if same else (low, middle)
             below, above = (a, b) if difference[j] < 0 else (b, a)
             crossings.append(Crossing(latency, below, above, math.sqrt(low * high)))
-    return Map(grid, link, replayer.settings.cluster, groups[0].dataset, list(groups), found, crossings)
+    cluster, dataset = replayer.settings.cluster, groups[0].dataset
+    return Map(grid, link, cluster, dataset, list(groups), found, crossings, target, never)
+
+
+def _target(reaches: str, groups: Sequence[Group]) -> float:
+    """A score in percent. InputError where `reaches` is none."""
+    number, share, rest = str(reaches).partition("%")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not (0 < value <= 100) or rest:
+        raise InputError(
+            f'reaches="{reaches}" is no score: give one in percent, as reaches=81.5, or reaches=99% of the'
+            " best of exact training"
+        )
+    if not share:
+        return value
+    exact = [group for group in groups if (group.first.trace.resolved or {}).get("role") == "reference"]
+    if len(exact) != 1:
+        raise InputError(
+            f"reaches={reaches} is a share of what exact training has, and {len(exact)} of the rows are exact"
+            " training: give the runs of one, or a score, as reaches=81.5"
+        )
+    return value / 100 * float(np.mean([_best(run) for run in exact[0].runs]))
+
+
+def _best(run: Run) -> float:
+    return float(curve(run, run.summary["score"])["val"].max())
+
+
+def _epochs_to(
+    target: float, groups: Sequence[Group], replayer: Replayer
+) -> tuple[dict[str, list[int]], dict[str, float]]:
+    """By system how many epochs each of its runs takes to the score; and the best score of each system of
+    which some run does not come to it.
+    """
+    needed, never = {}, {}
+    for group in groups:
+        found = []
+        for run in group.runs:
+            scores.check(run.trace, replayer.described, "leave it out, or leave out reaches")
+            rows = curve(run, run.summary["score"])
+            found += rows["epoch"][rows["val"] >= target].tolist()[:1]
+        if len(found) == len(group.runs):
+            needed[group.label] = found
+        else:
+            never[group.label] = max(_best(run) for run in group.runs)
+    if len(needed) < 2:
+        told = ", ".join(f"{name} {best:.2f}" for name, best in never.items())
+        raise InputError(
+            f"a score of {target:.2f} % on validation vertices is reached by all runs of {len(needed)} of"
+            f" {len(groups)} systems (best of the others: {told}): give a lower reaches, or longer runs"
+        )
+    return needed, never
+
+
+def _first_epoch(timeline: Timeline) -> float:
+    return max(of_worker(timeline, worker)[0].epoch for worker in range(timeline.program.workers))
 
 
 def _hosts(replayer: Replayer, workers: int) -> list[int]:
@@ -188,12 +277,16 @@ def with_link(cluster: Cluster, kind: str, gbytes_per_s: float, latency_us: floa
 
 
 def first_epochs(program: Program, count: int) -> Program:
-    """The program up to the end of its first `count` epochs."""
+    """The program up to the end of its first `count` epochs; of an asynchronous run its workers' first
+    `count` rounds, which go on as far as its updates take (`harness.replay.rounds`).
+    """
     kept = []
     for steps in program.steps:
         begins = [place for place, step in enumerate(steps) if isinstance(step, Begin)]
         kept.append(steps[: begins[count]] if count < len(begins) else steps)
-    return Program(kept, program.operations, program.epochs[:count])
+    epochs = program.epochs[:count]
+    updates = None if program.updates is None else len(epochs) * program.workers
+    return replace(program, steps=kept, epochs=epochs, updates=updates)
 
 
 def rows(found: Map) -> list[dict[str, Any]]:
@@ -207,7 +300,8 @@ def rows(found: Map) -> list[dict[str, Any]]:
             "link": found.link,
             "latency_us": latency,
             "gbytes_per_s": bandwidth,
-            "epoch_s": float(values[i, j]),
+            "reaches": found.target,
+            "epoch_s" if found.target is None else "seconds_to_score": float(values[i, j]),
             "fastest": found.fastest(i, j) == name,
         }
         for name, values in found.seconds.items()
@@ -227,8 +321,11 @@ def text(found: Map) -> str:
     parts = [
         f"{found.dataset}, {counted(found.groups[0].workers, 'worker')}, modelled on cluster={found.cluster}"
         f" over the bandwidth and latency of its links {found.link}; {found.averaged}",
-        "the fastest system:\n" + tabulate(fastest, heads, disable_numparse=True),
+        found.asked + ":\n" + tabulate(fastest, heads, disable_numparse=True),
     ]
+    if found.never:
+        told = ", ".join(f"{name} ({best:.2f} %)" for name, best in found.never.items())
+        parts.append(f"left out, since a run of theirs never gets there (their best): {told}")
     if found.crossings:
         crossed = [[f"{c.latency_us:g}", c.below, c.above, f"{c.gbytes_per_s:.3g}"] for c in found.crossings]
         crossed_heads = ["latency us", "faster below", "faster above", f"{found.link} GB/s"]
@@ -249,7 +346,8 @@ def draw(found: Map, folder: Path) -> Path:
         axes = figure.subplots(1, len(grid.latencies), sharey=True, squeeze=False)[0]
         for i, (latency, ax) in enumerate(zip(grid.latencies, axes)):
             for name, values in found.seconds.items():
-                ax.plot(grid.bandwidths, 1e3 * values[i], label=verbatim(name), **strokes[name])
+                shown = 1e3 * values[i] if found.target is None else values[i]
+                ax.plot(grid.bandwidths, shown, label=verbatim(name), **strokes[name])
             for j, bandwidth in enumerate(grid.bandwidths):
                 colour = strokes[found.fastest(i, j)]["color"]
                 ax.plot(
@@ -262,13 +360,17 @@ def draw(found: Map, folder: Path) -> Path:
             ax.set_yscale("log")
             ax.set_title(f"latency {latency:g} µs", fontsize=10)
             ax.set_xlabel(f"{found.link}: GB/s")
-        axes[0].set_ylabel("epoch, ms (modelled)")
+        axes[0].set_ylabel("epoch, ms (modelled)" if found.target is None else "seconds to it (modelled)")
         axes[-1].legend(fontsize=8.5, frameon=False)
         told = (
             f"modelled on cluster={found.cluster}, means over {counted(found.grid.epochs, 'epoch')};"
-            " squares: the fastest there"
+            f" squares: the {'fastest' if found.target is None else 'first'} there"
         )
-        title(figure, "The fastest system by network", found.dataset, found.groups, "", told)
+        heading = "The fastest system by network"
+        if found.target is not None:
+            heading = "The first at a score by network"
+            told = f"{found.target:.2f} % on validation vertices, {told}"
+        title(figure, heading, found.dataset, found.groups, "", told)
         return save(figure, folder / "crossover.png")
 
 

@@ -84,7 +84,9 @@ class Segment:
 
 @dataclass
 class Timeline:
-    """What came of a replay. `segments[worker][i]` and `begins[worker][i]` are of the program's epoch i."""
+    """What came of a replay. `segments[worker][i]` and `begins[worker][i]` are of the program's epoch i; of
+    an asynchronous run of the worker's round i.
+    """
 
     program: Program
     platform: Platform
@@ -179,9 +181,9 @@ class _Simulation:
         return end
 
     def _meet(self, worker: int, now: float) -> None:
-        """An epoch begins when all workers have come to it."""
+        """An epoch begins when all workers have come to it; a round of an asynchronous run at once."""
         self.meeting.append(worker)
-        if len(self.meeting) < self.program.workers:
+        if self.program.updates is None and len(self.meeting) < self.program.workers:
             return
         for each in sorted(self.meeting):
             begin = self.program.steps[each][self.at[each] - 1]

@@ -85,6 +85,7 @@ def _given(program: Program, platform: Platform, made: Sequence[Sequence[Message
     paths = {pair: platform.path(*pair) for pair in sorted(pairs)}
     return {
         "places": program.workers + 1,  # and the server
+        "meet": program.updates is None,
         "capacity": platform.capacity,
         "paths": [[a, b, list(path.links), path.latency] for (a, b), path in paths.items()],
         "steps": [[_step(step) for step in steps] for steps in program.steps],

@@ -30,6 +30,9 @@ class Operation:
 
 
 THERE, BACK = -1, -2  # keys of the parts of a `server` operation
+# What the operation is called that hands the parameter server an update, which takes it as it comes; and that
+# of a server that makes workers wait for their turns.
+UPDATE, IN_TURN = "update", "update in turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +83,16 @@ class Program:
 
     steps        by worker
     operations   numbered as the steps name them
-    epochs       the epochs' numbers, in order
+    epochs       the epochs' numbers, in order; of an asynchronous run those of the run, which are not the
+                 rounds that its workers' steps begin
+    updates      of an asynchronous run how many updates of the server's weights end it; its workers begin
+                 their rounds without meeting. None: workers begin every epoch together
     """
 
     steps: list[list[Step]]
     operations: list[Operation]
     epochs: list[int]
+    updates: int | None = None
 
     @property
     def workers(self) -> int:
@@ -113,4 +120,5 @@ def grown(program: Program, times: float, work: bool = True) -> Program:
             w: {p: round(times * n) for p, n in part.items()} for w, part in each.parts.items()
         }
         operations.append(replace(each, parts=parts) if each.layer >= 0 else each)
-    return Program([[larger(step) for step in own] for own in program.steps], operations, program.epochs)
+    steps = [[larger(step) for step in own] for own in program.steps]
+    return replace(program, steps=steps, operations=operations)

@@ -13,10 +13,22 @@ from typing import Any
 
 from harness.base.terminal import counted
 from harness.check import InputError
-from harness.replay.program import BACK, THERE, Begin, Operation, Post, Program, Step, Wait, Work
+from harness.replay.program import (
+    BACK,
+    IN_TURN,
+    THERE,
+    UPDATE,
+    Begin,
+    Operation,
+    Post,
+    Program,
+    Step,
+    Wait,
+    Work,
+)
 from harness.replay.roofline import Roofline
 from harness.trace.reader import Trace
-from harness.trace.rounds import Rounds
+from harness.trace.rounds import Rounds, epochs_of_run
 from harness.trace.summary import summarise
 
 CLOCKS = ("wall", "cpu")
@@ -70,43 +82,59 @@ def program_of(
             " bytes their products read and wrote; give compute=traced, or run it again with fresh=true"
         )
     clock = clock or ("wall" if waits else clock_of(trace))
-    epochs = sorted(int(number) for number in set(trace.epochs["epoch"]))
     workers = int(trace.config["workers"])
-    lines: list[dict[int, list[_Span]]] = [{number: [] for number in epochs} for _ in range(workers)]
+    rounds = Rounds.read(trace)
+    epochs = sorted({int(number) for number in epochs_of_run(trace.epochs)["epoch"]})
+    made = rounds.epochs.groupby("worker")["epoch"]
+    lines: list[dict[int, list[_Span]]] = [
+        {int(number): [] for number in sorted(made.get_group(worker))} for worker in range(workers)
+    ]
     columns: tuple[str, ...] = ("epoch", "worker", "kind", "name", "layer", "start_s", "end_s", "cpu_s")
     columns += ("peers", "id", "route", "peer_bytes", "flops", "blocking", "bytes", "work")
     for epoch, worker, *rest in zip(*(spans[column].tolist() for column in columns)):
         lines[worker][epoch].append(_Span(*rest))
     operations, numbers = _operations(lines)
     tails = _tails(lines, operations, numbers) if waits else {}
-    starts = {number: [_begin(lines[worker][number]) for worker in range(workers)] for number in epochs}
     steps: list[list[Step]] = [[] for _ in range(workers)]
-    for worker in range(workers):
-        for number in epochs:
-            late = starts[number][worker] - min(starts[number]) if waits else 0.0
+    for worker, line in enumerate(lines):
+        for number, spans_of_epoch in line.items():
+            late = 0.0
+            if waits and not rounds.asynchronous:
+                late = _begin(spans_of_epoch) - min(_begin(other[number]) for other in lines)
             steps[worker].append(Begin(number, late))
             if lasts is not None:
-                lasts.noted = number != epochs[0] or len(epochs) == 1
-            steps[worker] += _steps(lines[worker][number], worker, numbers, tails, clock, lasts)
-    return Program(steps, operations, epochs)
+                lasts.noted = number != epochs[0] or len(line) == 1
+            steps[worker] += _steps(spans_of_epoch, worker, numbers, tails, clock, lasts)
+    updates = len(epochs) * workers if rounds.asynchronous else None
+    return Program(steps, operations, epochs, updates)
 
 
 def _check(trace: Trace, spans: Any) -> None:
     run = trace.run_dir
     if trace.epochs.empty:
         raise InputError(f"{run} holds no finished epoch: let it run longer")
-    if Rounds.read(trace).asynchronous:
-        raise InputError(
-            f"{run} is asynchronous: in which order its workers' updates came depends on the machine, so it"
-            " cannot be replayed; give a run whose workers meet in every epoch"
-        )
     flights = spans[spans["kind"] == "comm"]
+    if (flights["name"] == IN_TURN).any():
+        raise InputError(
+            f"{run} has a server that takes its workers' updates in turn, whose queue is not modelled; give a"
+            " run with system.order=arrival"
+        )
     if flights["route"].isna().any():
         raise InputError(
             f"{run} was traced before version 4 of the schema, so its operations do not say how many bytes"
             " went to each peer; run it again with fresh=true to replay it"
         )
     workers = int(trace.config["workers"])
+    rounds = Rounds.read(trace)
+    if rounds.asynchronous:
+        updates = flights[flights["name"] == UPDATE].groupby("worker").size()
+        for worker in range(workers):
+            if updates.get(worker, 0) < 2:
+                raise InputError(
+                    f"{run} is asynchronous, and its trace has fewer than two updates of worker {worker},"
+                    " whose rounds a replay goes on with; let it run longer"
+                )
+        return
     have = trace.epochs.groupby("epoch")["worker"].nunique()
     if (have != workers).any():
         short = int(have.index[have != workers][0])

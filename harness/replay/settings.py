@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.check import InputError, at_least, choice, did_you_mean, more_than, typed, within_above
 from harness.cluster.config import Cluster
-from harness.replay import engine_simgrid
+from harness.replay import engine_simgrid, rounds
 from harness.replay.collectives import BROADCASTS, REDUCTIONS, Shapes
 from harness.replay.engine import Timeline, simulate
 from harness.replay.platform import Platform, instant, platform_of
@@ -130,15 +130,23 @@ class Replayer:
                     f"{trace.run_dir} ran on several hosts, whose clocks do not compare: its own waits cannot"
                     " be replayed; name a described cluster"
                 )
-            return simulate(program, instant(program.workers), Shapes("direct", "ring"))
+            return self.simulated(program, instant(program.workers), Shapes("direct", "ring"))
         return self.simulated(program, self.platform(program.workers))
 
-    def simulated(self, program: Program, platform: Platform) -> Timeline:
-        """A program on described links, by the engine that is asked for."""
-        if self.settings.engine == "own":
-            return simulate(program, platform, self.shapes)
-        model = "default" if self.settings.engine == "simgrid/default" else "CM02"
-        return engine_simgrid.simulate(program, platform, self.shapes, model)
+    def simulated(self, program: Program, platform: Platform, shapes: Shapes | None = None) -> Timeline:
+        """A program on a platform, by the engine that is asked for.
+
+        shapes   of collectives; None: those of the settings
+        """
+        shapes = shapes or self.shapes
+
+        def once(program: Program) -> Timeline:
+            if self.settings.engine == "own":
+                return simulate(program, platform, shapes)
+            model = "default" if self.settings.engine == "simgrid/default" else "CM02"
+            return engine_simgrid.simulate(program, platform, shapes, model)
+
+        return once(program) if program.updates is None else rounds.simulate(program, once)
 
     def platform(self, workers: int, cluster: Cluster | None = None) -> Platform:
         described = cluster or self.described

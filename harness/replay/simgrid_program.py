@@ -20,7 +20,7 @@ PRIVATE = 1e18  # bytes per second of the link that gives a path its latency, wh
 
 class Replay:
     def __init__(self, given: dict[str, Any]):
-        self.steps, self.operations = given["steps"], given["operations"]
+        self.steps, self.operations, self.meets = given["steps"], given["operations"], given["meet"]
         self.paths = {(a, b): (links, latency) for a, b, links, latency in given["paths"]}
         self.hosts = self.build(given["capacity"], given["places"])
         workers = range(len(self.steps))
@@ -86,7 +86,9 @@ class Replay:
         self.over[worker] = True
 
     def meet(self, worker: int) -> None:
-        """All workers meet where an epoch begins."""
+        """All workers meet where an epoch begins; those of an asynchronous run do not."""
+        if not self.meets:
+            return
         self.meeting.append(worker)
         if len(self.meeting) < len(self.steps):
             self.woken[worker].acquire()

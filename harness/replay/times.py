@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from harness.replay.engine import Timeline
+from harness.replay.rounds import updates
 from harness.trace.writer import covered
 
 
@@ -19,7 +20,8 @@ class Epoch:
     compute, rest   as its program says
     exposed    waits, once everybody that they depend on had come
     idle       waits before that, for slower workers
-    behind     after its own end, until the slowest worker has ended too: not part of `epoch`
+    behind     after its own end, until the slowest worker has ended too: not part of `epoch`; 0 of an
+               asynchronous run, in which nobody waits for it
     comm       some operation in flight: the union of the intervals
     """
 
@@ -33,7 +35,8 @@ class Epoch:
 
 
 def of_worker(timeline: Timeline, worker: int) -> list[Epoch]:
-    """By epoch."""
+    """By epoch; of an asynchronous run by the worker's own round."""
+    apart = timeline.program.updates is not None
     found = []
     flights = np.array(
         [
@@ -42,15 +45,15 @@ def of_worker(timeline: Timeline, worker: int) -> list[Epoch]:
             if worker in going.posted
         ]
     ).reshape(-1, 2)
-    for index in range(len(timeline.program.epochs)):
-        begin, end = timeline.begins[worker][index], timeline.ends(worker, index)
+    for index, begin in enumerate(timeline.begins[worker]):
+        end = timeline.ends(worker, index)
         parts = dict.fromkeys(("compute", "rest", "wait", "idle"), 0.0)
         for segment in timeline.segments[worker][index]:
             parts[segment.kind] += segment.end - segment.start
             if segment.kind == "wait" and segment.operation >= 0:
                 met = timeline.going[segment.operation].met(worker, timeline.platform.eager)
                 parts["idle"] += min(max(met - segment.start, 0.0), segment.end - segment.start)
-        slowest = max(timeline.ends(w, index) for w in range(timeline.program.workers))
+        slowest = end if apart else max(timeline.ends(w, index) for w in range(timeline.program.workers))
         inside = flights[(flights[:, 0] < end) & (flights[:, 1] > begin)]
         found.append(
             Epoch(
@@ -75,9 +78,11 @@ def warm(timeline: Timeline) -> range:
 
 @dataclass(frozen=True)
 class Times:
-    """Means over the warm epochs, in seconds.
+    """Means over the warm epochs, in seconds. Of an asynchronous run what workers' rounds hold is put
+    together, and divided by the number of epochs that they make.
 
-    epoch     the slowest worker's epoch
+    epoch     the slowest worker's epoch; of an asynchronous run the time between the last updates of two
+              epochs
     workers   each worker's
     named     what each worker's computing and rest are spent on, by the name of the segment
     """
@@ -89,20 +94,33 @@ class Times:
 
 def times_of(timeline: Timeline) -> Times:
     by_worker = [of_worker(timeline, worker) for worker in range(timeline.program.workers)]
-    kept = warm(timeline)
-    slowest = [max(own[index].epoch for own in by_worker) for index in kept]
+    if timeline.program.updates is None:
+        kept = warm(timeline)
+        epoch = float(np.mean([max(own[index].epoch for own in by_worker) for index in kept]))
+        first, count = kept.start, float(len(kept))
+    else:
+        ends = _epochs_of_run(timeline)
+        epoch = (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else ends[0]
+        first = 1
+        count = sum(len(own[first:]) for own in by_worker) / len(by_worker)
     workers = [
-        Epoch(*(float(np.mean([getattr(own[i], f.name) for i in kept])) for f in fields(Epoch)))
+        Epoch(*(float(sum(getattr(each, f.name) for each in own[first:])) / count for f in fields(Epoch)))
         for own in by_worker
     ]
-    named = [_named(timeline, worker, kept) for worker in range(timeline.program.workers)]
-    return Times(float(np.mean(slowest)), workers, named)
+    named = [_named(timeline, worker, first, count) for worker in range(timeline.program.workers)]
+    return Times(epoch, workers, named)
 
 
-def _named(timeline: Timeline, worker: int, kept: range) -> dict[str, float]:
+def _epochs_of_run(timeline: Timeline) -> list[float]:
+    """When each epoch of an asynchronous run ends: with every P-th update of the server's weights."""
+    workers, total = timeline.program.workers, timeline.program.updates
+    return [moment for moment, _ in updates(timeline)[workers - 1 : total : workers]]
+
+
+def _named(timeline: Timeline, worker: int, first: int, count: float) -> dict[str, float]:
     found: dict[str, float] = defaultdict(float)
-    for index in kept:
-        for segment in timeline.segments[worker][index]:
+    for segments in timeline.segments[worker][first:]:
+        for segment in segments:
             if segment.kind != "wait":
-                found[segment.name] += (segment.end - segment.start) / len(kept)
+                found[segment.name] += (segment.end - segment.start) / count
     return dict(found)

@@ -259,6 +259,7 @@ def train(
             "role": run.system.role,
             "steps": run.system.steps(),
             "asynchronous": run.system.asynchronous,
+            "devices": run.system.needs_devices(),
             "knobs": run.system.resolved(),
             "run": name,
         }

@@ -1,0 +1,219 @@
+"""Replays of asynchronous runs, and where a replay's scores are not known."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.comm.recorder import Epoch, Span
+from harness.replay import rounds
+from harness.replay.__main__ import main
+from harness.replay.engine import simulate
+from harness.replay.settings import parse
+from harness.replay.times import times_of
+from harness.trace import files, summary, writer
+from harness.trace.reader import Trace
+from tests import traces
+
+MB = 10**6
+APART = ["cluster=cdfgnn", "per_host=1", "cluster.between.gbytes_per_s=1", "cluster.between.latency_us=0"]
+
+
+def apart(folder: Path, work: list[float], epochs: int, *, answer: float = 0.002, name="update") -> Path:
+    """An asynchronous run of given numbers: worker k's round computes work[k] s and hands the server an
+    update of 1 MB, whose answer is there `answer` s later. It ends with update `epochs` x P; the rounds under
+    way then are traced and not applied."""
+    P = len(work)
+    moments = sorted((j * (own + answer), k) for k, own in enumerate(work) for j in range(1, 200))
+    applied = moments[: epochs * P]
+    number = {moment: at for at, moment in enumerate(applied)}
+    traces.prepare(folder, traces.config(gpus=P, epochs=epochs), 2 * P, asynchronous=True)
+    for k, own in enumerate(work):
+        out = writer.TraceWriter(folder, k, 0)
+        made = sum(worker == k for _, worker in applied)
+        for j in range(made + 1):
+            begin, each = 100 + j * (own + answer), Epoch(j)
+            posted, end = begin + own, begin + own + answer
+            id = f"{k}:{j}"
+            each.spans = [
+                Span("compute", "forward", 0, begin, posted, cpu=own),
+                Span("wait", name, -1, posted, end, id=id, blocking=True),
+                Span("comm", name, -1, posted, end, bytes=2 * MB, id=id, blocking=True, route="server",
+                     peer_bytes=(MB, MB)),
+            ]  # fmt: skip
+            each.train, each.cpu = own + answer, own
+            if (at := number.get(((j + 1) * (own + answer), k))) is not None:
+                each.metrics[-1, "update"] = at
+            out.write(each, loss=1.0, scores=None, peak_rss_bytes=2**20)
+        out.close()
+    run = writer.TraceWriter(folder, -1, 0)
+    for number in range(epochs):
+        run.write(Epoch(number), loss=1.0, scores=traces.scored(0.5, 0.6, 0.5), peak_rss_bytes=0)
+    run.close()
+    writer.finalise(folder)
+    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
+    return folder
+
+
+def replayed(run: Path, *words: str):
+    _, replayer, _ = parse([str(run), *words])
+    return replayer.replay(Trace(run))
+
+
+FAST = [Phase.explicit, Phase.generate]
+paces = st.lists(st.integers(20, 40).map(lambda ms: ms / 1000), min_size=2, max_size=4)
+
+
+@given(paces, st.integers(4, 6))
+@settings(max_examples=15, deadline=None, phases=FAST)
+def test_an_asynchronous_run_on_its_own_machine_takes_what_it_took(tmp_path_factory, work, epochs):
+    trace = Trace(apart(tmp_path_factory.mktemp("run"), work, epochs))
+    timeline = replayed(trace.run_dir)
+    answered = [moment for moment, _ in rounds.updates(timeline)][: epochs * len(work)]
+    moments = sorted(j * (own + 0.002) for own in work for j in range(1, 200))
+    assert answered == pytest.approx(moments[: epochs * len(work)], abs=1e-6)
+    ends = answered[len(work) - 1 :: len(work)]
+    assert times_of(timeline).epoch == pytest.approx((ends[-1] - ends[0]) / (epochs - 1), rel=1e-3)
+    # Put together, a worker's rounds make what the run's own summary says.
+    slowest = max(own.epoch for own in times_of(timeline).workers)
+    assert slowest == pytest.approx(trace.summary["epoch_s"], rel=1e-3)
+
+
+@given(
+    st.lists(st.integers(1, 9).map(lambda ms: ms / 1000), min_size=2, max_size=2),
+    st.floats(0.01, 10),
+    st.integers(2, 6),
+)
+@settings(max_examples=15, deadline=None, phases=FAST)
+def test_elsewhere_its_workers_keep_another_pace(tmp_path_factory, work, rate, epochs):
+    """Worker 0 shares the server's host and worker 1's updates cross a link of `rate` GB/s, so that worker 0
+    makes more of the rounds than were traced of it. A round is its work, and 1 MB there and back."""
+    run = apart(tmp_path_factory.mktemp("run"), work, epochs)
+    _, replayer, _ = parse([str(run), *APART[:2], f"cluster.between.gbytes_per_s={rate}",
+                            "cluster.between.latency_us=0", "cluster.inside.gbytes_per_s=1000"])  # fmt: skip
+    timeline = replayer.replay(Trace(run))
+    platform = replayer.platform(2)
+    pace = []
+    for own, path in zip(work, (platform.path(0, 2), platform.path(1, 2))):
+        slowest = min(platform.capacity[link] for link in path.links)
+        pace.append(own + 2 * (path.latency + MB / slowest))
+    moments = sorted(moment for each in pace for moment in accumulate([each] * (2 * epochs)))
+    found = [moment for moment, _ in rounds.updates(timeline)][: 2 * epochs]
+    assert found == pytest.approx(moments[: 2 * epochs], rel=1e-6)
+    made = [sum(moment <= found[-1] + 1e-12 for moment in accumulate([each] * 999)) for each in pace]
+    assert sum(made) - 2 * epochs in (0, 1)  # both may end with the last update
+    assert [len(begins) for begins in timeline.begins] in (
+        made,
+        [made[0] - 1, made[1]],
+        [made[0], made[1] - 1],
+    )
+
+
+def test_a_worker_whose_rounds_are_over_makes_them_again(tmp_path):
+    """What is repeated are the rounds after the first, each operation anew."""
+    run = apart(tmp_path / "run", [0.01, 0.01], 3)
+    program = parse([str(run)])[1].program(Trace(run))
+    once = []
+
+    def counted(longer):
+        once.append([len(steps) for steps in longer.steps])
+        return simulate(longer, platform)
+
+    _, replayer, _ = parse([str(run), *APART, "cluster.between.gbytes_per_s=0.01"])
+    program, platform = replayer.program(Trace(run)), replayer.platform(2)
+    timeline = rounds.simulate(program, counted)
+    assert len(once) > 1 and once[-1][0] > once[0][0] and once[-1][1] == once[0][1]
+    posted = [
+        step.operation for steps in timeline.program.steps for step in steps if hasattr(step, "operation")
+    ]
+    assert len(set(posted)) == len(timeline.program.operations)
+    assert len(timeline.begins[0]) + len(timeline.begins[1]) == 6
+
+
+def test_it_is_printed_as_what_it_is_and_has_no_scores(tmp_path, capsys):
+    run = apart(tmp_path / "run", [0.01, 0.03], 4)
+    assert main([str(run), *APART]) == 0
+    said = capsys.readouterr().out
+    assert "2 updates from whoever is first (rounds made: 6, 2)" in said
+    assert "no worker waits for another" in said
+    assert main([str(run), *APART, "--out", str(tmp_path / "out")]) == 2
+    told = capsys.readouterr().err
+    assert "is asynchronous: where updates come in another order" in told and told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_server_that_takes_updates_in_turn_is_not_modelled(tmp_path):
+    run = apart(tmp_path / "run", [0.01, 0.01], 3, name="update in turn")
+    with pytest.raises(InputError, match="takes its workers' updates in turn"):
+        replayed(run, *APART)
+    short = apart(tmp_path / "short", [0.01, 5.0], 3)
+    with pytest.raises(InputError, match="fewer than two updates of worker 1"):
+        replayed(short, *APART)
+
+
+@pytest.mark.parametrize(("order", "code"), [("arrival", 0), ("rotation", 2)])
+def test_a_real_asynchronous_run_is_replayed(place, capsys, order, code):
+    assert place.run("system=digest_a", f"system.order={order}", "system.interval=2", "epochs=5").code == 0
+    (run,) = place.runs()
+    assert main([str(run)]) == code
+    if code:
+        assert "give a run with system.order=arrival" in capsys.readouterr().err
+        return
+    timeline = replayed(run)
+    took = Trace(run).epochs.set_index(["worker", "epoch"])["train_s"]
+    for worker, begins in enumerate(timeline.begins):
+        for number, begin in enumerate(begins):
+            assert timeline.ends(worker, number) - begin == pytest.approx(took[worker, number], rel=0.05)
+    assert sum(map(len, timeline.begins)) == 10
+    assert times_of(replayed(run, *APART)).epoch > 0
+
+
+def test_a_run_that_went_by_its_devices_has_no_scores_on_others(tmp_path, capsys):
+    from tests.test_replay import recorded
+
+    run = recorded(tmp_path / "run", [[0.01, 0.02]] * 3)
+    told = files.read_json(run / "resolved.json")
+    files.write_json_atomic(run / "resolved.json", {**told, "devices": True})
+    assert main([str(run), *APART]) == 0
+    capsys.readouterr()
+    assert main([str(run), *APART, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "went by the devices of cluster=" in said and said.count("\n") == 1
+    assert main([str(run), "--out", str(tmp_path / "out")]) == 0  # its own
+
+
+def test_which_is_first_at_a_score(tmp_path, capsys):
+    """`recorded` runs score 60 % on validation vertices from the first epoch on."""
+    from tests.test_replay import recorded
+
+    small = recorded(tmp_path / "a", [[0.01, 0.01]] * 3, size=MB, label="lean")
+    large = recorded(tmp_path / "b", [[0.006, 0.006]] * 3, size=9 * MB, label="fat")
+    words = [
+        str(small),
+        str(large),
+        *APART,
+        "clock=wall",
+        "gbytes_per_s=0.1:10:3",
+        "latency_us=1",
+        "epochs=2",
+    ]
+    table = tmp_path / "map.csv"
+    out = ["--csv", str(table), "--out", str(tmp_path / "out")]
+    assert main(["crossover", *words, "reaches=55", *out]) == 0
+    said = capsys.readouterr().out
+    assert "the first system at 55.00 % on validation vertices" in said
+    assert "seconds_to_score" in table.read_text().splitlines()[0]
+    for reaches, told in (
+        ("61", "is reached by all runs of 0 of 2 systems"),
+        ("x", "is no score"),
+        ("0", "is no score"),
+        ("99%", "2 of the rows are exact training"),
+    ):
+        assert main(["crossover", *words, f"reaches={reaches}"]) == 2
+        said = capsys.readouterr().err
+        assert told in said and said.count("\n") == 1
