@@ -102,6 +102,36 @@ def test_sums_over_replicas_are_held_to_their_shape_too(pool):
         )
 
 
+@dataclass
+class WrongProducts(Wrong):
+    """A product with the graph, or an output, of its own: one row too few, or columns twice."""
+
+    where: str = "propagate"
+
+    def propagate(self, layer, h, weight, dropout):
+        z = super().propagate(layer, h, weight, dropout)
+        return z if self.where != "propagate" else z[:-1] if self.how == "short" else torch.cat([z, z], 1)
+
+    def output(self, layer, z):
+        return z if self.where != "output" else z[:-1] if self.how == "short" else torch.cat([z, z], 1)
+
+    def spoil(self, rows):
+        return rows
+
+
+@pytest.mark.parametrize("where, what", [("propagate", "rows of its product"), ("output", "output")])
+@pytest.mark.parametrize("how", ["short", "wide"])
+@pytest.mark.parametrize("layers", [2, 3])
+def test_products_and_outputs_of_another_shape_are_one_sentence(pool, layers, how, where, what):
+    settings = Settings(model={"name": "gcn", "layers": layers, "hidden": 4, "dropout": 0.0}, epochs=1)
+    block = {"_target_": "tests.test_contract.WrongProducts", "how": how, "where": where}
+    with pytest.raises(
+        AssertionError,
+        match=rf"InputError: system tests.test_contract.WrongProducts, layer 0, worker \d: it gave .* {what}",
+    ):
+        systems.run(pool, GRAPH, block, 2, settings=settings)
+
+
 def test_rows_of_the_right_shape_pass(pool):
     outcome = systems.run(
         pool, GRAPH, {"_target_": "tests.test_contract.Wrong"}, 2, settings=Settings(epochs=1)
@@ -132,9 +162,16 @@ class SilentReplicas(ReplicaSystem):
     knob: int = 1
 
 
+@dataclass
+class WithoutALayer(System):
+    def halo(self, h):
+        return Ready(h[:0])
+
+
 @pytest.mark.parametrize(
     "name, says",
     [
+        ("WithoutALayer", r"lacks the method halo\(self, layer, h\)"),
         ("Plain", "is not a dataclass; write @dataclass above the class"),
         ("DerivedWithAKnob", "is not a dataclass; write @dataclass above the class"),
         ("Silent", r"lacks the method halo\(self, layer, h\)"),

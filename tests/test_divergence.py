@@ -56,6 +56,7 @@ def test_weights_that_the_last_step_spoilt_are_seen_in_the_evaluation(place):
 def test_a_sweep_goes_on_behind_a_run_that_diverged(place):
     done = place.run("-m", "optimiser.lr=1e36,0.01", "epochs=4")
     assert done.code == 0 and len(place.runs()) == 2
+    assert "optimiser.lr=1e+36 diverged (seed 1 in epoch" in done.out, done.out
     assert sorted(Trace(path).summary["diverged"] is None for path in place.runs()) == [False, True]
 
 

@@ -79,6 +79,8 @@ def run_of(*overrides: str) -> config.Run:
         "keep_checkpoint=true",
         "run_dir=/elsewhere",
         "checkpoint_every=7",
+        "rendezvous=100",
+        "patience=100",
     ],
 )
 def test_where_a_run_is_kept_and_how_it_is_shown_is_no_part_of_it(key):

@@ -77,8 +77,9 @@ def test_a_mistake_in_either_is_one_sentence(place, followed):
         )
     with pytest.raises(InputError, match='score.mine._target_="torch.nn.Linear" is not a Score'):
         accept("+score.mine._target_=torch.nn.Linear")
-    with pytest.raises(InputError, match="score.auc has the name of a score that every run has"):
-        accept("+score.auc._target_=harness.core.counted.MacroF1")
+    for name in ("auc", "test_acc", "last_auc", "balanced_acc", "majority"):
+        with pytest.raises(InputError, match=f"score.{name} has the name of a score that every run has"):
+            accept(f"+score.{name}._target_=harness.core.counted.MacroF1")
 
 
 def test_a_run_without_scores_of_its_own_is_the_run_of_before():

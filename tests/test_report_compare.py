@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from harness.figures import panels
-from harness.report import columns, compare, curves, formats, groups, single, style, table
+from harness.report import columns, compare, curves, formats, groups, plot, single, style, table
 from harness.trace import files, reader, summary, writer
 from tests import traces
 from tests.test_report import rendered, rows, run_markdown
@@ -291,8 +291,9 @@ def test_values_by_seed_stand_beside_their_mean(tmp_path, capsys):
     assert shown["by seed"] == "90.0 50.0 11.4"
 
 
-def test_pictures_of_many_long_names_keep_the_size_of_their_axes(tmp_path):
-    for number in range(12):
+@pytest.mark.parametrize("many", [12, 26])
+def test_pictures_of_many_long_names_keep_the_size_of_their_axes(tmp_path, many):
+    for number in range(many):
         composed = traces.config(
             system__a_rather_long_knob=f"variation_{number}", system__another_knob=number / 7, gpus=1
         )
@@ -306,5 +307,14 @@ def test_pictures_of_many_long_names_keep_the_size_of_their_axes(tmp_path):
     inches = [each.get_size_inches()[0] * each.axes[0].get_position().width for each in (few, figure)]
     assert inches == pytest.approx([6.2, 6.2])
     boxes = sorted((t.get_window_extent() for t in ax.texts if t.get_text()), key=lambda box: box.y0)
-    assert len(boxes) == 12 and all(below.y1 <= above.y0 + 1 for below, above in zip(boxes, boxes[1:]))
+    assert len(boxes) == many and all(below.y1 <= above.y0 + 1 for below, above in zip(boxes, boxes[1:]))
     assert all(box.x1 <= figure.bbox.width and box.y0 >= 0 and box.y1 <= figure.bbox.height for box in boxes)
+    bars = plot.breakdown(section, style.names_of(section.groups), "told " * 99)
+    bars.draw_without_rendering()
+    ax = bars.axes[0]
+    assert bars.get_size_inches()[0] * ax.get_position().width == pytest.approx(6.2)
+    boxes = sorted((t.get_window_extent() for t in ax.get_yticklabels()), key=lambda box: box.y0)
+    assert len(boxes) == many and all(below.y1 <= above.y0 + 1 for below, above in zip(boxes, boxes[1:]))
+    heading = min(t.get_window_extent().y0 for t in bars.texts)
+    assert all(box.x0 >= 0 and box.y0 >= 0 and box.y1 <= heading for box in boxes)
+    assert ax.get_window_extent().y1 <= heading

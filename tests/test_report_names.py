@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from harness.report import groups
-from harness.trace import resolved, summary, writer
+from harness.report import compare, groups
+from harness.trace import files, resolved, summary, writer
 from tests import traces
 from tests.test_report import rows, run_markdown
 
@@ -30,6 +30,45 @@ def test_runs_that_differ_in_what_auto_became_are_never_averaged(tmp_path, capsy
         (f"plain ({name} {one})", "2"),
         (f"plain ({name} {other})", "1"),
     }
+
+
+def test_runs_of_files_with_other_content_are_never_averaged(tmp_path):
+    """Two files of one name, one after the other; one of them was touched in between."""
+
+    def made_on(name, seed, **known):
+        folder = traces.finished(tmp_path / name, traces.config(seed=seed))
+        files.write_json_atomic(folder / "shards.json", {"stats": {}, "graph": {"files": {"g.npz": known}}})
+        return folder
+
+    found = [made_on(*each) if len(each) == 2 else made_on(*each[:2], **each[2]) for each in (
+        ("a", 1, {"sha256": "1"}), ("b", 2, {"sha256": "1"}), ("c", 3, {"sha256": "2"}),
+        ("d", 4, {"size": 5, "changed_ns": 1}), ("e", 5, {"size": 5, "changed_ns": 2}))]  # fmt: skip
+    compared, _ = groups.load(found)
+    assert sorted(group.seeds for group in compared) == [[1, 2], [3], [4, 5]]
+    assert len({group.dataset for group in compared}) == 3
+    assert all(re.fullmatch(r"cora \(content [0-9a-f]{8}\)", group.dataset) for group in compared)
+    assert groups.load(found[:2])[0][0].dataset == "cora"
+
+
+def test_sums_that_are_coded_are_named_and_no_reference(tmp_path, capsys):
+    """Exact training whose gradients are coded is held to exact training, not to itself."""
+    traces.finished(tmp_path / "a", ran_on={"role": "reference"})
+    coded = traces.config(combine={"_target_": "harness.core.combine.Quantised", "bits": 8})
+    traces.finished(tmp_path / "b", coded, ran_on={"role": "reference"}, size=5)
+    scored = traces.config(score={"macro_f1": {"_target_": "harness.core.counted.MacroF1"}})
+    traces.finished(tmp_path / "c", scored, ran_on={"role": "other"})
+    compared, _ = groups.load([tmp_path])
+    assert len({group.label for group in compared}) == 3
+    assert not any("code" in group.label for group in compared)
+    by = {group.first.path.name: group for group in compared}
+    assert "combine=quantised" in by["b"].label and "macro_f1" in by["c"].label
+    assert compare.reference_of(by["b"], compared) is compare.reference_of(by["c"], compared) is by["a"]
+
+
+def test_two_systems_of_one_file_go_by_their_classes(tmp_path):
+    for name in ("One", "Other"):
+        traces.finished(tmp_path / name, traces.config(system___target_=f"mine.idea.{name}"))
+    assert {group.label for group in groups.load([tmp_path])[0]} == {"idea.One", "idea.Other"}
 
 
 def test_what_auto_became_is_told_among_runs_of_as_many_workers_only(tmp_path, capsys):

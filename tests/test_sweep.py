@@ -86,7 +86,8 @@ def test_the_table_after_a_sweep_has_what_the_tables_have(tmp_path):
             path = tmp_path / f"{bound}{seed}"
             traces.finished(path, traces.config(seed=seed, system__bound=bound), target=target)
             runs.append(({"system.bound": str(bound), "seed": str(seed)}, path))
-    table = swept.swept_table(["system.bound", "seed"], runs)
+    table, said = swept.swept_table(["system.bound", "seed"], runs)
+    assert not said
     cells = {column.header: list(column.cells) for column in table.columns}
     assert cells["bound"] == ["2", "1"] and cells["seeds"] == ["2", "2"]
     found, _ = groups.load([tmp_path])

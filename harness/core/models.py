@@ -30,6 +30,7 @@ from harness.core.propagate import (
     Pending,
     WrongRows,
     arrived,
+    checked,
 )
 from harness.core.replicas import ReplicaAdjacency
 
@@ -90,6 +91,11 @@ class GraphLayer(Protocol):
     ) -> torch.Tensor: ...
 
 
+def given(strategy: Strategy, layer: int, z: torch.Tensor) -> torch.Tensor:
+    """Z [n, f_out] as a system's `output` gives it on; WrongRows where it has another shape."""
+    return checked(strategy.output(layer, z), tuple(z.shape), z, "output, of the shape that it was given")
+
+
 class Layer(nn.Module):
     """One graph convolution: Z = A H W (+ H W_root) + b. A model's layer has this `forward`; what stands
     between layers, `Model` adds.
@@ -110,11 +116,12 @@ class Layer(nn.Module):
     ) -> torch.Tensor:
         """Z [n, f_out] of rows h [n, f_in]; in layer 0 of what `static` keeps, where it is given."""
         recorder = strategy.comm.recorder
-        z = (
-            static.times(self.weight)
-            if static is not None
-            else strategy.propagate(layer, h, self.weight, drop)
-        )
+        if static is not None:
+            z = static.times(self.weight)
+        else:
+            shape = strategy.adjacency.at(layer).num_rows, self.weight.shape[1]
+            z = strategy.propagate(layer, h, self.weight, drop)
+            z = checked(z, shape, self.weight, "rows of its product, one per vertex of the layer's own")
         if self.root is not None:
             own = (
                 static.own_times(self.root)
@@ -122,7 +129,7 @@ class Layer(nn.Module):
                 else self._own_times(strategy.adjacency.at(layer), h, drop, recorder)
             )
             z = streamed(z + own, recorder, reads=2, writes=1)
-        return strategy.output(layer, self._plus_bias(z, recorder))
+        return given(strategy, layer, self._plus_bias(z, recorder))
 
     def _plus_bias(self, z: torch.Tensor, recorder: Recorder) -> torch.Tensor:
         return streamed(z + self.bias, recorder, reads=1, writes=1, back=(1, 0))
@@ -190,7 +197,7 @@ class AttentionLayer(nn.Module):
             y = streamed(y, recorder, reads=1, writes=1)
         z = attend(edges, y, self._score(y, self.att_source, recorder), target, recorder)
         z = z.flatten(1) if self.concat else z.mean(1)
-        return strategy.output(layer, streamed(z + self.bias, recorder, reads=1, writes=1, back=(1, 0)))
+        return given(strategy, layer, streamed(z + self.bias, recorder, reads=1, writes=1, back=(1, 0)))
 
     @staticmethod
     def _score(y: torch.Tensor, half: nn.Parameter, recorder: Recorder) -> torch.Tensor:

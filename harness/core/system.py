@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeAlias
 
@@ -92,10 +93,15 @@ class System(Generic[S, A]):
 
     @classmethod
     def lacks(cls) -> str | None:
-        """The method that a system must define and this one does not; None where it is complete."""
-        return (
-            "halo(self, layer, h)" if cls.halo is System.halo and cls.propagate is System.propagate else None
-        )
+        """The method that a system must define and this one does not, or not with these arguments; None
+        where it is complete."""
+        if cls.propagate is not System.propagate:
+            return None
+        try:
+            inspect.signature(cls.halo).bind(None, 0, None)
+        except TypeError:
+            return "halo(self, layer, h)"
+        return "halo(self, layer, h)" if cls.halo is System.halo else None
 
     def steps(self) -> int:
         """Optimiser steps per epoch, each with a forward and a backward pass."""

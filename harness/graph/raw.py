@@ -213,8 +213,9 @@ def class_count(labels: np.ndarray, otherwise: str = FETCH) -> int:
     """One more than the largest label of [V] single labels; the columns of [V, C] multi-labels.
 
     Raises InputError where that count is implausible, since every class costs a column of the last layer:
-    most classes have no vertex, or single labels make more classes than there are labelled vertices. The
-    message offers `otherwise` beside a new numbering.
+    most classes have no vertex, single labels make more classes than there are labelled vertices, or two
+    classes are not numbered 0 and 1 (graphs with two are led by AUC). The message offers `otherwise` beside a
+    new numbering.
     """
     if labels.ndim == 2:
         count, used = labels.shape[1], int(np.count_nonzero(labels.any(axis=0)))
@@ -226,7 +227,7 @@ def class_count(labels: np.ndarray, otherwise: str = FETCH) -> int:
         return count
     known = labels[labels >= 0]
     count, used = int(known.max(initial=-1)) + 1, len(np.unique(known))
-    if count > 2 * used or count > len(known):
+    if count > 2 * used or count > len(known) or (used == 2 and count > 2):
         raise InputError(
             f"the largest label is {count - 1} (of vertex {int(labels.argmax())}), which makes {count} "
             f"classes, but only {used} of them have a vertex: renumber the labels 0 to {used - 1}, or "

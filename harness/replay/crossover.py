@@ -217,7 +217,7 @@ def _target(reaches: str, groups: Sequence[Group]) -> float:
         )
     if not share:
         return value
-    exact = [group for group in groups if (group.first.trace.resolved or {}).get("role") == "reference"]
+    exact = [group for group in groups if group.first.role == "reference"]
     if len(exact) != 1:
         raise InputError(
             f"reaches={reaches} is a share of what exact training has, and {len(exact)} of the rows are exact"

@@ -80,8 +80,8 @@ def cannot_tell(groups: list[Group], score: Column) -> list[str]:
         where = f"{control.partition}, {counted(control.workers, 'worker')}"
         if ahead.n < 2:
             said.append(
-                f"{where}: {ahead.n} seed in common says nothing of whether {reference.label} is ahead of the"
-                f" control {control.label}."
+                f"{where}: {ahead.n or 'no'} seed in common says nothing of whether {reference.label} is"
+                f" ahead of the control {control.label}."
             )
         elif ahead.mean - (ahead.half or 0.0) <= 0:
             name = score.heading.removesuffix(" %")
@@ -93,8 +93,9 @@ def cannot_tell(groups: list[Group], score: Column) -> list[str]:
 
 
 def setting(group: Group, but: tuple[str, ...] = ()) -> str:
-    """What two groups must share to be compared: everything but the system, the seed and the name, what
-    concerns asynchronous systems alone, and the blocks `but`."""
-    apart, blocks = {"seed", "label", *MEETING_KEYS}, {"system", *but}
+    """What two groups must share to be compared: everything but the system, how gradients are summed and what
+    is scored beside, the seed and the name, what concerns asynchronous systems alone, and the blocks `but`.
+    """
+    apart, blocks = {"seed", "label", *MEETING_KEYS}, {"system", "combine", "score", *but}
     keys = {k: v for k, v in group.first.keys.items() if k not in apart and k.partition(".")[0] not in blocks}
     return repr(sorted(keys.items(), key=lambda pair: pair[0]))

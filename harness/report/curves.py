@@ -192,10 +192,12 @@ NAME_WIDTH = 34  # characters of a line beside a picture
 def _room_for(named: list[str], others: list[str]) -> tuple[Figure, Axes]:
     """A figure whose axes have the same size whatever stands to the right, and grow with many names. The
     names of the others stand below them."""
-    beside = [text for name in named for text in _wrapped(name).splitlines()]
-    left, wide, right = 0.75, 6.2, 0.35 + 0.078 * max(map(len, beside), default=0)
+    beside = [wrapped(name).splitlines() for name in named]
+    longest = max((len(line) for name in beside for line in name), default=0)
+    left, wide, right = 0.75, 6.2, 0.35 + LETTER * longest
     below_axis = textwrap.wrap(f"grey: {', '.join(others)}", int(LETTERS * (wide + right))) if others else []
-    below, high, above = 0.6 + LINE * len(below_axis), max(3.8, LINE * len(beside) + 0.2), 0.65
+    lines = sum(len(name) + APART for name in beside)
+    below, high, above = 0.6 + LINE * len(below_axis), max(3.8, LINE * lines), 0.65
     figure = Figure(figsize=(left + wide + right, below + high + above))
     width, height = figure.get_size_inches()
     if below_axis:
@@ -204,11 +206,12 @@ def _room_for(named: list[str], others: list[str]) -> tuple[Figure, Axes]:
     return figure, figure.add_axes((left / width, below / height, wide / width, high / height))
 
 
-def _wrapped(name: str) -> str:
+def wrapped(name: str) -> str:
     return textwrap.fill(name, NAME_WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-LINE = 0.17  # inches of a line of text beside a picture
+LINE, LETTER = 0.17, 0.078  # inches of a line of text beside a picture, and of a letter
+APART = 0.15  # of a line: between two names
 
 
 def _label_ends(figure: Figure, ax: Axes, column: str, lines: list[Line]) -> None:
@@ -224,12 +227,12 @@ def _label_ends(figure: Figure, ax: Axes, column: str, lines: list[Line]) -> Non
     ax.set_ylim(low, high)
     line = (high - low) / (figure.get_size_inches()[1] * ax.get_position().height) * LINE  # in data units
     order = np.argsort([y for _, y, _, _ in ends], kind="stable")
-    texts = [_wrapped(ends[i][2]) for i in order]
-    sizes = line * (1.15 + np.array([text.count("\n") for text in texts]))
+    texts = [wrapped(ends[i][2]) for i in order]
+    sizes = line * (1 + APART + np.array([text.count("\n") for text in texts]))
     steps = np.concatenate([[0.0], np.cumsum((sizes[1:] + sizes[:-1]) / 2)])
     # Least squares under "each name at least its own height above the one below".
-    heights = isotonic_regression(np.array([ends[i][1] for i in order]) - steps).x + steps
-    heights -= max(0.0, heights[-1] - (high - sizes[-1] / 2))
+    heights = isotonic_regression(np.array([ends[i][1] for i in order]) - steps).x
+    heights = np.clip(heights, low + sizes[0] / 2, high - sizes[-1] / 2 - steps[-1]) + steps
     right = blended_transform_factory(ax.transAxes, ax.transData)
     for i, y, text in zip(order, heights, texts):
         x_end, y_end, _, stroke = ends[i]

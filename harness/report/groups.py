@@ -4,6 +4,7 @@ intervals.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections import Counter, defaultdict
@@ -29,7 +30,7 @@ MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 # What has a column of its own, or is the name itself; all other keys go into the name where they differ.
 COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
 # Blocks of which most runs have none, so that having one tells runs apart.
-OPTIONAL = {"straggler"}
+OPTIONAL = {"straggler", "combine", "score"}
 # What a graph's name says where it is otherwise.
 USUAL = {"dataset.scale": 1.0, "dataset.split": "own", "dataset.labels_per_class": LABELS_PER_CLASS}
 
@@ -111,6 +112,18 @@ class Run:
         machines = dict.fromkeys(each["machine"] for each in self.attempts if "machine" in each)
         return ", then ".join(machines) or resolved.machine(self.trace.environment)
 
+    @cached_property
+    def content(self) -> str:
+        """A hash of what the graph was made of, which another file of the same name changes: raw files, by
+        what is in them, and a twin's generator. "" where the trace does not say."""
+        files = {
+            name: {key: value for key, value in known.items() if key != "changed_ns"}
+            for name, known in self.trace.graph.get("files", {}).items()
+        }
+        made = files, self.trace.graph.get("generator")
+        said = json.dumps(made, sort_keys=True, default=str)
+        return hashlib.sha256(said.encode()).hexdigest()[:8] if any(made) else ""
+
     @property
     def code(self) -> str:
         """The code that computed it (`harness.base.code.code_of`); of a run of version 0.1 the revision."""
@@ -119,8 +132,11 @@ class Run:
 
     @property
     def role(self) -> str:
-        """Of its system (`harness.core.system.System.role`)."""
-        return (self.trace.resolved or {}).get("role", "")
+        """Of its system (`harness.core.system.System.role`); none of exact training whose sums of gradients
+        are coded (`combine=quantised`), which is exact no more."""
+        role = str((self.trace.resolved or {}).get("role", ""))
+        coded = not str(self.keys.get("combine._target_", "Exact")).endswith("Exact")
+        return "" if role == "reference" and coded else role
 
     @property
     def steps(self) -> int:
@@ -128,10 +144,11 @@ class Run:
         return self.trace.steps
 
     def key(self) -> str:
-        """Equal for repeats: the config but for seed and place, what it was resolved to, the machine, and
-        whether the run has finished."""
+        """Equal for repeats: the config but for seed and place, what it was resolved to, what the graph was
+        made of, the machine, and whether the run has finished."""
         same = {k: v for k, v in self.keys.items() if k != "seed"}
-        return json.dumps([same, self.resolved, self.machine, self.finished], sort_keys=True, default=str)
+        found = [same, self.resolved, self.content, self.machine, self.finished]
+        return json.dumps(found, sort_keys=True, default=str)
 
 
 @dataclass
@@ -153,6 +170,11 @@ class Group:
     @property
     def finished(self) -> bool:
         return self.first.finished
+
+    @property
+    def more_steps(self) -> str:
+        """What its name ends in: how many optimiser steps an epoch has, where that is more than one."""
+        return f" ({self.first.steps} steps per epoch)" if self.first.steps > 1 else ""
 
     @property
     def clock(self) -> str:
@@ -272,9 +294,11 @@ def _name(groups: list[Group], x: str | None) -> None:
             keys = group.first.keys
             knobs = [knob("cluster" if key == "cluster.name" else key.removeprefix("system."), keys[key])
                      for key in own + common if key in keys and key != x]  # fmt: skip
-            group.label = " ".join([group.first.name, *knobs, *_ran_on(group, members)])
-            if group.first.steps > 1:
-                group.label += f" ({group.first.steps} steps per epoch)"
+            name = group.first.name
+            if len({g.first.keys.get("system._target_") for g in alike}) > 1:
+                name += "." + str(keys.get("system._target_")).rpartition(".")[2]
+            group.label = " ".join([name, *knobs, *_ran_on(group, members)])
+            group.label += group.more_steps
             unusual = {key for key, usual in USUAL.items() if keys.get(key, usual) != usual}
             unsaid = {"dataset.name", "dataset.source", "dataset._target_", x} | (
                 set() if graph.startswith("twin/") else {"dataset.scale"}
@@ -283,6 +307,12 @@ def _name(groups: list[Group], x: str | None) -> None:
             group.dataset = " ".join(
                 [graph, *(knob(k.removeprefix("dataset."), keys[k]) for k in said if k in keys)]
             )
+    contents: dict[str, set[str]] = defaultdict(set)
+    for group in groups:
+        contents[group.dataset].add(group.first.content)
+    for group in groups:
+        if len(contents[group.dataset]) > 1:
+            group.dataset += f" (content {group.first.content or 'unknown'})"
     # What is left to tell apart was run by versions of this program that do not have the same keys.
     told = [(*_shown(group), repr(group.first.keys.get(x) if x else None)) for group in groups]
     shown = Counter(told)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.report.columns import TIMES
-from harness.report.curves import AXES, accuracy_over
+from harness.report.curves import AXES, LETTER, LINE, accuracy_over, wrapped
 from harness.report.groups import Estimate, Group
 from harness.report.style import PARTS, STYLE, names_of, save, strokes_of, title, unsaid
 from harness.report.table import Section, sections
@@ -68,10 +69,8 @@ def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
     seeds. told: below the title.
     """
     groups, clock = section.groups, section.clock
-    figure = Figure(figsize=(9.6, 1.9 + 0.46 * len(groups)), layout="constrained")
-    ax = figure.subplots()
     whole, *parts = TIMES[clock]
-    rows = np.arange(len(groups))[::-1]
+    figure, ax, rows = _room_for([wrapped(name) for name in names])
     left = np.zeros(len(groups))
     labels = {
         "compute": "compute",
@@ -84,7 +83,7 @@ def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
             rows,
             width,
             left=left,
-            height=0.66,
+            height=0.3,
             color=PARTS[part],
             label=label,
             edgecolor="white",
@@ -108,8 +107,8 @@ def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
             color="#222222",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
         )
-    ax.set_yticks(rows, [name.replace(" ", "\n", 1) if len(name) > 24 else name for name in names])
-    ax.tick_params(axis="y", length=0)
+    ax.set_yticks(rows, [wrapped(name) for name in names])
+    ax.tick_params(axis="y", length=0, labelsize=9)
     ax.grid(axis="y", visible=False)
     ax.set_xlim(0, limit)
     ax.set_xlabel(
@@ -118,10 +117,24 @@ def breakdown(section: Section, names: list[str], told: str = "") -> Figure:
             "cpu": "an epoch of the busiest worker, CPU s (workers outnumber cores)",
         }[clock]
     )
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower right", ncols=3, frameon=False)
+    figure.legend(*ax.get_legend_handles_labels(), loc="lower right", ncols=3, frameon=False)
     repeated = "whiskers: 95 % interval over seeds"
     title(figure, "Where an epoch's time goes", section.dataset, groups, repeated, told)
     return figure
+
+
+def _room_for(names: list[str]) -> tuple[Figure, Axes, np.ndarray]:
+    """A figure whose axes are as wide whatever the names to the left of them, and as high as these; and each
+    name's place on the vertical axis, in inches."""
+    lines = [name.splitlines() for name in names]
+    sizes = np.array([max(0.46, LINE * len(each) + 0.14) for each in lines])
+    left = 0.25 + LETTER * max(len(line) for each in lines for line in each)
+    wide, right, below, high, above = 6.2, 0.15, 0.9, float(sizes.sum()), 0.65
+    figure = Figure(figsize=(left + wide + right, below + high + above))
+    width, height = figure.get_size_inches()
+    ax = figure.add_axes((left / width, below / height, wide / width, high / height))
+    ax.set_ylim(0, high)
+    return figure, ax, high - np.cumsum(sizes) + sizes / 2
 
 
 def _rounded(e: Estimate) -> str:

@@ -52,13 +52,29 @@ def title(figure: Figure, what: str, dataset: str, groups: list[Group], repeated
     ]
     width, height = figure.get_size_inches()
     lines = textwrap.wrap(verbatim(", ".join(filter(None, details))), int(LETTERS * width))
-    inch = 1 / height
+    room = 0.52 + 0.16 * (len(lines) - 1)
     if isinstance(engine := figure.get_layout_engine(), ConstrainedLayoutEngine):
-        room = 0.52 + 0.16 * (len(lines) - 1)
-        engine.set(rect=(0, 0, 1, 1 - room * inch))
+        engine.set(rect=(0, 0, 1, 1 - room / height))
+    else:
+        height = _grown_above(figure, room)
+    inch = 1 / height
     figure.text(0.012, 1 - 0.08 * inch, what, va="top", fontsize=12, fontweight="bold", gid=TITLE)
     below: dict[str, Any] = {"va": "top", "fontsize": 9.5, "color": "#444444", "gid": TITLE}
     figure.text(0.012, 1 - 0.31 * inch, "\n".join(lines), **below)
+
+
+def _grown_above(figure: Figure, room: float) -> float:
+    """The figure's height in inches, once there are `room` inches above its axes, which keep their size."""
+    width, height = figure.get_size_inches()
+    top = max(ax.get_position().y1 for ax in figure.axes)
+    grown = max(height, top * height + room)
+    figure.set_size_inches(width, grown)
+    for ax in figure.axes:
+        at = ax.get_position()
+        ax.set_position((at.x0, at.y0 * height / grown, at.width, at.height * height / grown))
+    for text in figure.texts:
+        text.set_y(text.get_position()[1] * height / grown)
+    return float(grown)
 
 
 def verbatim(text: str) -> str:

@@ -9,13 +9,13 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from harness.report import columns, groups
-from harness.report.table import estimate_of, leading
+from harness.report.table import diverged, estimate_of, leading
 
 SEED = "seed"  # runs that differ in it alone are one row, a mean over them
 
 
-def swept_table(keys: Sequence[str], runs: Sequence[tuple[dict[str, str], Path]]) -> Table:
-    """Rows in the order in which the runs were made.
+def swept_table(keys: Sequence[str], runs: Sequence[tuple[dict[str, str], Path]]) -> tuple[Table, list[str]]:
+    """Rows in the order in which the runs were made, and a sentence for each of which runs diverged.
 
     keys   those that were swept, as given on the command line
     runs   of each its values of them, where it has them, and its folder, in which an epoch has finished
@@ -33,8 +33,13 @@ def swept_table(keys: Sequence[str], runs: Sequence[tuple[dict[str, str], Path]]
         table.add_column(key.removeprefix("system."))
     for column in measured:
         table.add_column(columns.named(column, multilabel).heading, justify="right", no_wrap=True)
+    said = []
     for group, values in shown.values():
+        if group.diverged:
+            row = " ".join(f"{key.removeprefix('system.')}={values[key]}" for key in named if key in values)
+            ended = "; its time and MB are of the epochs until then"
+            said.append(diverged(group, row or group.label).removesuffix(".") + ended + ".")
         cells = [values.get(key, "") for key in named]
         cells += [str(len(group.seeds))] if SEED in keys else []
         table.add_row(*cells, *(format(estimate_of(group, each), each.digits) for each in measured))
-    return table
+    return table, said

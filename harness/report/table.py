@@ -124,7 +124,7 @@ class Section:
             )
         if self.has_ratio:
             said.append("MB / exact is MB per epoch over that of exact training under the same setting.")
-        if self.mini_batches:
+        if self.mini_batches or any(group.more_steps for group in self.groups):
             said.append(
                 "An epoch takes the training vertices once, in one optimiser step unless a row says how many:"
                 " rows with other steps per epoch compare over time, bytes and steps, and not over epochs."
@@ -139,15 +139,7 @@ class Section:
                 "± is half a 95 % interval over seeds (Student's t); minus exact is the leading score minus"
                 " that of exact training under the same setting, paired over seeds."
             )
-        for group in self.groups:
-            if group.diverged:
-                when = ", ".join(
-                    f"seed {seed} in epoch {epoch + 1}" for seed, epoch in group.diverged.items()
-                )
-                said.append(
-                    f"{_row(group)} diverged ({when}): its loss or its logits were not finite, "
-                    "so it has no accuracy."
-                )
+        said += [diverged(group, _row(group)) for group in self.groups if group.diverged]
         said += cannot_tell(self.groups, columns.LEADING[self.score][0])
         codes: dict[str, dict[str, None]] = {}
         for group in self.groups:
@@ -232,6 +224,12 @@ class Section:
 def competes(group: Group) -> bool:
     """Whether a group can be the best of a column."""
     return group.finished and not group.diverged and group.first.role != "control"
+
+
+def diverged(group: Group, row: str) -> str:
+    """What a table says of a row of which runs diverged."""
+    when = ", ".join(f"seed {seed} in epoch {epoch + 1}" for seed, epoch in group.diverged.items())
+    return f"{row} diverged ({when}): its loss or its logits were not finite, so it has no accuracy."
 
 
 def own(groups: list[Group]) -> list[str]:

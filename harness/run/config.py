@@ -253,7 +253,8 @@ def make_schedule(block: dict[str, Any]) -> Schedule:
 def make_scores(block: dict[str, Any]) -> dict[str, Score]:
     """The scores of a block `score`, by name, each the class its own `_target_` names."""
     for name in block:
-        if name in ("acc", "auc", "balanced"):
+        said = name in ("acc", "auc", "balanced", "balanced_acc", "majority")
+        if said or name.startswith(("train_", "val_", "test_", "best_", "last_")):
             raise InputError(f"score.{name} has the name of a score that every run has; give it another")
     return {name: made(_block(block, name), f"score.{name}", Score) for name in block}
 

@@ -202,7 +202,10 @@ class Jobs:
         from harness.report import swept
 
         console = Terminal()
-        console.print(swept.swept_table(self.sweep.keys, [(job.values, folder) for job, folder in finished]))
+        table, notes = swept.swept_table(self.sweep.keys, [(job.values, folder) for job, folder in finished])
+        console.print(table)
+        for note in notes:
+            console.print(note, highlight=False)
         valued = [(job.value, job) for job, _ in finished if job.value is not None]
         if valued:
             order = max if self.sweep.direction == "maximize" else min

@@ -314,7 +314,7 @@ def tables_of(
         compared.sort(key=lambda group: order.index(row_of[id(group)]))
         for group in compared:
             row = row_of[id(group)]
-            group.label = row if groups_of[row] == 1 else f"{row}: {group.label}"
+            group.label = row + group.more_steps if groups_of[row] == 1 else f"{row}: {group.label}"
         made[partition] = "\n\n".join([*said, *lacks, formats.markdown(compared)])
     return made
 

@@ -102,6 +102,15 @@ class Trace:
         return stats
 
     @cached_property
+    def graph(self) -> dict[str, Any]:
+        """By what the run's graph was known when it began: its raw files, its generator, its keys
+        (docs/trace.md); nothing where shards.json does not say."""
+        if not (self.run_dir / "shards.json").is_file():
+            return {}
+        graph = self._json("shards.json").get("graph")
+        return graph if isinstance(graph, dict) else {}
+
+    @cached_property
     def summary(self) -> dict[str, Any] | None:
         """None until the run has finished. `files` holds the checksums of the other files; a run of an
         earlier version has none.
