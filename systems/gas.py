@@ -211,7 +211,7 @@ class Gas(BatchSystem):
     def push(self, layer: int, h: torch.Tensor) -> None:
         with self.recorder.inside("rest", "push", layer):
             self.history[layer][self.rows] = h.cpu().numpy()
-            self.recorder.work(moved(h))
+            self.recorder.work(moved(h, of=len(self.history[layer])))
 
     def after_epoch(self, epoch):
         for name, value in self.totals.items():

@@ -165,7 +165,7 @@ class Graphsaint(BatchSystem):
         taken = torch.from_numpy(self.own[rows]).long().to(self.device)
         with inside("rest", "gather", 0):
             x = self.own_features[taken]
-            self.recorder.work(moved(x))
+            self.recorder.work(moved(x, of=len(self.own_features)))
         weights = torch.from_numpy((self.counts.sets / held[: len(seeds)]).astype(self.dtype))
         return Batch(
             x,

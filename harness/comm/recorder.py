@@ -195,6 +195,11 @@ class Recorder:
         """A segment inside another: what ran before goes on afterwards."""
         return _Inside(self, kind, name, layer, id, blocking) if self.training else NOTHING
 
+    @property
+    def layer(self) -> int:
+        """Of the running segment; -1: none."""
+        return self._segment.layer if self._segment is not None else -1
+
     def work(self, *items: Work) -> None:
         """Count what the running segment computes; nothing outside training."""
         segment = self._segment

@@ -6,7 +6,8 @@ shapes. A roofline (`harness.replay`) makes seconds of them.
     attention  one direction of an edge softmax over `entries` edges, `width` values per row over all heads
     stream     passes over all values of [rows, width]: activations, norms, sums, optimisers
     drop       dropout of [rows, width]: a random number for each value
-    pack       `rows` rows of `width` values, gathered from or added to places that an index names
+    pack       `rows` rows of `width` values, gathered from or added to places that an index names, in a table
+               of `columns` rows (0: of no more than those)
     code       rows [rows, width] into codes of fewer bits, or back
     sample     `rows` drawn out of `entries`
 
@@ -123,15 +124,18 @@ def drop(rows: int, width: int, size: int) -> Work:
     return Work("drop", rows, 0, 0, width, 0, size * rows * width, size * rows * width)
 
 
-def pack(rows: int, width: int, size: int, added: bool = False) -> Work:
-    """Rows from the places that an index of 8 bytes names, or `added` to what is there."""
+def pack(rows: int, width: int, size: int, added: bool = False, of: int = 0) -> Work:
+    """Rows from the places that an index of 8 bytes names, or `added` to what is there.
+
+    of   rows of the table that they are scattered over, where it is larger than they are
+    """
     moved = size * rows * width
-    return Work("pack", rows, 0, 0, width, 0, moved * (1 + added) + 8 * rows, moved)
+    return Work("pack", rows, of, 0, width, 0, moved * (1 + added) + 8 * rows, moved)
 
 
-def moved(rows: np.ndarray | torch.Tensor) -> Work:
-    """`pack` of these rows [k, F]."""
-    return pack(len(rows), rows.shape[1], rows.itemsize)
+def moved(rows: np.ndarray | torch.Tensor, of: int = 0) -> Work:
+    """`pack` of these rows [k, F], from a table of `of`."""
+    return pack(len(rows), rows.shape[1], rows.itemsize, of=of)
 
 
 def copied(rows: np.ndarray | torch.Tensor) -> Work:

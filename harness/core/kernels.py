@@ -28,7 +28,7 @@ from harness.base.autograd import applied
 from harness.check import InputError, choice
 from harness.check.target import imported
 from harness.comm import work
-from harness.comm.recorder import Recorder
+from harness.comm.recorder import NOTHING, Recorder
 from harness.core.dgl_kernel import CopySum, dies, load_dgl
 from harness.core.huge_pages import HugePages
 from harness.core.numba_kernel import NumbaProduct
@@ -326,7 +326,10 @@ class SparseOperator:
     ) -> torch.Tensor:
         """The transpose applied to g [rows, F]: c * (B^T + s I) (r * g)  [cols, F]."""
         if self._adjoint is None:
-            self._adjoint = self.kernel.prepare(*transpose(self.block, self._values), self.device)
+            # Bookkeeping, as making the block was: of a block that is drawn anew it is no small part.
+            recorder = self.kernel.recorder
+            with NOTHING if recorder is None else recorder.inside("rest", "transpose", recorder.layer):
+                self._adjoint = self.kernel.prepare(*transpose(self.block, self._values), self.device)
         return self._run(self._adjoint, g, self.num_columns, self._column, self._row, out, accumulate)
 
     def _run(

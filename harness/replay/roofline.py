@@ -31,7 +31,11 @@ def shape_of(work: Work) -> tuple[int, int, int]:
     if work.kind in GATHERS:
         return work.width, work.columns, round(work.entries / max(work.rows, 1))
     narrowest = min(work.rows, work.columns, work.width) if work.kind == "dense" else work.width
-    return narrowest, work.read + work.written, 0
+    size = work.read + work.written
+    if work.kind == "pack":
+        # A table that rows are scattered over is as far away as one that is moved as a whole.
+        size = max(size, 2 * work.columns * work.written // max(work.rows, 1))
+    return narrowest, size, 0
 
 
 class Efficiency:

@@ -77,7 +77,8 @@ class KeptRows:
         """Of the latest `rows`, which it gave: they were gathered, and what was pulled was joined, ordered
         and kept."""
         pulled = pack(self.counts["pulled"], rows.shape[1], rows.itemsize)
-        return [moved(rows), *([pulled] * 3 if pulled.rows else [])]
+        table = len(self.pulls.own["features"]) + self.taken
+        return [moved(rows, of=table), *([pulled] * 3 if pulled.rows else [])]
 
     def keep(self, wanted: np.ndarray, purpose: Purpose) -> None:
         """Pull and keep the rows of other workers' vertices that are not kept yet. All workers together."""
