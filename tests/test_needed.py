@@ -8,11 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.core.architectures import Gcn
 from harness.core.context import RunFacts
+from harness.core.features import saves
 from harness.run.config import make_system
 from tests import systems
 from tests.oracles import dense, gat
@@ -133,6 +135,27 @@ def test_masks_norms_and_residuals_are_those_of_all_rows(pool, model, features, 
     assert sum(size for _, size in found[1].sent(1).values()) < sum(
         size for _, size in found[0].sent(1).values()
     )
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3])
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+def test_features_of_which_few_are_not_zero_are_those_of_all_rows(pool, model, share):
+    """Sparse rows of X are kept, or A X of the rows that are needed, whichever is less."""
+    graph = sparse_graph(7, vertices=40, trained=3)
+    there = np.random.default_rng(7).random(graph.features.shape) < share
+    graph = replace(graph, features=graph.features * there)
+    how = Settings(model=small(model, 2), epochs=4)
+    found = [
+        systems.run(pool, graph, systems.block("vanilla"), 2, "random", replace(how, rows=rows))
+        for rows in ("all", "needed")
+    ]
+    np.testing.assert_allclose(found[1].losses, found[0].losses, rtol=1e-9)
+
+
+def test_sparse_features_are_held_against_the_rows_of_the_product():
+    x = torch.zeros(100, 10)
+    assert saves(499, x) and not saves(500, x)
+    assert saves(99, x, rows=20) and not saves(100, x, rows=20)
 
 
 @pytest.mark.parametrize("name, rtol", [("pipegcn", 1e-9), ("adaqp", 2e-2)])

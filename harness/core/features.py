@@ -46,10 +46,13 @@ Rows = torch.Tensor | SparseRows  # rows [n, F], kept dense or as an operator
 R = TypeVar("R", bound=Rows)
 
 
-def saves(entries: int, x: torch.Tensor) -> bool:
+def saves(entries: int, x: torch.Tensor, rows: int | None = None) -> bool:
     """Whether products over `entries` are cheaper than the dense one with x. The sparse form reads its
-    operands at random where the dense one streams: it has to save more than half."""
-    return x.device.type == "cpu" and 2 * entries < x.numel()
+    operands at random where the dense one streams: it has to save more than half.
+
+    rows   of the dense product, where it is of fewer than x has: of A X, of whose rows not all are needed
+    """
+    return x.device.type == "cpu" and 2 * entries < (len(x) if rows is None else rows) * x.shape[1]
 
 
 def rows_times(

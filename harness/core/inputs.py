@@ -50,7 +50,8 @@ class StaticInput:
         self.adjacency, self.recorder = adjacency, kernel.recorder
         rows = x.shape[0] + (0 if x_halo is None else x_halo.shape[0])
         nonzeros = int(torch.count_nonzero(x)) + (0 if x_halo is None else int(torch.count_nonzero(x_halo)))
-        self.sparse = rows > 0 and saves(nonzeros + adjacency.num_entries, x)
+        given = len(x) if rows_only else adjacency.num_rows
+        self.sparse = rows > 0 and saves(nonzeros + adjacency.num_entries, x, given)
         self.x: Rows = sparse_rows(x, kernel) if self.sparse else x
         self.x_halo: Rows | None = None
         self.product: torch.Tensor | None = None  # A [X; X_halo], where it is kept instead of X_halo

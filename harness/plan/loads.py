@@ -110,10 +110,14 @@ def transforms_first(loads: Loads, layer: int, worker: int, passes: Passes, orde
     return order.transform_first(blocks, int(of.given[worker]), more, f_in, f_out, passes)
 
 
-def sparse_features(loads: Loads, worker: int) -> bool:
+def sparse_features(loads: Loads, worker: int, given: np.ndarray | None = None) -> bool:
     """Whether a worker on the CPU keeps its features sparse (`harness.core.features.saves`), halo rows taken
-    to be as full as own ones."""
+    to be as full as own ones.
+
+    given   [P] rows of A X; None: those that layer 0 gives in training
+    """
+    given = loads.layers[0].given if given is None else given
     n, m = loads.layers[0].taken[worker], loads.layers[0].halo[worker]
     nonzero = loads.nonzero[worker] * (1 + m / max(n, 1))
     entries = loads.layers[0].inner_entries[worker] + loads.layers[0].halo_entries[worker]
-    return bool(2 * (nonzero + entries) < n * loads.widths[0])
+    return bool(2 * (nonzero + entries) < given[worker] * loads.widths[0])

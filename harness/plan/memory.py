@@ -102,7 +102,7 @@ def _static(loads: Loads, rows: np.ndarray, given: np.ndarray, on_cpu: bool) -> 
     dense = FLOAT * given * loads.widths[0]
     if not on_cpu:
         return dense
-    sparse = np.array([sparse_features(loads, worker) for worker in range(loads.workers)])
+    sparse = np.array([sparse_features(loads, worker, given) for worker in range(loads.workers)])
     whole = loads.nonzero * (1 + loads.layers[0].halo / np.maximum(rows, 1))
     return np.where(sparse, 2 * (FLOAT + INDEX) * whole, dense)
 
