@@ -240,17 +240,18 @@ def test_lean_is_held_to_vanilla_by_how_few_vertices_train(folders, pretended, t
     }
 
 
-def test_an_epoch_on_needed_rows_stands_beside_dgls(monkeypatch):
+def test_an_epoch_on_needed_rows_stands_beside_dgls_and_pygs(monkeypatch):
     graph = random_graph(300, 3, num_features=20, num_classes=4, seed=1)
     graph.train[20:] = False
     rows = dense.adjacency(graph)[graph.train].any(0) | graph.train  # R_1
-    line = needed.alone_line(graph, "random", 2, 8, 0.2)
-    assert line.note == f"|R_1| / V = {rows.mean():.3f}" and 0 < rows.mean() < 0.9
+    dgl, pyg = needed.beside_peers(graph, "random", 2, 8, 0.2)
+    assert pyg.note == f"|R_1| / V = {rows.mean():.3f}" and 0 < rows.mean() < 0.9
+    assert pyg.ours > 0 and pyg.peer > 0 and pyg.target is None and pyg.name.endswith("/ PyG")
     if load_dgl() is not None:
-        assert line.ours > 0 and line.peer > 0 and line.target == 0.2
+        assert dgl.ours > 0 and dgl.peer > 0 and dgl.target == 0.2
     monkeypatch.setattr(needed, "dgl_peer", lambda *given: None)
-    absent = needed.alone_line(graph, "random", 2, 8, 0.2)
-    assert absent.met is None and "not measured" in absent.note
+    absent, pyg = needed.beside_peers(graph, "random", 2, 8, 0.2)
+    assert absent.met is None and "not measured" in absent.note and pyg.peer > 0
 
 
 @pytest.mark.nightly(30)

@@ -183,4 +183,4 @@ def test_the_command_takes_them_and_refuses_before_workers_start(place):
     (run_dir,) = place.runs()
     assert config.stored(run_dir)["optimiser"]["momentum"] == 0.9
     refused = place.run("system=digest_a", "schedule=cosine", "epochs=2")
-    assert refused.code == 2 and refused.err.startswith("error: system: digesta has no epoch common")
+    assert refused.code == 2 and refused.err.startswith("error: system: digest_a has no epoch common")

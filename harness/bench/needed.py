@@ -1,5 +1,5 @@
 """What it costs to train on the rows that the loss needs: `lean` beside `vanilla`, and one worker's epoch
-beside DGL's, which computes all rows.
+beside DGL's and PyG's, which compute all rows.
 
 |R_1| / V, the share of rows that the last layer takes, stands in each line's note: where few vertices train
 it is small, and that is what is saved.
@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from harness.base.heap import keep_freed_memory
-from harness.bench.epoch import Ours, check_losses, dgl_peer, whole
+from harness.bench.epoch import Ours, check_losses, dgl_peer, pyg_peer, whole
 from harness.bench.lines import Line, interleaved
 from harness.bench.runs import Finished, Folders, cpu_per_epoch, in_turn, train
 from harness.comm.recorder import cpu_count
@@ -85,7 +85,9 @@ def _beside(folders: Folders, rounds: int, name: str, case: dict) -> Line:
 
 
 def alone_lines(data_dir: Path, rounds: int = 9, hidden: int = 64) -> list[Line]:
-    """Median seconds of one worker's epoch with `rows=needed features=once` over DGL's, all cores."""
+    """Median seconds of one worker's epoch with `rows=needed features=once` over DGL's and PyG's, all
+    cores.
+    """
     lines = []
     for dataset, target in ALONE:
         name = f"{dataset.name}, {dataset.split}"
@@ -94,21 +96,29 @@ def alone_lines(data_dir: Path, rounds: int = 9, hidden: int = 64) -> list[Line]
             lines.append(Line("lean", name, math.nan, "s", note=note))
         else:
             graph = sources.load(dataset, data_dir, seed=1)
-            lines.append(alone_line(graph, name, rounds, hidden, target))
+            lines += beside_peers(graph, name, rounds, hidden, target)
     return lines
 
 
-def alone_line(graph: Graph, name: str, rounds: int, hidden: int, target: float | None) -> Line:
-    """AssertionError where DGL's losses differ from ours."""
+def beside_peers(graph: Graph, name: str, rounds: int, hidden: int, target: float | None) -> list[Line]:
+    """A line per peer; the target is DGL's. AssertionError where a peer's losses differ from ours."""
     torch.set_num_threads(cpu_count())
     keep_freed_memory()
     shard, model, optimiser = whole(graph), Gcn(layers=2, hidden=hidden, dropout=0.0), Adam()
     ours = Ours(shard, model, optimiser, "once", rows="needed")
     note = f"|R_1| / V = {ours.trainer.cut.taken[1] / graph.num_vertices:.3f}"
-    peer = dgl_peer(shard, ours.weights(), optimiser)
-    what = f"one worker, rows=needed, {name} / DGL"
-    if peer is None:
-        return Line("lean", what, math.nan, "s", note="dgl cannot be loaded here: not measured")
-    samples = interleaved({"ours": ours, "peer": peer}, rounds)
-    check_losses(ours, {"DGL": peer}, epochs=rounds)
-    return Line.of("lean", what, "s", samples["ours"], samples["peer"], target, note)
+    what = f"one worker, rows=needed, {name}"
+    peers = {"PyG": pyg_peer(shard, ours.weights(), optimiser, "csr")}
+    lines = []
+    if (dgl := dgl_peer(shard, ours.weights(), optimiser)) is not None:
+        peers["DGL"] = dgl
+    else:
+        absent = "dgl cannot be loaded here: not measured"
+        lines.append(Line("lean", f"{what} / DGL", math.nan, "s", note=absent))
+    samples = interleaved({"ours": ours, **peers}, rounds)
+    check_losses(ours, peers, epochs=rounds)
+    targets = {"DGL": target}
+    return lines + [
+        Line.of("lean", f"{what} / {peer}", "s", samples["ours"], samples[peer], targets.get(peer), note)
+        for peer in sorted(peers)
+    ]

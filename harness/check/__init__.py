@@ -80,8 +80,11 @@ def did_you_mean(word: object, known: Iterable[object]) -> str:
 
 def choice(field: str, value: object, known: Iterable[object]) -> None:
     known = list(known)
-    if value not in known:
-        raise InputError(f'{field}="{value}" is not known{did_you_mean(value, known)}')
+    if value in known:
+        return
+    if all(isinstance(each, int) for each in known):  # no number is a misspelling of another
+        raise InputError(f"{field}={value} is not known: give one of {', '.join(map(str, known))}")
+    raise InputError(f'{field}="{value}" is not known{did_you_mean(value, known)}')
 
 
 def at_least(field: str, value: float, least: float) -> None:

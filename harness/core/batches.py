@@ -223,6 +223,7 @@ class BatchSystem(System):
     own_rows: ClassVar[str] = "pulls features by vertex, of which wire says nothing"
     # what is to be given where a batch asks for more memory than there is
     smaller: ClassVar[str] = "smaller batches"
+    every_row: ClassVar[str] = "computes the rows that the seeds of its batches need as it is"
 
     @classmethod
     def lacks(cls) -> str | None:
@@ -231,13 +232,13 @@ class BatchSystem(System):
     def supports(self, run: RunFacts) -> str | None:
         if run.norm == "batch":
             return (
-                f"the vertices of a mini-batch are not all vertices, and {type(self).__name__.lower()} has"
+                f"the vertices of a mini-batch are not all vertices, and {self.called} has"
                 " no statistics of all for model.norm=batch; give model.norm=layer"
             )
         if run.combine != "exact":
             return (
-                f"combine={run.combine} spreads the weights once per epoch, and {type(self).__name__.lower()}"
-                " takes several steps in one; give combine=exact"
+                f"combine={run.combine} codes one sum of gradients per epoch, and {self.called} takes"
+                " several steps in one; give combine=exact"
             )
         return super().supports(run)
 

@@ -122,6 +122,12 @@ class System(Generic[S, A]):
         """What messages call it: its module and class, as in `_target_`."""
         return f"system {type(self).__module__}.{type(self).__name__}"
 
+    @property
+    def called(self) -> str:
+        """What sentences call it: the name in `system=NAME`, or its class where it is none of the project's."""
+        package, _, module = type(self).__module__.rpartition(".")
+        return module if package == "systems" else type(self).__name__.lower()
+
     def supports(self, run: RunFacts) -> str | None:
         """One sentence saying why this system cannot do the run, or None.
 
@@ -133,7 +139,7 @@ class System(Generic[S, A]):
                 f"model={run.model} weighs neighbours by attention alone, and the edges of this graph have"
                 " weights; give model=gcn or model=sage, or leave edge_weight out of the file"
             )
-        name = type(self).__name__.lower()
+        name = self.called
         if run.wire != "float32" and self.own_rows:
             return f"wire={run.wire} cannot be: {name} {self.own_rows}; give wire=float32"
         if run.rows == "needed" and (reason := self.needs_every_row(run)):
@@ -166,7 +172,7 @@ class System(Generic[S, A]):
     def needs_every_row(self, run: RunFacts) -> str:
         """Why a run cannot compute and exchange the rows alone that the loss needs; "" where it can."""
         if self.every_row:
-            return f"{type(self).__name__.lower()} {self.every_row}"
+            return f"{self.called} {self.every_row}"
         if run.norm == "batch":
             return "model.norm=batch takes statistics of all rows"
         return "" if run.fewer_rows else f"the layers of model={run.model} give as many rows as they take"
@@ -341,7 +347,7 @@ class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
     def supports(self, run: RunFacts) -> str | None:
         if not run.matrix:
             return (
-                f"model={run.model} has no propagation matrix, and {type(self).__name__.lower()} adds up"
+                f"model={run.model} has no propagation matrix, and {self.called} adds up"
                 " parts of a product with one, each of which knows only its worker's edges; give model=gcn"
                 " or model=sage"
             )
@@ -377,7 +383,7 @@ def check_cut(system: AnySystem, cut: str, what: str) -> None:
     """
     if system.cut != cut:
         raise InputError(
-            f"{what} {_article(cut)}-cut and {type(system).__name__.lower()} trains on"
+            f"{what} {_article(cut)}-cut and {system.called} trains on"
             f" {_article(system.cut)}-cut: give {MENDS[system.cut]}"
         )
 
