@@ -169,7 +169,7 @@ def test_a_run_folder_of_a_replay_says_that_it_is_modelled(tmp_path, capsys):
     run = recorded(tmp_path / "measured" / "run", [[0.01, 0.02]] * 3)
     out = tmp_path / "modelled"
     assert main([str(run), *APART, "clock=wall", "--out", str(out), "--csv", str(tmp_path / "a.csv")]) == 0
-    folder = out / "run-on-cdfgnn"
+    folder = out / "run-on-cdfgnn-between.gbytes_per_s=1-between.latency_us=0"
     assert f"written: {folder}" in capsys.readouterr().out
     made, traced = Trace(folder), Trace(run)
     assert made.summary["modelled"] is True and made.config["modelled"] is True
@@ -246,7 +246,7 @@ def test_crossovers_are_where_two_systems_take_the_same_time(tmp_path, capsys):
     found = pd.read_csv(table)
     fastest = found[found["fastest"] & (found["latency_us"] == 1.0)].set_index("gbytes_per_s")["label"]
     assert [*fastest] == ["lean" if bandwidth < 1.5 else "fat" for bandwidth in fastest.index]
-    assert (out / "crossover.png").stat().st_size > 10_000
+    assert (out / "crossover-between.png").stat().st_size > 10_000
     slow = found[(found["label"] == "lean") & (found["latency_us"] == 1.0)]["epoch_s"]
     assert slow.is_monotonic_decreasing and len(fastest) == 7
 

@@ -1,10 +1,13 @@
-"""Replays of asynchronous runs, and where a replay's scores are not known."""
+"""Replays of asynchronous runs, of runs with a straggler, and where a replay's scores are not known."""
 
 from __future__ import annotations
 
 from itertools import accumulate
 from pathlib import Path
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -15,7 +18,8 @@ from harness.replay import rounds
 from harness.replay.__main__ import main
 from harness.replay.engine import simulate
 from harness.replay.settings import parse
-from harness.replay.times import times_of
+from harness.replay.times import first_epoch, times_of
+from harness.report import groups
 from harness.trace import files, summary, writer
 from harness.trace.reader import Trace
 from tests import traces
@@ -217,3 +221,89 @@ def test_which_is_first_at_a_score(tmp_path, capsys):
         assert main(["crossover", *words, f"reaches={reaches}"]) == 2
         said = capsys.readouterr().err
         assert told in said and said.count("\n") == 1
+
+
+def slowed(run: Path, seconds: float) -> Path:
+    """The same run, whose worker 1 slept in every epoch before the sum."""
+    path = run / "spans.parquet"
+    table = pq.read_table(path)
+    spans = table.to_pandas()
+    sums = spans[(spans.worker == 1) & (spans.kind == "wait") & (spans.name == "all_reduce")]
+    sleeps = sums.assign(kind="rest", name="straggle", cpu_s=1e-5, id="", end_s=sums.start_s + seconds)
+    later = (spans.worker == 1) & spans.index.isin(sums.index)
+    spans.loc[later, "start_s"] += seconds
+    spans.loc[later, "end_s"] += seconds
+    spans.loc[(spans.kind == "comm") & (spans.worker == 1) & (spans.name == "all_reduce"), "start_s"] += (
+        seconds
+    )
+    made = pa.Table.from_pandas(pd.concat([spans, sleeps]), table.schema, preserve_index=False)
+    pq.write_table(made, path)
+    (run / "summary.json").unlink()  # it has the checksum of the whole file
+    return run
+
+
+def test_who_slept_sleeps_under_any_clock(tmp_path):
+    from tests.test_replay import recorded
+
+    run = recorded(tmp_path / "run", [[0.01, 0.02]] * 3)
+    before = times_of(replayed(run, *APART, "clock=cpu")).epoch
+    slowed(run, 0.05)
+    for words in (["clock=cpu"], ["clock=wall"]):
+        assert times_of(replayed(run, *APART, *words)).workers[1].rest >= 0.05
+    assert times_of(replayed(run, *APART, "clock=cpu")).epoch == pytest.approx(before + 0.05, rel=1e-3)
+
+
+def test_a_straggler_can_be_had_of_any_run(tmp_path, capsys):
+    from tests.test_replay import recorded
+
+    run = recorded(tmp_path / "run", [[0.01, 0.02]] * 3)
+    words = [*APART, "clock=wall"]
+    before = times_of(replayed(run, *words))
+    late = times_of(replayed(run, *words, "straggler=1", "delay=0.05"))
+    assert late.epoch == pytest.approx(before.epoch + 0.05, rel=1e-3)
+    assert late.workers[0].idle == pytest.approx(before.workers[0].idle + 0.05, rel=1e-3)
+    slow = times_of(replayed(run, *words, "straggler=1", "slowdown=3"))
+    assert slow.workers[1].compute == pytest.approx(3 * before.workers[1].compute)
+    assert slow.workers[0].compute == pytest.approx(before.workers[0].compute)
+    assert main([str(run), *words, "straggler=1", "delay=0.05", "--out", str(tmp_path / "out")]) == 0
+    assert "worker 1 held up 0.05 s per epoch" in capsys.readouterr().out
+    alone = apart(tmp_path / "apart", [0.01, 0.01], 4)
+    made = [len(begins) for begins in replayed(alone, *APART, "straggler=0", "delay=0.1").begins]
+    assert made[0] < made[1] and sum(made) == 8
+    for word, told in (
+        (["straggler=2", "delay=1"], "straggler=2 is not a worker"),
+        (["straggler=1"], "is no straggler"),
+        (["delay=1"], "is no straggler"),
+        (["straggler=1", "slowdown=0.5"], "slowdown=0.5 is too small"),
+    ):
+        assert main([str(run), *words, *word]) == 2
+        said = capsys.readouterr().err
+        assert told in said and said.count("\n") == 1
+
+
+def test_what_was_changed_of_a_cluster_stands_in_its_name(tmp_path, capsys):
+    from tests.test_replay import recorded
+
+    run = recorded(tmp_path / "run", [[0.01, 0.02]] * 3)
+    out = tmp_path / "out"
+    for more in ([], ["cluster.between.gbytes_per_s=0.001"]):
+        assert main([str(run), *APART[:2], "cluster.between.latency_us=0", *more, "--out", str(out)]) == 0
+    assert "cluster=cdfgnn between.latency_us=0 between.gbytes_per_s=0.001" in capsys.readouterr().out
+    compared, _ = groups.load([out])
+    assert len({group.label for group in compared}) == 2 == len(list(out.iterdir()))
+    assert not any("code" in group.label or "content" in group.dataset for group in compared)
+    assert main([str(run), *APART, "grown=2", "--out", str(tmp_path / "more")]) == 2
+    assert main([str(run), *APART, "efficiency=0.5"]) == 2
+    assert main([str(run), "cluster=local"]) == 2
+    assert main([str(run), *APART, "--csv", str(tmp_path / "no" / "x.csv")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in said] == ["error"] * 4
+    assert "halobench cluster measure --out local.yaml" in said[2] and "cannot be written" in said[3]
+
+
+def test_the_first_epoch_counts_without_what_compiling_took(tmp_path):
+    from tests.test_replay import recorded
+
+    cold = recorded(tmp_path / "cold", [[9.0, 9.0], [0.01, 0.02], [0.01, 0.02]])
+    timeline = replayed(cold, *APART, "clock=wall")
+    assert first_epoch(timeline) < 0.04 and times_of(timeline).epoch < 0.04

@@ -42,10 +42,10 @@ def listed(names: Iterable[object], most: int = 20) -> str:
     return ", ".join(name if len(name) <= 60 else f"{name[:57]}..." for name in shown[:most]) + more or "none"
 
 
-# What a disk answers that is full or broken, or that one may not write.
+# What a disk answers that is full or broken, that one may not write, or that has no such folder.
 DISK = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
-    *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST),
+    *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.EISDIR),
 }
 
 

@@ -124,7 +124,7 @@ class System(Generic[S, A]):
 
     @property
     def called(self) -> str:
-        """What sentences call it: the name in `system=NAME`, or its class where it is none of the project's."""
+        """What sentences call it: its name in `system=NAME`, or its class where it is one of its user's."""
         package, _, module = type(self).__module__.rpartition(".")
         return module if package == "systems" else type(self).__name__.lower()
 

@@ -33,7 +33,7 @@ words:
   cluster.KEY=VALUE      a value of it, as cluster.between.gbytes_per_s=0.125
   per_host=N             workers on each host (default: one on each device, in their order)
   sample=SCALE           extrapolate from the same twin at this smaller scale, and at half of it
-  probe=EPOCHS           train so many epochs here, and take bytes and memory from that
+  probe=EPOCHS           train so many epochs here too, and say what bytes and memory these took
 """
 
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
                 made = plan(run, given.cluster, given.sample, given.per_host)
                 found = probe(words, run, given) if given.probe else None
                 show(console, made, found)
-                rows += table_rows(made, found)
+                rows += table_rows(made, found, words)
             if len(given.runs) > 1:
                 console.print(_beside(rows))
             if options.csv is not None:
@@ -140,14 +140,18 @@ def compute(made: Plan) -> float:
     return max(own.compute for own in made.seconds[0].workers)
 
 
-def table_rows(made: Plan, found: Probe | None) -> list[dict[str, Any]]:
-    """A row per purpose of bytes, in bytes and seconds; of a run that only a probe knows, one row."""
+def table_rows(made: Plan, found: Probe | None, words: Sequence[str]) -> list[dict[str, Any]]:
+    """A row per purpose of bytes, in bytes and seconds; of a run that only a probe knows, one row.
+
+    words   of which the run was made, one value each
+    """
     run, low_high = made.run, seconds(made) if made.seconds else (None, None)
     key = {
         "system": run.system_name,
         "dataset": run.graph_name,
         "workers": run.settings.workers,
         "cluster": made.cluster.name,
+        "asked": " ".join(words),
         "fits": made.fits if made.memory else None,
         "memory_bytes": made.needs if made.memory else None,
         "memory_has_bytes": min(made.has) if made.has else None,
@@ -170,18 +174,28 @@ def _beside(rows: list[dict[str, Any]]) -> Table:
     shown.add_column("run")
     for heading in ("fits", "GB per worker", "MB per epoch", "modelled epoch, ms"):
         shown.add_column(heading, justify="right")
-    runs: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    runs: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        runs.setdefault((row["system"], row["dataset"], row["workers"]), []).append(row)
-    for (system, dataset, workers), own in sorted(
-        runs.items(), key=lambda item: item[1][0]["modelled_epoch_s"] or float("inf")
-    ):
+        runs.setdefault(row["asked"], []).append(row)
+    # What tells runs apart that are of one system, graph and number of workers.
+    values: dict[str, set[str]] = {}
+    for word in (word for asked in runs for word in asked.split()):
+        values.setdefault(word.partition("=")[0], set()).add(word)
+    telling = {key for key, found in values.items() if len(found) > 1} - {
+        "system",
+        "dataset",
+        "workers",
+        "gpus",
+    }
+    for asked, own in sorted(runs.items(), key=lambda item: item[1][0]["modelled_epoch_s"] or float("inf")):
         first = own[0]
+        called = f"{first['system']}, {first['dataset']}, {first['workers']} workers"
+        called = " ".join([called, *(w for w in asked.split() if w.partition("=")[0] in telling)])
         known = first["bytes_least"] is not None
         sent = tuple(sum(row[end] for row in own) for end in ("bytes_least", "bytes_most")) if known else None
         times = (first["modelled_epoch_s"], first["modelled_epoch_s_most"])
         shown.add_row(
-            f"{system}, {dataset}, {workers} workers",
+            called,
             {True: "yes", False: "no", None: "?"}[first["fits"]],
             "?" if first["memory_bytes"] is None else f"{first['memory_bytes'] / 1e9:.3f}",
             "?" if sent is None else _range((sent[0], sent[1]), 1e6),

@@ -254,7 +254,7 @@ def verdict(found: Sequence[Candidate], exact: Candidate, goal: float) -> list[s
     epochs = exact.plan.run.settings.epochs
     if exact.epochs is not None and exact.epochs > 0.9 * epochs:
         lines.append(f"exact training was still improving after {epochs} epochs: give more epochs")
-    lines.append(f"halobench run {' '.join(winner.words)}")
+    lines.append(f"halobench run {shlex.join(winner.words)}")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 import matplotlib
@@ -52,7 +53,7 @@ def made(
         picture=_epochs(found),
         table=table,
         notes=[*ran, *exact.plan.notes],
-        commands=[(each.name, f"halobench run {' '.join(each.words)}") for each in trained],
+        commands=[(each.name, f"halobench run {shlex.join(each.words)}") for each in trained],
         command=command,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from harness.cluster.measure import processor
 from harness.plan.seconds import EFFICIENCY
 from harness.replay.platform import devices_of
 from harness.replay.settings import Replayer, Settings
-from harness.replay.times import Times, of_worker, times_of
+from harness.replay.times import Times, first_epoch, of_worker, times_of
 from harness.run import runner
 from harness.run.config import Run
 from harness.run.runner import Places
@@ -28,6 +28,7 @@ class Trial:
     trace   the run's
     times   of its warm epochs on the cluster, modelled
     ends    [epochs] modelled seconds until each epoch's end, the slowest worker's, the first epoch counted
+            without what compiling took in it
     bytes   of all workers, mean per epoch without the first
     across  whether workers read memory of another host's workers, which cannot be on this cluster
     """
@@ -71,19 +72,17 @@ def trial(folder: Path, cluster: Cluster, per_host: int | None, processors: bool
     peaks = all(device.fp32_tflops and device.memory_gbytes_per_s for device in cluster.devices)
     alike = processors and {device.kind for device in cluster.devices} == {processor()}
     hosts = [device.host for device in devices_of(cluster, int(trace.config["workers"]), per_host)]
-    settings = Settings(
-        cluster=cluster.name,
-        per_host=per_host,
-        compute="roofline" if peaks and not alike else "traced",
-        clock=None if len({*hosts}) > 1 else "cpu",
-        efficiency=EFFICIENCY,
-        uncounted="traced" if processors else "none",
-    )
+    clock = None if len({*hosts}) > 1 else "cpu"
+    settings = Settings(cluster.name, per_host, clock=clock)
+    if peaks and not alike:
+        rest = "traced" if processors else "none"
+        settings = replace(settings, compute="roofline", efficiency=EFFICIENCY, uncounted=rest)
     timeline = Replayer(settings, cluster).replay(trace)
     program = timeline.program
     taken = [operation.parts for operation in program.operations if operation.route == "take"]
     across = any(hosts[w] != hosts[p] for parts in taken for w, part in parts.items() for p in part)
     workers = [of_worker(timeline, worker) for worker in range(program.workers)]
     slowest = [max(own.epoch for own in epoch) for epoch in zip(*workers)]
+    slowest[0] = first_epoch(timeline)
     sent = sum(files.read_json(folder / "summary.json")["bytes_epoch"].values())
     return Trial(trace, times_of(timeline), list(accumulate(slowest)), float(sent), across)

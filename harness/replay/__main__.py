@@ -36,6 +36,12 @@ words:
   per_host=N               workers on each host (default: one on each device, in their order)
   compute=traced|roofline  work lasts as long as traced, or as its operations and bytes take on the devices
   clock=wall|cpu           which seconds of it (default: cpu where workers outnumbered the cores)
+  efficiency=E  uncounted=traced|none   of compute=roofline: of kinds of work that the cluster gives no rate
+                           of; how long segments last that say nothing of what they computed
+  straggler=N delay=S slowdown=K   worker N is held up for S seconds in every epoch, its work lasts K times
+                           as long
+  grown=K                  as if the graph were K times as large
+  engine=own|simgrid|simgrid/default   who shares the links
   broadcast=ring|tree|direct  all_reduce=ring|tree   how collectives are made (default: ring)
 
 halobench replay crossover RUN... cluster=NAME [link=between|inside|bridge] [gbytes_per_s=0.01:100:13]
@@ -81,10 +87,16 @@ def _replay(words: Sequence[str], table: Path | None, out: Path | None) -> None:
     runs, replayer, _ = parse(words)
     console = _console()
     rows: list[dict[str, Any]] = []
-    for group in load(runs)[0]:
+    groups = load(runs)[0]
+    if out is not None:
+        if replayer.settings.grown != 1:
+            raise InputError(
+                "grown has the time of a larger graph and no losses, scores or bytes of it: leave out --out"
+            )
+        for run in (run for group in groups for run in group.runs):
+            scores.check(run.trace, replayer.described, "leave out --out, or this run")
+    for group in groups:
         for run in group.runs:
-            if out is not None:
-                scores.check(run.trace, replayer.described, "leave out --out")
             timeline = replayer.replay(run.trace)
             times = times_of(timeline)
             _print(console, group, run.path, replayer, timeline, times, run.summary)
@@ -114,7 +126,7 @@ def _print(
     clock = replayer.clock(group.first.trace)
     console.print(
         f"{group.label}, {group.dataset}, {counted(timeline.program.workers, 'worker')} ({path})\n"
-        f"modelled on cluster={replayer.settings.cluster}: {_said(replayer, clock)}",
+        f"modelled on cluster={replayer.called}: {_said(replayer, clock)}",
         highlight=False,
         soft_wrap=True,
     )
@@ -172,13 +184,19 @@ def _said(replayer: Replayer, clock: str) -> str:
     settings = replayer.settings
     lasts = f"work as traced, in {clock} seconds" if clock == "wall" else "work as traced, in CPU seconds"
     if settings.compute == "roofline":
-        lasts = f"work by roofline, where nothing is counted {lasts.removeprefix('work ')}"
+        rest = "no time" if settings.uncounted == "none" else lasts.removeprefix("work ")
+        lasts = f"work by roofline, where nothing is counted {rest}"
     if replayer.described is None:
         return f"{lasts}; waits as traced"
     hosts = f"; {settings.per_host} per host" if settings.per_host is not None else ""
     larger = f"; the graph {settings.grown:g} times as large" if settings.grown != 1 else ""
+    slow = ""
+    if settings.straggler is not None:
+        slow = f"; worker {settings.straggler} held up {settings.delay:g} s per epoch, its work"
+        slow += f" {settings.slowdown:g} times as long"
     engine = "" if settings.engine == "own" else f"; timed by {settings.engine}"
-    return f"{lasts}; all-reduce {settings.all_reduce}, broadcast {settings.broadcast}{hosts}{larger}{engine}"
+    made = f"all-reduce {settings.all_reduce}, broadcast {settings.broadcast}"
+    return f"{lasts}; {made}{hosts}{larger}{slow}{engine}"
 
 
 def _rows(group: Group, path: Path, replayer: Replayer, times: Times) -> list[dict[str, Any]]:
@@ -187,7 +205,7 @@ def _rows(group: Group, path: Path, replayer: Replayer, times: Times) -> list[di
         "run": str(path),
         "label": group.label,
         "dataset": group.dataset,
-        "cluster": replayer.settings.cluster,
+        "cluster": replayer.called,
         "modelled": True,
         "epoch_s": times.epoch,
     }
@@ -198,7 +216,7 @@ def _rows(group: Group, path: Path, replayer: Replayer, times: Times) -> list[di
 
 
 def _name(out: Path, run: Path, replayer: Replayer) -> Path:
-    cluster = replayer.settings.cluster.removesuffix(".yaml").replace("/", "-")
+    cluster = replayer.called.replace(".yaml", "").replace("/", "-").replace(" ", "-")
     return out / f"{run.name}-on-{cluster}"
 
 
@@ -206,7 +224,7 @@ def _block(config: dict[str, Any], replayer: Replayer) -> dict[str, Any]:
     """The config's block `cluster` of a replay."""
     if replayer.described is None:
         return {**config["cluster"], "name": TRACED}
-    return asdict(replayer.described)
+    return {**asdict(replayer.described), "name": replayer.called}
 
 
 def _crossover(words: Sequence[str], table: Path | None, out: Path | None) -> None:

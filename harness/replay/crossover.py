@@ -24,10 +24,9 @@ from harness.base.terminal import counted
 from harness.check import InputError, at_least, choice, more_than
 from harness.cluster.config import Cluster
 from harness.replay import scores
-from harness.replay.engine import Timeline
 from harness.replay.program import Begin, Program
 from harness.replay.settings import Replayer
-from harness.replay.times import of_worker, times_of
+from harness.replay.times import first_epoch, times_of
 from harness.report.curves import curve
 from harness.report.groups import Group, Run
 from harness.report.style import STYLE, save, strokes_of, title, verbatim
@@ -178,7 +177,7 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
         if target is None:
             return float(np.mean([times_of(timeline).epoch for timeline in made]))
         return float(np.mean([
-            _first_epoch(timeline) + (epochs - 1) * times_of(timeline).epoch
+            first_epoch(timeline) + (epochs - 1) * times_of(timeline).epoch
             for timeline, epochs in zip(made, needed[name])
         ]))  # fmt: skip
 
@@ -199,7 +198,7 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
                 low, high = (middle, high) if same else (low, middle)
             below, above = (a, b) if difference[j] < 0 else (b, a)
             crossings.append(Crossing(latency, below, above, math.sqrt(low * high)))
-    cluster, dataset = replayer.settings.cluster, groups[0].dataset
+    cluster, dataset = replayer.called, groups[0].dataset
     return Map(grid, link, cluster, dataset, list(groups), found, crossings, target, never)
 
 
@@ -254,10 +253,6 @@ def _epochs_to(
             f" {len(groups)} systems (best of the others: {told}): give a lower reaches, or longer runs"
         )
     return needed, never
-
-
-def _first_epoch(timeline: Timeline) -> float:
-    return max(of_worker(timeline, worker)[0].epoch for worker in range(timeline.program.workers))
 
 
 def _hosts(replayer: Replayer, workers: int) -> list[int]:
@@ -371,7 +366,8 @@ def draw(found: Map, folder: Path) -> Path:
             heading = "The first at a score by network"
             told = f"{found.target:.2f} % on validation vertices, {told}"
         title(figure, heading, found.dataset, found.groups, "", told)
-        return save(figure, folder / "crossover.png")
+        reached = "" if found.target is None else f"-{found.target:.2f}".replace(".", "_")
+        return save(figure, folder / f"crossover-{found.link}{reached}.png")
 
 
 def _leads(found: Map, i: int, crossing: Crossing) -> bool:

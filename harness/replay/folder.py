@@ -50,7 +50,7 @@ def write(trace: Trace, timeline: Timeline, folder: Path, cluster: dict[str, Any
         told["attempts"] = [{**each, "machine": machine} for each in told["attempts"]]
         write_json_atomic(folder / resolved.FILE, told)
     if (trace.run_dir / "shards.json").is_file():
-        write_json_atomic(folder / "shards.json", {"folder": "", "stats": trace.shards, "graph": {}})
+        write_json_atomic(folder / "shards.json", {"folder": "", "stats": trace.shards, "graph": trace.graph})
     config = {**trace.config, "cluster": cluster, "modelled": True, "run_dir": None}
     write_yaml_atomic(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
     for worker in range(timeline.program.workers):

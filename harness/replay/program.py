@@ -33,6 +33,7 @@ THERE, BACK = -1, -2  # keys of the parts of a `server` operation
 # What the operation is called that hands the parameter server an update, which takes it as it comes; and that
 # of a server that makes workers wait for their turns.
 UPDATE, IN_TURN = "update", "update in turn"
+STRAGGLE = "straggle"  # the segment in which a worker is held up on purpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,24 @@ class Program:
     @property
     def workers(self) -> int:
         return len(self.steps)
+
+
+def held_up(program: Program, rank: int, delay: float, slowdown: float) -> Program:
+    """The same with a straggler: one worker's work lasts `slowdown` times as long, and in every epoch (or
+    round) it is held up for `delay` seconds after its last backward pass, as `harness.core.straggler` does.
+    """
+    made: list[Step] = []
+    place = 0  # in `made`, of the end of the epoch's last backward pass
+    for step in [*program.steps[rank], None]:
+        if (step is None or isinstance(step, Begin)) and made and delay:
+            made.insert(place, Work("rest", STRAGGLE, -1, delay))
+        if step is None:
+            break
+        made.append(replace(step, seconds=slowdown * step.seconds) if isinstance(step, Work) else step)
+        if isinstance(step, Begin) or (isinstance(step, Work) and step.name == "backward"):
+            place = len(made)
+    steps = [made if worker == rank else own for worker, own in enumerate(program.steps)]
+    return replace(program, steps=steps)
 
 
 def grown(program: Program, times: float, work: bool = True) -> Program:

@@ -16,6 +16,7 @@ from harness.check import InputError
 from harness.replay.program import (
     BACK,
     IN_TURN,
+    STRAGGLE,
     THERE,
     UPDATE,
     Begin,
@@ -246,8 +247,9 @@ def _steps(
             made.append(Wait(number, span.name, span.layer, tail))
             continue
         wall = span.end - span.start
-        seconds = wall if clock == "wall" else span.cpu
-        if lasts is not None:
+        # Who is held up sleeps: on any device, and in no CPU second.
+        seconds = wall if clock == "wall" or span.name == STRAGGLE else span.cpu
+        if lasts is not None and span.name != STRAGGLE:
             seconds = lasts.segment(worker, span.layer, span.work, seconds, span.cpu)
         scale = seconds / wall if wall > 0 else 0.0
         since = span.start

@@ -176,9 +176,11 @@ class Roofline:
     def said(self) -> str:
         """How the modelled seconds of the segments noted compare with the traced ones, in a sentence."""
         share = self.kept / max(self.modelled + self.kept, 1e-300)
+        rest = f"{share:.1%} of the replay's work is not counted, and lasts as traced"
+        if self.uncounted == "none":
+            rest = "what is not counted takes no time"
         ratio = f"{self.modelled / self.traced:.2f}" if self.traced else "no"
         return (
             f"work that is counted takes {1e3 * self.modelled:.3f} ms over all workers and epochs without the"
-            f" first, {ratio} of the {1e3 * self.traced:.3f} CPU ms of the trace; {share:.1%} of the replay's"
-            " work is not counted, and lasts as traced"
+            f" first, {ratio} of the {1e3 * self.traced:.3f} CPU ms of the trace; {rest}"
         )

@@ -18,7 +18,7 @@ from harness.replay import engine_simgrid, rounds
 from harness.replay.collectives import BROADCASTS, REDUCTIONS, Shapes
 from harness.replay.engine import Timeline, simulate
 from harness.replay.platform import Platform, instant, platform_of
-from harness.replay.program import Program, grown
+from harness.replay.program import Program, grown, held_up
 from harness.replay.read import CLOCKS, clock_of, program_of
 from harness.replay.roofline import Roofline
 from harness.trace.reader import Trace
@@ -45,6 +45,8 @@ class Settings:
     uncounted    of a roofline: segments that say nothing of what they computed last as "traced", in CPU
                  seconds, or take no time, "none"
     grown        as if the graph were so many times as large (`harness.replay.program.grown`)
+    straggler    a worker that is slower than it was (`harness.replay.program.held_up`), by `delay` seconds in
+                 every epoch, and by `slowdown` times as long work; None: none
     engine       "own", or "simgrid" (`harness.replay.engine_simgrid`) with the model that ours is, or
                  "simgrid/default" with its own
     """
@@ -58,6 +60,9 @@ class Settings:
     efficiency: float = 1.0
     uncounted: str = "traced"
     grown: float = 1.0
+    straggler: int | None = None
+    delay: float = 0.0
+    slowdown: float = 1.0
     engine: str = "own"
 
     def __post_init__(self) -> None:
@@ -67,6 +72,14 @@ class Settings:
                 "compute=roofline is for described devices: name a cluster, as halobench cluster measure"
                 " writes one of this machine, or give compute=traced"
             )
+        if self.compute != "roofline":
+            for key, value, default in (
+                ("efficiency", self.efficiency, 1.0), ("uncounted", self.uncounted, "traced"),
+            ):  # fmt: skip
+                if value != default:
+                    raise InputError(
+                        f"{key}={value} is for compute=roofline: give that too, or leave {key} out"
+                    )
         if self.per_host is not None:
             at_least("per_host", self.per_host, 1)
         if self.clock is not None:
@@ -78,6 +91,15 @@ class Settings:
         more_than("grown", self.grown, 0)
         if self.grown != 1 and self.cluster == TRACED:
             raise InputError("grown is for described clusters: name one, or leave it out")
+        at_least("delay", self.delay, 0)
+        at_least("slowdown", self.slowdown, 1)
+        if self.straggler is not None:
+            at_least("straggler", self.straggler, 0)
+        if (self.straggler is None) != (self.delay == 0 and self.slowdown == 1):
+            raise InputError(
+                f"straggler={self.straggler} delay={self.delay:g} slowdown={self.slowdown:g} is no straggler:"
+                " give the worker's number, and a delay in seconds or a slowdown of more than 1"
+            )
         choice("engine", self.engine, ENGINES)
         if self.engine != "own" and self.cluster == TRACED:
             raise InputError(
@@ -93,12 +115,19 @@ class Replayer:
     """Settings with the cluster that they name, read and changed as its words say.
 
     described   None: the machine that a run was made on
+    changes     the words that changed it, as "between.gbytes_per_s=0.125"
     """
 
     settings: Settings
     described: Cluster | None
+    changes: tuple[str, ...] = ()
     programs: dict[Path, Program] = field(default_factory=dict)
     rooflines: dict[Path, Roofline] = field(default_factory=dict)  # by run, where compute=roofline
+
+    @property
+    def called(self) -> str:
+        """The cluster's name, with what was changed of it."""
+        return " ".join([self.settings.cluster, *self.changes])
 
     def program(self, trace: Trace) -> Program:
         """The program of a run, read once."""
@@ -119,7 +148,14 @@ class Replayer:
                 )
                 self.rooflines[trace.run_dir] = lasts
             read = program_of(trace, waits=self.described is None, clock=self.clock(trace), lasts=lasts)
-            self.programs[trace.run_dir] = grown(read, self.settings.grown, work=lasts is None)
+            read = grown(read, self.settings.grown, work=lasts is None)
+            if (rank := self.settings.straggler) is not None:
+                if rank >= read.workers:
+                    raise InputError(
+                        f"straggler={rank} is not a worker of {trace.run_dir}: give 0 to {read.workers - 1}"
+                    )
+                read = held_up(read, rank, self.settings.delay, self.settings.slowdown)
+            self.programs[trace.run_dir] = read
         return self.programs[trace.run_dir]
 
     def replay(self, trace: Trace) -> Timeline:
@@ -198,7 +234,7 @@ def parse(
         if settings.per_host is not None:
             raise InputError("per_host is for described clusters: leave it out, or name one by cluster=NAME")
         return runs, Replayer(settings, None), extra
-    return runs, Replayer(settings, cluster_of(settings.cluster, changes)), extra
+    return runs, Replayer(settings, cluster_of(settings.cluster, changes), tuple(changes)), extra
 
 
 def cluster_of(name: str, changes: Sequence[str] = ()) -> Cluster:
@@ -206,6 +242,11 @@ def cluster_of(name: str, changes: Sequence[str] = ()) -> Cluster:
     InputError where there is none, or a word or value does not fit."""
     own = name.endswith(".yaml")
     path = Path(name) if own else PRESETS / f"{name}.yaml"
+    if name == "local":
+        raise InputError(
+            "cluster=local is this machine once it is measured: run halobench cluster measure --out"
+            " local.yaml, and give cluster=local.yaml"
+        )
     if not path.is_file():
         presets = sorted(str(p.relative_to(PRESETS).with_suffix("")) for p in PRESETS.rglob("*.yaml"))
         nothing = "does not exist" if own else "is not known"

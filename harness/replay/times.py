@@ -69,6 +69,18 @@ def of_worker(timeline: Timeline, worker: int) -> list[Epoch]:
     return found
 
 
+def first_epoch(timeline: Timeline) -> float:
+    """Seconds of the slowest worker's first epoch: what it waited for, as what is fetched once, and work as
+    long as in the mean of the others, since in the first loops are compiled and memory is allocated.
+    """
+    longest = 0.0
+    for worker in range(timeline.program.workers):
+        first, *others = of_worker(timeline, worker)
+        work = [own.compute + own.rest for own in others] or [first.compute + first.rest]
+        longest = max(longest, first.exposed + first.idle + float(np.mean(work)))
+    return longest
+
+
 def warm(timeline: Timeline) -> range:
     """The places of the epochs that means are taken over: all but the run's first, which fetches what is
     fetched once; of a run of one epoch that one."""
