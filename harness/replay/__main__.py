@@ -146,6 +146,8 @@ def _print(
         highlight=False,
         soft_wrap=True,
     )
+    for lump in timeline.lumps:
+        console.print(f"put together: {lump}", highlight=False, soft_wrap=True)
     shown = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("worker", "epoch ms", "compute", "rest", "exposed", "idle", "behind", "in flight"):
         shown.add_column(heading, justify="right")

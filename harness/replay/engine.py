@@ -14,14 +14,13 @@ import math
 from dataclasses import dataclass, field
 
 from harness.check import InputError
-from harness.replay.collectives import Message, Shapes, messages
-from harness.replay.flows import Flows
+from harness.replay.collectives import Message, Shapes, lumped, messages
+from harness.replay.flows import NEAR, Flows
 from harness.replay.platform import Platform
 from harness.replay.program import Begin, Operation, Post, Program, Wait, Work
 
 # Operations in which a worker does something with others that do not take part themselves.
 ALONE = ("take", "server", "own")
-ENDS = ("target", "source")
 
 
 @dataclass(slots=True)
@@ -55,17 +54,25 @@ class Going:
     pending: dict[int, int]  # messages by worker that have not arrived
     waiting: dict[int, list[int]]  # by worker, the messages that cannot leave before it has posted
     followers: dict[int, list[int]]  # by message: those that come after it or along with it
+    together: bool = False  # whether it is of `lumped` messages, which leave and end for all workers alike
     posted: dict[int, float] = field(default_factory=dict)
     done: dict[int, float] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
+    partners: dict[int, set[int]] = field(
+        default_factory=dict
+    )  # by worker: whose posting its part depends on
 
     def met(self, worker: int, eager: bool) -> float:
         """When the last of the workers had posted that this worker's part depends on."""
         route = self.operation.route
-        if route == "ring" or (route == "broadcast" and not eager):
+        if self.together or route == "ring" or (route == "broadcast" and not eager):
             return max(self.posted.values())
-        to, sent = [[s.message for s in self.sent if getattr(s.message, end) == worker] for end in ENDS]
-        partners = {worker, *(m.source for m in to), *(m.target for m in sent if not eager)}
+        if not self.partners:
+            for message in (sent.message for sent in self.sent):
+                self.partners.setdefault(message.target, set()).add(message.source)
+                if not eager:
+                    self.partners.setdefault(message.source, set()).add(message.target)
+        partners = {worker, *self.partners.get(worker, ())}
         return max(self.posted[w] for w in partners & self.posted.keys())
 
 
@@ -93,6 +100,8 @@ class Timeline:
     going: dict[int, Going]
     segments: list[list[list[Segment]]]
     begins: list[list[float]]
+    # In words: what was put together since there was so much of it.
+    lumps: list[str] = field(default_factory=list)
 
     def ends(self, worker: int, index: int) -> float:
         own = self.segments[worker][index]
@@ -124,7 +133,7 @@ class _Simulation:
     def run(self) -> Timeline:
         for worker in range(self.program.workers):
             self._later(0.0, worker)
-        while self.events or self.flows.names:
+        while self.events or len(self.flows):
             if self.flows.next_end() <= (self.events[0][0] if self.events else math.inf):
                 now = self.flows.next_end()
                 for name in self.flows.end():
@@ -136,7 +145,14 @@ class _Simulation:
             else:
                 self._first_byte(operation, message, now)
         self._check_over()
-        return Timeline(self.program, self.platform, self.going, self.segments, self.begins)
+        return Timeline(self.program, self.platform, self.going, self.segments, self.begins, self._lumps())
+
+    def _lumps(self) -> list[str]:
+        names = {going.operation.called() for going in self.going.values() if going.together}
+        said = [f"{name} as one flow per pair of hosts, or of neighbours in a ring" for name in sorted(names)]
+        if self.flows.merged:
+            said.append(f"flows that begin or end within {NEAR:.1%} of their duration of one another")
+        return said
 
     def _later(self, when: float, worker: int = -1, operation: int = -1, message: int = -1) -> None:
         self.order += 1
@@ -212,6 +228,10 @@ class _Simulation:
 
     def _begin(self, number: int) -> Going:
         operation = self.program.operations[number]
+        lumps = lumped(operation, self.platform, self.shapes)
+        if lumps is not None:
+            sent = [Sent(message, 1) for message in lumps]
+            return Going(operation, sent, {-1: len(sent)}, {}, {}, together=True)
         made = messages(operation, self.program.workers, self.shapes)
         pending = dict.fromkeys(operation.parts, 0)
         followers: dict[int, list[int]] = {}
@@ -236,6 +256,10 @@ class _Simulation:
             self.going[number] = self._begin(number)
         going = self.going[number]
         going.posted[worker] = now
+        if going.together:
+            for place in range(len(going.sent)) if len(going.posted) == len(going.operation.parts) else ():
+                self._less(number, place, now, worker)
+            return
         for place in going.waiting.get(worker, ()):
             self._less(number, place, now, worker)
         if not going.pending[worker]:
@@ -248,7 +272,7 @@ class _Simulation:
         if each.needs == 0:
             each.ready, each.cause = now, cause
             latency = self.platform.path(each.message.source, each.message.target).latency
-            self._later(now + latency, -1, number, place)
+            self._later(now + latency + each.message.delay, -1, number, place)
 
     def _first_byte(self, number: int, place: int, now: float) -> None:
         going = self.going[number]
@@ -277,6 +301,11 @@ class _Simulation:
         going = self.going[number]
         each = going.sent[place]
         each.arrived = True
+        if going.together:
+            going.pending[-1] -= 1
+            for worker in going.operation.parts if not going.pending[-1] else ():
+                self._done(number, worker, place, now)
+            return
         for end in {each.message.source, each.message.target} & going.pending.keys():
             going.pending[end] -= 1
             if not going.pending[end] and end in going.posted:

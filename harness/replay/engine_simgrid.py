@@ -153,5 +153,7 @@ def _timeline(
             {int(w): value for w, value in each.items()}
             for each in (posted, found["done"][key], found["last"][key])
         )
-        going[number] = Going(program.operations[number], sent, {}, {}, {}, posted, done, last)
+        going[number] = Going(
+            program.operations[number], sent, {}, {}, {}, posted=posted, done=done, last=last
+        )
     return Timeline(program, platform, going, segments, found["begins"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -34,9 +35,20 @@ class Epoch:
     comm: float
 
 
-def of_worker(timeline: Timeline, worker: int) -> list[Epoch]:
-    """By epoch; of an asynchronous run by the worker's own round."""
-    apart = timeline.program.updates is not None
+def slowest_ends(timeline: Timeline) -> list[float]:
+    """By epoch: when the last worker's ended; none of an asynchronous run, in which nobody waits for it."""
+    if timeline.program.updates is not None:
+        return []
+    workers = range(timeline.program.workers)
+    return [max(timeline.ends(w, index) for w in workers) for index in range(len(timeline.program.epochs))]
+
+
+def of_worker(timeline: Timeline, worker: int, slowest: Sequence[float] | None = None) -> list[Epoch]:
+    """By epoch; of an asynchronous run by the worker's own round.
+
+    slowest   `slowest_ends`, where they are known already
+    """
+    ends = slowest_ends(timeline) if slowest is None else slowest
     found = []
     flights = np.array(
         [
@@ -53,7 +65,6 @@ def of_worker(timeline: Timeline, worker: int) -> list[Epoch]:
             if segment.kind == "wait" and segment.operation >= 0:
                 met = timeline.going[segment.operation].met(worker, timeline.platform.eager)
                 parts["idle"] += min(max(met - segment.start, 0.0), segment.end - segment.start)
-        slowest = end if apart else max(timeline.ends(w, index) for w in range(timeline.program.workers))
         inside = flights[(flights[:, 0] < end) & (flights[:, 1] > begin)]
         found.append(
             Epoch(
@@ -62,7 +73,7 @@ def of_worker(timeline: Timeline, worker: int) -> list[Epoch]:
                 rest=parts["rest"],
                 exposed=parts["wait"] - parts["idle"],
                 idle=parts["idle"],
-                behind=slowest - end,
+                behind=ends[index] - end if ends else 0.0,
                 comm=covered(map(tuple, inside), begin, end),
             )
         )
@@ -105,7 +116,8 @@ class Times:
 
 
 def times_of(timeline: Timeline) -> Times:
-    by_worker = [of_worker(timeline, worker) for worker in range(timeline.program.workers)]
+    ends = slowest_ends(timeline)
+    by_worker = [of_worker(timeline, worker, ends) for worker in range(timeline.program.workers)]
     if timeline.program.updates is None:
         kept = warm(timeline)
         epoch = float(np.mean([max(own[index].epoch for own in by_worker) for index in kept]))

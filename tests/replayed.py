@@ -1,0 +1,71 @@
+"""`python -m tests.replayed`: CPU seconds that replays of many epochs, and of many workers, take."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from harness.cluster.config import Cluster, Device, Link
+from harness.replay.critical import critical_path
+from harness.replay.engine import simulate
+from harness.replay.platform import Platform, platform_of
+from harness.replay.program import Begin, Operation, Post, Program, Step, Wait, Work
+from harness.replay.times import times_of
+
+PER_HOST = 8
+
+
+def program(workers: int, peers: int, epochs: int, exchanges: int, seed: int = 0) -> Program:
+    """In every epoch so many exchanges, each worker's with `peers` others that are drawn, and a sum; work,
+    and sizes of 0.01 to 1 MB, are drawn too."""
+    rng = np.random.default_rng(seed)
+    operations: list[Operation] = []
+    steps: list[list[Step]] = [[] for _ in range(workers)]
+    for epoch in range(epochs):
+        for own in steps:
+            own.append(Begin(epoch))
+        for layer in range(exchanges):
+            parts = {}
+            for worker in range(workers):
+                others = (worker + 1 + rng.choice(workers - 1, peers, replace=False)) % workers
+                parts[worker] = {int(p): int(rng.integers(10_000, 1_000_000)) for p in others}
+            number = len(operations)
+            operations.append(Operation("exchange", layer, "pairs", parts))
+            for own in steps:
+                own.append(Work("compute", "forward", layer, float(rng.uniform(0.005, 0.01))))
+                own += [Post(number), Work("compute", "forward", layer, 0.002)]
+                own.append(Wait(number, "exchange", layer))
+        number = len(operations)
+        share = {worker: {(worker + 1) % workers: 400_000} for worker in range(workers)}
+        operations.append(Operation("all_reduce", -1, "ring", share))
+        for own in steps:
+            own += [Post(number), Wait(number, "all_reduce", -1)]
+    return Program(steps, operations, list(range(epochs)))
+
+
+def platform(workers: int) -> Platform:
+    devices = [Device(host=worker // PER_HOST) for worker in range(workers)]
+    inside, between = Link(gbytes_per_s=20, latency_us=5), Link(gbytes_per_s=3, latency_us=20)
+    return platform_of(Cluster(name="many", devices=devices, inside=inside, between=between), workers)
+
+
+def main() -> None:
+    for workers, peers, epochs, exchanges in ((8, 7, 200, 3), (1024, 16, 3, 4)):
+        given = program(workers, peers, epochs, exchanges)
+        began = time.process_time()
+        timeline = simulate(given, platform(workers))
+        simulated = time.process_time()
+        times_of(timeline)
+        critical_path(timeline)
+        ended = time.process_time()
+        print(
+            f"{workers} workers, {epochs} epochs: {ended - began:.1f} CPU s, of which"
+            f" {simulated - began:.1f} to simulate"
+        )
+        for lump in timeline.lumps:
+            print(f"  put together: {lump}")
+
+
+if __name__ == "__main__":
+    main()
