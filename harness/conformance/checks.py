@@ -14,7 +14,8 @@ from harness.check import InputError
 from harness.conformance import dense, runs, train
 from harness.conformance.runs import Settings
 from harness.conformance.subject import MODELS
-from harness.core.system import Ready, ReplicaSystem, System, check_cut
+from harness.core.cuts import check_cut
+from harness.core.system import Ready, ReplicaSystem, System
 from harness.run.config import make_system
 
 SMALL = {"vertices": 40, "classes": 3, "features": 5, "degree": 6, "train_each": 4}

@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 
 from harness.base.heap import give_back_freed_memory
+from harness.check import InputError
 from harness.comm.comm import Comm
 from harness.comm.flight import HaloPlan
 from harness.core.adjacency import Adjacency, Propagation
@@ -27,7 +28,7 @@ from harness.core.models import AnyAdjacency, Strategy
 from harness.core.needed import NeededAdjacency, PerLayer, needed_rows
 from harness.core.propagate import HaloDropout
 from harness.core.replicas import VertexCut
-from harness.core.system import AnySystem, System, check_cut
+from harness.core.system import AnySystem, System
 from harness.partition.shard import ReplicaShard, Shard
 
 
@@ -205,3 +206,21 @@ def halo_plan(shard: Shard, device: torch.device) -> HaloPlan:
         shard.send_counts.tolist(),
         shard.halo_counts.tolist(),
     )
+
+
+MENDS = {"edge": "partition=metis", "vertex": "partition=ebv"}
+
+
+def check_cut(system: AnySystem, cut: str, what: str) -> None:
+    """InputError where `what` ("partition=metis is", ...) is a cut of another kind than `system`
+    trains on.
+    """
+    if system.cut != cut:
+        raise InputError(
+            f"{what} {_article(cut)}-cut and {system.called} trains on"
+            f" {_article(system.cut)}-cut: give {MENDS[system.cut]}"
+        )
+
+
+def _article(cut: str) -> str:
+    return f"an {cut}" if cut == "edge" else f"a {cut}"

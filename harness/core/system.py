@@ -374,23 +374,6 @@ class ReplicaSystem(System[ReplicaShard, ReplicaAdjacency]):
 
 AnySystem: TypeAlias = System[Any, Any]  # over either kind of cut
 
-MENDS = {"edge": "partition=metis", "vertex": "partition=ebv"}
-
-
-def check_cut(system: AnySystem, cut: str, what: str) -> None:
-    """InputError where `what` ("partition=metis is", ...) is a cut of another kind than `system`
-    trains on.
-    """
-    if system.cut != cut:
-        raise InputError(
-            f"{what} {_article(cut)}-cut and {system.called} trains on"
-            f" {_article(system.cut)}-cut: give {MENDS[system.cut]}"
-        )
-
-
-def _article(cut: str) -> str:
-    return f"an {cut}" if cut == "edge" else f"a {cut}"
-
 
 def gradients(parameters: Iterable[torch.nn.Parameter]) -> list[torch.Tensor]:
     """What the backward pass left in each of `parameters`."""

@@ -15,7 +15,7 @@ import numpy as np
 from harness.check import InputError
 from harness.cluster.config import GIB, Cluster
 from harness.core.batches import BatchSystem
-from harness.core.system import check_cut
+from harness.core.cuts import check_cut
 from harness.core.traffic import Key, Traffic, halo_exchanges
 from harness.graph.dataset import Dataset
 from harness.partition import io

@@ -25,7 +25,7 @@ from harness.base.machine import out_of_memory
 from harness.check import InputError
 from harness.core.config import EvaluateConfig
 from harness.core.context import RunFacts
-from harness.core.system import check_cut
+from harness.core.cuts import check_cut
 from harness.partition.cache import Cache, shards_for
 from harness.run import config as configs
 from harness.run import products
