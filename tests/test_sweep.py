@@ -53,9 +53,10 @@ def test_two_groups_may_both_have_options_without_a_key():
         ("system=vanilla,cagnet system.bound=1", "system.bound is a key of none of vanilla, cagnet"),
         ("system=vanilla,sancus system.bund=1", 'key of none of vanilla, sancus; did you mean "bound"?'),
         ("system=vanilla system.bound=1,2", "system.bound is not a key of system=vanilla; known: features"),
+        ("system=vanilla system.messages=cover", "known: features; system=vanilla/cover has it"),
         ("system=vanilla,sancus model.hiden=1,2", "model.hiden is not a key of model=gcn; did you mean"),
     ],
-    ids=["lacked", "mistyped", "alone", "elsewhere"],
+    ids=["lacked", "mistyped", "alone", "preset", "elsewhere"],
 )
 def test_a_key_that_none_has_is_refused(words, sentence):
     with pytest.raises(InputError) as refused:

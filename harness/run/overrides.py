@@ -23,6 +23,8 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.check import InputError, did_you_mean
 from harness.run import refused
 
+PRESETS = Path(__file__).resolve().parents[2] / "conf"
+
 SEARCHPATH = "hydra.searchpath"
 # Hydra's own groups, and for some of their options the extra of this project that brings them.
 PLUGINS = {
@@ -349,6 +351,16 @@ def _keys(node: Any) -> list[str]:
     return [str(name) for name in node] if isinstance(node, DictConfig) else []
 
 
+def _preset_with(key: str, block: str) -> str:
+    """Of a block as "system=vanilla": what to say where presets below it have a key that it lacks."""
+    group, _, name = block.partition("=")
+    folder = PRESETS / group / name
+    if not (name and folder.is_dir()):
+        return ""
+    having = [path.stem for path in sorted(folder.glob("*.yaml")) if key in (OmegaConf.load(path) or ())]
+    return "".join(f"; {group}={name}/{preset} has it" for preset in having)
+
+
 def _check_key(key: str, composed: DictConfig, named: Callable[[str], str] = str) -> None:
     """InputError where a config has no such key; `named` gives a block's name in the sentence."""
     here: Any = composed
@@ -361,8 +373,7 @@ def _check_key(key: str, composed: DictConfig, named: Callable[[str], str] = str
                 f'"{name}.{part}"' for name in known if not walked and part in _keys(here._get_node(name))
             ]
             mend = f"; did you mean {' or '.join(inside)}?" if inside else did_you_mean(part, known)
-            raise InputError(
-                f"{key} is not a key of {named('.'.join(walked)) if walked else 'the config'}{mend}"
-            )
+            block = named(".".join(walked)) if walked else "the config"
+            raise InputError(f"{key} is not a key of {block}{mend}{_preset_with(part, block)}")
         walked.append(part)
         here = here._get_node(part)
