@@ -47,7 +47,9 @@ def bytes_table(runs: pd.DataFrame) -> str:
             row = name if name == "cdfgnn" else f"{name}, {partition}"
             five = of(runs, graph, row)
             once = [fetched_once(each) for each in (exact, five, ours)]
-            per_run = [first + EPOCHS * each.mb_epoch.mean() for first, each in zip(once, (exact, five, ours))]
+            per_run = [
+                first + EPOCHS * each.mb_epoch.mean() for first, each in zip(once, (exact, five, ours))
+            ]
             lines.append(
                 f"| {called(graph)} | {partition} | {exact.mb_epoch.mean():.3f} | {sent:.3f} ({name})"
                 f" | {hidden:.4f} + {other:.3f} | {sent / (hidden + other):.1f}"
@@ -142,8 +144,8 @@ def tables(root: Path = ROOT) -> str:
         "The same with 8 workers:",
         bytes_table(eight),
         _fifth(eight),
-        "What each part leaves out: hidden MB per epoch, 4 workers, one seed, and the share of the graph's rows"
-        " that the last layer takes:",
+        "What each part leaves out: hidden MB per epoch, 4 workers, one seed, and the share of the graph's"
+        " rows that the last layer takes:",
         shares_table(kept("lean_shares", root), shares_taken(root)),
         "Test accuracy in %, 200 epochs, 4 workers, ± half a 95 % interval over seeds:",
         accuracy_table(kept("lean_accuracy", root), kept("lean_computers", root)),

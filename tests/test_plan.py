@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -185,6 +186,23 @@ def test_what_does_not_fit_is_said_first(here, capsys, tmp_path):
     small.write_text("name: small\ndevices: [{kind: a}, {kind: a}]\ninside: {gbytes_per_s: 1}\n")
     assert main([*words, f"cluster={small}"]) == 0
     assert "does not say what its devices have" in capsys.readouterr().out.splitlines()[0]
+
+
+def test_runs_of_one_system_are_told_apart(here, capsys, tmp_path):
+    table = tmp_path / "plan.csv"
+    assert main(["system=vanilla", "model.hidden=16,64", *SMALL, *APART, *here, "--csv", str(table)]) == 0
+    said = capsys.readouterr().out
+    rows = re.findall(r"workers model.hidden=(\d+) +yes +[\d.]+ +([\d.]+)", said)
+    assert sorted(width for width, _ in rows) == ["16", "64"]
+    apart = pd.read_csv(table).groupby("asked").bytes_most.sum() / 1e6
+    assert sorted(f"{each:.3f}" for each in apart) == sorted(sent for _, sent in rows)
+
+
+def test_who_reads_another_hosts_memory_is_said(here):
+    assert any(
+        "another host's workers" in note for note in made(["system=capgnn", *SMALL, *APART, *here]).notes
+    )
+    assert not any("another host" in note for note in made(["system=vanilla", *SMALL, *APART, *here]).notes)
 
 
 @pytest.mark.parametrize(

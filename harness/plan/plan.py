@@ -153,7 +153,13 @@ def plan(run: Run, cluster: Cluster, sample: float | None = None, per_host: int 
             epoch_seconds(loads if most else fewest, case, epochs[:SIMULATED], cluster, platform, most)
             for most in ((False,) if exact else (False, True))
         ]
-    return Plan(run, cluster, loads, memory, epochs, seconds, lacking, hosts, sample, notes)
+    made = Plan(run, cluster, loads, memory, epochs, seconds, lacking, hosts, sample, notes)
+    if made.across:
+        notes.append(
+            f"workers of system={run.system_name} read memory of another host's workers here, which cannot"
+            " be: give a cluster of one host, or knobs that keep to a host"
+        )
+    return made
 
 
 def _sized(run: Run, place: str) -> tuple[Loads, dict[str, np.ndarray], list[Traffic]]:
