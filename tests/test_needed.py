@@ -194,9 +194,7 @@ def test_what_cannot_do_without_rows_says_why():
         if name in able:
             assert reason is None
         else:
-            assert reason is not None and reason.startswith(
-                f"rows=needed cannot be: {name.replace('_', '')} "
-            )
+            assert reason is not None and reason.startswith(f"rows=needed cannot be: {name} ")
             assert reason.endswith("; give rows=all") and "\n" not in reason
     system = make_system(systems.block("vanilla"))
     assert "model.norm=batch" in system.supports(replace(needed, norm="batch"))

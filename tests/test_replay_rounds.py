@@ -171,7 +171,8 @@ def test_a_real_asynchronous_run_is_replayed(place, capsys, order, code):
     timeline = replayed(run)
     took = Trace(run).epochs.set_index(["worker", "epoch"])["train_s"]
     for worker, begins in enumerate(timeline.begins):
-        for number, begin in enumerate(begins):
+        # In the first round they fetch features of one another, which they did not begin at one moment.
+        for number, begin in [*enumerate(begins)][1:]:
             assert timeline.ends(worker, number) - begin == pytest.approx(took[worker, number], rel=0.05)
     assert sum(map(len, timeline.begins)) == 10
     assert times_of(replayed(run, *APART)).epoch > 0
