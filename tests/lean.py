@@ -144,8 +144,8 @@ def tables(root: Path = ROOT) -> str:
         "The same with 8 workers:",
         bytes_table(eight),
         _fifth(eight),
-        "What each part leaves out: hidden MB per epoch, 4 workers, one seed, and the share of the graph's"
-        " rows that the last layer takes:",
+        "What each part leaves out: hidden MB per epoch, 4 workers, one seed, and the share of all rows that"
+        "\nthe last layer takes:",
         shares_table(kept("lean_shares", root), shares_taken(root)),
         "Test accuracy in %, 200 epochs, 4 workers, ± half a 95 % interval over seeds:",
         accuracy_table(kept("lean_accuracy", root), kept("lean_computers", root)),

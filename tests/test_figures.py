@@ -131,6 +131,8 @@ LONG = {
     "capgnn_compared": 45,
     "pscgcn_staleness": 25,
     "straggler": 120,
+    "digest_gat": 40,
+    "distdgl_partitions": 30,
 }
 
 
