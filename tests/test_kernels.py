@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.check import InputError
+from harness.comm.recorder import Recorder
 from harness.comm.rows import scatter_add_rows
 from harness.core import numba_kernel
 from harness.core.dgl_kernel import load_dgl
@@ -224,6 +225,23 @@ def test_a_symmetric_block_is_not_transposed():
         for _ in range(2):
             operator.adjoint(torch.randn(30, 2))
         assert len(prepared) == expected
+
+
+def test_the_transposition_of_a_block_is_no_part_of_the_product():
+    """Once, when the block's adjoint is asked for first, in the layer that runs."""
+    block, _ = random_block(np.random.default_rng(0), 30, 30, 90)
+    kernel = make_kernel("numba")
+    kernel.recorder = recorder = Recorder()
+    recorder.begin_epoch(0)
+    with recorder.train():
+        operator = SparseOperator(block, kernel=kernel)
+        recorder.segment("compute", "backward", 1)
+        for _ in range(2):
+            operator.adjoint(torch.randn(30, 2))
+    line = [(s.kind, s.name, s.layer, len(s.work)) for s in recorder.epoch.spans if s.name != "begin"]
+    assert line == [
+        ("compute", "backward", 1, 0), ("rest", "transpose", 1, 0), ("compute", "backward", 1, 2),
+    ]  # fmt: skip
 
 
 def test_scatter_add_rows():

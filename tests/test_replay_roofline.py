@@ -60,6 +60,13 @@ def test_shapes_are_looked_up_by_what_an_efficiency_depends_on():
 grids = st.tuples(*[st.lists(st.integers(1, 10**6), min_size=1, max_size=3, unique=True)] * 3)
 
 
+def test_rows_out_of_a_large_table_are_as_far_away_as_it_is_large():
+    few, of_many = work.pack(10, 16, 4), work.pack(10, 16, 4, of=1000)
+    assert shape_of(few) == (16, few.read + few.written, 0)
+    assert shape_of(of_many) == (16, 2 * 1000 * 16 * 4, 0)
+    assert shape_of(work.pack(10, 16, 4, of=3)) == shape_of(few)
+
+
 @given(grids, st.data())
 @settings(max_examples=40, deadline=None)
 def test_between_measured_shapes_an_efficiency_lies_between_theirs(axes, data):

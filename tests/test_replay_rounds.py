@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from harness.check import InputError
 from harness.comm.recorder import Epoch, Span
@@ -19,7 +20,8 @@ from harness.replay.__main__ import main
 from harness.replay.engine import simulate
 from harness.replay.settings import parse
 from harness.replay.times import first_epoch, times_of
-from harness.report import groups
+from harness.report import groups, style
+from harness.report.groups import Run
 from harness.trace import files, summary, writer
 from harness.trace.reader import Trace
 from tests import traces
@@ -286,6 +288,8 @@ def test_what_was_changed_of_a_cluster_stands_in_its_name(tmp_path, capsys):
     from tests.test_replay import recorded
 
     run = recorded(tmp_path / "run", [[0.01, 0.02]] * 3)
+    known = {"files": {"g.npz": {"sha256": "1"}}}
+    files.write_json_atomic(run / "shards.json", {"stats": {}, "graph": known})
     out = tmp_path / "out"
     for more in ([], ["cluster.between.gbytes_per_s=0.001"]):
         assert main([str(run), *APART[:2], "cluster.between.latency_us=0", *more, "--out", str(out)]) == 0
@@ -293,6 +297,11 @@ def test_what_was_changed_of_a_cluster_stands_in_its_name(tmp_path, capsys):
     compared, _ = groups.load([out])
     assert len({group.label for group in compared}) == 2 == len(list(out.iterdir()))
     assert not any("code" in group.label or "content" in group.dataset for group in compared)
+    assert {group.first.content for group in compared} == {Run(run).content} != {""}
+    for shown, said in (([run], 0), ([out], 1)):
+        figure = Figure(layout="constrained")
+        style.title(figure, "what", "cora", groups.load(shown)[0], "")
+        assert sum("modelled, not measured" in text.get_text() for text in figure.texts) == said
     assert main([str(run), *APART, "grown=2", "--out", str(tmp_path / "more")]) == 2
     assert main([str(run), *APART, "efficiency=0.5"]) == 2
     assert main([str(run), "cluster=local"]) == 2

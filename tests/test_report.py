@@ -134,6 +134,16 @@ def test_the_documented_recomputation_gives_the_table(tmp_path, capsys, monkeypa
     assert f"{float(capsys.readouterr().out):.4f}" == shown["epoch s" if cores == 4 else "epoch CPU s"]
 
 
+def test_it_gives_the_epoch_of_a_run_of_one(tmp_path, capsys, monkeypatch):
+    text = (Path(__file__).resolve().parents[1] / "docs" / "trace.md").read_text()
+    code = textwrap.dedent(text[text.index("    import json, pandas\n") :].split("\n\n")[0])
+    run = traces.finished(tmp_path / "RUN", traces.config(epochs=1))
+    shown = rows(run_markdown(capsys, run))[0]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "docs/trace.md", "exec"), {})
+    assert f"{float(capsys.readouterr().out):.4f}" == shown["epoch s"]
+
+
 def test_the_summary_is_derived_from_the_tables(tmp_path):
     run = traces.finished(tmp_path, size=1_000_000)
     s = Trace(run).summary

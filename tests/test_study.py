@@ -10,6 +10,7 @@ from harness.check import InputError
 from harness.run import runner
 from harness.run.runner import Places
 from harness.study import __main__ as study
+from tests import traces
 from tests.launching import Started
 
 TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
@@ -138,6 +139,12 @@ def test_mini_batches_are_larger_where_most_vertices_train(tmp_path, graph, size
     places = Places(tmp_path, tmp_path, tmp_path)
     sweep = study.sweep_of(graph, study.SYSTEMS["distdgl"], study.Extent(), places)
     assert f" system.batch={size} " in sweep and "system.batch" not in sweep.replace("system.batch=", "", 1)
+
+
+def test_a_row_of_several_steps_says_so(tmp_path):
+    path = traces.finished(tmp_path / "run", ran_on={"steps": 5})
+    (shown,) = study.tables_of({"metis": {path: "llcg"}}, {}, []).values()
+    assert "| llcg (5 steps per epoch) " in shown and "unless a row says how many" in shown
 
 
 def test_a_row_at_equal_steps_takes_a_fifth_of_the_epochs(tmp_path):

@@ -26,6 +26,7 @@ from harness.check import InputError
 from harness.comm import server
 from harness.comm.comm import Comm
 from harness.comm.host import draw_token
+from harness.comm.recorder import IN_TURN, UPDATE
 from harness.comm.service import STORE, ServiceLost
 
 
@@ -96,7 +97,7 @@ class Parameters:
             recorder.count(-1, direction, "stamps", STORE, 0, 8)
         there_and_back = (size + 8, size + 8)
         # A replay must know whether the server makes workers wait for one another.
-        name = "update" if self.settings.order == "arrival" else "update in turn"
+        name = UPDATE if self.settings.order == "arrival" else IN_TURN
         span = recorder.posted(name, -1, sum(there_and_back), {}, self.comm.next_id(), True, "server")
         if span is not None:
             span.peer_bytes = there_and_back

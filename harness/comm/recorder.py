@@ -40,6 +40,10 @@ ROUTES: Mapping[str, Route] = {
 }
 
 NOTHING = contextlib.nullcontext()
+# Names in a trace that a replay goes by: of the operation that hands the parameter server an update, which it
+# takes as it comes; the same of a server that makes workers wait for their turns; and of the segment in which
+# a worker is held up on purpose.
+UPDATE, IN_TURN, STRAGGLE = "update", "update in turn", "straggle"
 
 
 @dataclass

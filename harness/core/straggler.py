@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.check import at_least
 from harness.comm.comm import Comm
-from harness.comm.recorder import synchronise
+from harness.comm.recorder import STRAGGLE, synchronise
 
 
 @dataclass
@@ -55,6 +55,6 @@ class Straggler:
             synchronise(comm.device)  # else only the time in which work was handed to a GPU would count
             waited = sum(span.end - span.start for span in comm.recorder.epoch.spans if span.kind == "wait")
             owed += (self.slowdown - 1) * max(0.0, time.monotonic() - self.started - waited)
-        with comm.recorder.inside("rest", "straggle"):
+        with comm.recorder.inside("rest", STRAGGLE):
             time.sleep(owed)
         return owed

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from harness.comm.recorder import STRAGGLE
+
 
 @dataclass(slots=True)
 class Operation:
@@ -30,10 +32,6 @@ class Operation:
 
 
 THERE, BACK = -1, -2  # keys of the parts of a `server` operation
-# What the operation is called that hands the parameter server an update, which takes it as it comes; and that
-# of a server that makes workers wait for their turns.
-UPDATE, IN_TURN = "update", "update in turn"
-STRAGGLE = "straggle"  # the segment in which a worker is held up on purpose
 
 
 @dataclass(frozen=True, slots=True)

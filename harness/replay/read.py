@@ -13,12 +13,10 @@ from typing import Any
 
 from harness.base.terminal import counted
 from harness.check import InputError
+from harness.comm.recorder import IN_TURN, STRAGGLE, UPDATE
 from harness.replay.program import (
     BACK,
-    IN_TURN,
-    STRAGGLE,
     THERE,
-    UPDATE,
     Begin,
     Operation,
     Post,
@@ -96,12 +94,15 @@ def program_of(
         lines[worker][epoch].append(_Span(*rest))
     operations, numbers = _operations(lines)
     tails = _tails(lines, operations, numbers) if waits else {}
+    first: dict[int, float] = {}  # when an epoch's first worker began it
+    if waits and not rounds.asynchronous:
+        first = {number: min(_begin(line[number]) for line in lines) for number in epochs}
     steps: list[list[Step]] = [[] for _ in range(workers)]
     for worker, line in enumerate(lines):
         for number, spans_of_epoch in line.items():
             late = 0.0
-            if waits and not rounds.asynchronous:
-                late = _begin(spans_of_epoch) - min(_begin(other[number]) for other in lines)
+            if first:
+                late = _begin(spans_of_epoch) - first[number]
             steps[worker].append(Begin(number, late))
             if lasts is not None:
                 lasts.noted = number != epochs[0] or len(line) == 1

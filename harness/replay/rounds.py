@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
+from harness.comm.recorder import UPDATE
 from harness.replay.engine import Timeline
-from harness.replay.program import UPDATE, Begin, Post, Program, Step, Wait
+from harness.replay.program import Begin, Post, Program, Step, Wait
 
 
 def updates(timeline: Timeline) -> list[tuple[float, int]]:
