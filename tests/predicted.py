@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tabulate import tabulate
 
+from harness.replay.engine import Timeline
 from harness.replay.settings import parse
 from harness.replay.times import times_of
 from harness.run import runner
@@ -19,7 +20,6 @@ from harness.run.runner import Places
 from harness.trace.reader import Trace
 from tests.shaped import measured
 
-ASYNCHRONOUS = ("digest_a",)  # whose course depends on the machine
 GRAPH = ["dataset=twin/reddit", "dataset.scale=0.1", "model.hidden=128", "workers=2", "device=cpu"]
 EPOCHS = 12
 
@@ -43,18 +43,28 @@ def held(folder: Path, cluster: Path, systems: Sequence[str]) -> list[Held]:
     for system, run in zip(systems, runs):
         trace = Trace(run.directory)
         _, replayer, _ = parse([str(run.directory), f"cluster={cluster}", "compute=roofline"])
-        times = times_of(replayer.replay(trace))
+        timeline = replayer.replay(trace)
         (lasts,) = replayer.rooflines.values()
-        found.append(Held(system, measured(run.directory), times.epoch, lasts.modelled / lasts.traced))
+        found.append(Held(system, *_epochs(trace, timeline), lasts.modelled / lasts.traced))
     return found
+
+
+def _epochs(trace: Trace, timeline: Timeline) -> tuple[float, float]:
+    """Seconds of an epoch, measured and predicted. An asynchronous run has no epoch that all workers make:
+    there it is the rounds that the slowest makes per epoch.
+    """
+    times = times_of(timeline)
+    if timeline.program.updates is not None:
+        return trace.summary["epoch_s"], max(own.epoch for own in times.workers)
+    return measured(trace.run_dir), times.epoch
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cluster", type=Path, required=True, help="what halobench cluster measure wrote")
-    parser.add_argument("--systems", nargs="+", help="default: all that can be replayed")
+    parser.add_argument("--systems", nargs="+", help="default: all")
     asked = parser.parse_args()
-    systems = asked.systems or [name for name in runner.configured() if name not in ASYNCHRONOUS]
+    systems = asked.systems or list(runner.configured())
     with tempfile.TemporaryDirectory() as folder:
         found = held(Path(folder), asked.cluster.resolve(), systems)
     rows = [

@@ -238,6 +238,9 @@ def test_lean_is_held_to_vanilla_by_how_few_vertices_train(folders, pretended, t
     assert {(keys["dataset__split"], keys["partition"]) for _, keys in asked} == {
         (split, partition) for split in ("low_label", "random") for partition in ("metis", "random")
     }
+    both = ("coauthor-physics", "tolokers")
+    physics, *own = needed.lean_lines(folders, tmp_path, rounds=1, graphs=both)[::4]
+    assert physics.target == 0.7 and [(line.target, "own" in line.name) for line in own] == [(1.0, True)]
 
 
 def test_an_epoch_on_needed_rows_stands_beside_dgls_and_pygs(monkeypatch):
