@@ -12,10 +12,13 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +39,8 @@ GRAPHS = ("cora", "citeseer", "dblp" + LABELS, "amazon-photo" + LABELS, "amazon-
 NETWORKS = {"local": None, "100 Mbit/s": 100, "1 Gbit/s": 1000}
 COMMON = ("workers=2", "device=cpu", "evaluate.every=1", f"epochs={advise.EPOCHS}")
 WITHIN = 1.1  # of the least measured time: advice that names such a system is right
-LIMIT = 1200  # seconds that all measured runs of a pair may take
+# Trained last, since on large graphs, and over slow networks, they take longest.
+BATCHES = ("pscgcn", "gas", "graphsaint", "distdgl", "bytegnn")
 
 
 class Measured(NamedTuple):
@@ -57,9 +61,10 @@ def drawn(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 def systems() -> list[str]:
-    """Those that advice may name, all but the control; exact training last."""
-    names = [name for name in runner.configured() if name not in ("zero_halo", "vanilla")]
-    return [*names, "vanilla"]
+    """Those that advice may name, all but the control, in the order in which they are trained: exact training
+    first, since the others are held to its score."""
+    names = [name for name in runner.configured() if name not in ("zero_halo", "vanilla", *BATCHES)]
+    return ["vanilla", *names, *BATCHES]
 
 
 def read(folder: Path) -> Measured:
@@ -70,27 +75,37 @@ def read(folder: Path) -> Measured:
     return Measured(float(scores.max()), scores.tolist(), seconds.tolist())
 
 
-def measured(graph: str, mbit: int | None, scratch: Path, places: Sequence[str]) -> dict[str, Measured]:
-    """Every system on a graph and a network; those whose runs failed are left out."""
+def measured(
+    graph: str, mbit: int | None, scratch: Path, places: Sequence[str], limit: float
+) -> dict[str, Measured]:
+    """Every system on a graph and a network; those whose runs failed, or had not ended after `limit` seconds
+    of all, are left out."""
     words = [f"system={','.join(systems())}", f"dataset={graph}", *COMMON, *places]
     words = " ".join([*words, f"results={scratch / 'measured'}"]).split()
     if mbit is not None:
         words.append("threads=1")  # hosts that are namespaces of one machine would each take all of its cores
     folders = [run.directory for run in runner.composed(runner.expand(words))]
     if mbit is None:
-        _run(["-m", "harness", "-m", *words])
+        _run(["-m", "harness", "-m", *words], limit)
     else:
-        _run(["-m", "harness", "-m", *words, "launch=prepare"])
+        _run(["-m", "harness", "-m", *words, "launch=prepare"], limit)
         hosts = Hosts(scratch, 2, mbit)
+        deadline = time.monotonic() + limit
         try:
             for command in hosts.train("tests.host_worker", *map(str, folders), count=2, workers=1):
-                command.process.wait(LIMIT)
+                try:
+                    command.process.wait(max(0.0, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    command.kill()
             print(
                 "".join(line for line in command.said.splitlines(True) if ": error" in line or "give" in line)
             )
         finally:
             hosts.close()
-    return {name: read(folder) for name, folder in zip(systems(), folders) if runner.finished([folder])}
+    found = {name: read(folder) for name, folder in zip(systems(), folders) if runner.finished([folder])}
+    if missing := [name for name in systems() if name not in found]:
+        print(f"not measured: {', '.join(missing)}", flush=True)
+    return found
 
 
 def reached(runs: dict[str, Measured]) -> dict[str, float]:
@@ -99,10 +114,20 @@ def reached(runs: dict[str, Measured]) -> dict[str, float]:
     return {name: run.reaches(goal) for name, run in runs.items()}
 
 
-def _run(words: Sequence[str]) -> None:
-    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
-    if done.returncode:
-        print(_reason(done.stderr))
+def _run(words: Sequence[str], limit: float) -> None:
+    with tempfile.TemporaryFile("w+") as said:
+        going = subprocess.Popen(
+            [sys.executable, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
+        )
+        try:
+            code = going.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(going.pid, signal.SIGKILL)  # its workers too
+            going.wait()
+            return
+        said.seek(0)
+        if code:
+            print(_reason(said.read()))
 
 
 def _reason(said: str) -> str:
@@ -141,6 +166,9 @@ def main() -> None:
     parser.add_argument("--only", type=int, nargs="+", help="places of the pairs that are tried, from 0")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
+        "--limit", type=float, default=300, help="seconds that all measured runs of a pair may take"
+    )
+    parser.add_argument(
         "--kept", type=Path, help="a JSON file of measured seconds, which are taken from there"
     )
     parser.add_argument("--cluster", type=Path, required=True, help="what halobench cluster measure wrote")
@@ -164,7 +192,7 @@ def main() -> None:
             took = advised(graph, mbit, cluster, Path(scratch), places)
             key = f"{graph}, {network}"
             if key not in kept:
-                kept[key] = reached(measured(graph, mbit, Path(scratch), places))
+                kept[key] = reached(measured(graph, mbit, Path(scratch), places, asked.limit))
                 if asked.kept is not None:
                     asked.kept.write_text(json.dumps(kept, indent=1))
         seconds = kept[key]
