@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from types import SimpleNamespace
 
 import pytest
@@ -89,6 +90,8 @@ def test_the_winner_needs_least_time_and_not_fewest_epochs():
     assert lines[1:3] == ["slow needs 1.25 times as long", "exact needs 1.67 times as long"]
     assert lines[-1] == "halobench run system=quick" and not any("never" in line for line in lines)
     assert not any("improving" in line for line in lines)
+    found[1].words.append("results=a folder")  # which a shell must not take apart
+    assert shlex.split(verdict(found, exact, 0.9)[-1])[2:] == ["system=quick", "results=a folder"]
     exact.epochs = 59
     assert any("still improving after 60 epochs" in line for line in verdict(found, exact, 0.9))
 

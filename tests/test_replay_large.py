@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.replay import collectives, flows
+from harness.replay.__main__ import main
 from harness.replay.collectives import Shapes, lumped, messages
 from harness.replay.engine import simulate
 from harness.replay.flows import Flows
 from harness.replay.program import Begin, Operation, Post, Program, Wait
 from harness.replay.times import times_of
 from tests.replayed import platform, program
+from tests.test_replay import recorded
 
 
 def alone(operation: Operation, workers: int) -> Program:
@@ -113,3 +115,12 @@ def test_many_workers_are_replayed_and_it_is_said_how(monkeypatch):
     assert times_of(near).epoch == pytest.approx(times_of(exact).epoch, rel=0.02)
     for ours, theirs in zip(times_of(near).workers, times_of(exact).workers):
         assert ours.compute == pytest.approx(theirs.compute)
+
+
+def test_what_is_put_together_is_printed(monkeypatch, tmp_path, capsys):
+    run = recorded(tmp_path / "run", [[0.01, 0.02]] * 3)
+    words = [str(run), "cluster=cdfgnn", "per_host=1"]
+    assert main(words) == 0 and "put together" not in capsys.readouterr().out
+    monkeypatch.setattr(collectives, "MOST", 1)
+    assert main(words) == 0
+    assert "put together: all_reduce as one flow per pair of hosts" in capsys.readouterr().out
