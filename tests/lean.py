@@ -133,6 +133,25 @@ def accuracy_table(runs: pd.DataFrame, more: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def ablation_table(runs: pd.DataFrame) -> str:
+    lines = [
+        "| graph, training vertices | row | test acc % | MB per epoch: hidden + weights | MB per run"
+        " | CPU, of exact's |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for graph in dict.fromkeys(runs.graph):
+        exact = of(runs, graph, "vanilla")
+        for row in dict.fromkeys(runs.row):
+            found = of(runs, graph, row)
+            spent = mean(found.cpu_s_all_workers / exact.cpu_s_all_workers).mean
+            lines.append(
+                f"| {called(graph)} | {row} | {said(mean(found.test_acc_percent))}"
+                f" | {found.mb_epoch_hidden.mean():.4f} + {found.mb_epoch_other.mean():.3f}"
+                f" | {found.mb_run.mean():.1f} | {spent:.2f} |"
+            )
+    return "\n".join(lines)
+
+
 def tables(root: Path = ROOT) -> str:
     four, eight = kept("lean_bytes", root), kept("lean_bytes_eight", root)
     return "\n\n".join([
@@ -147,6 +166,9 @@ def tables(root: Path = ROOT) -> str:
         shares_table(kept("lean_shares", root), shares_taken(root)),
         "Test accuracy in %, 200 epochs, 4 workers, ± half a 95 % interval over seeds:",
         accuracy_table(kept("lean_accuracy", root), kept("lean_computers", root)),
+        "One part after the other, random parts, 3 seeds, 200 epochs, CPU seconds of an epoch over exact"
+        " training's:",
+        ablation_table(kept("lean_ablation", root)),
     ])  # fmt: skip
 
 

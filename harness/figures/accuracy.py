@@ -8,7 +8,15 @@ from harness.figures.panels import accuracy_panels
 from harness.report.groups import Group
 
 
-def draw(groups: list[Group], says: str, over: Sequence[str] = ("epoch", "megabytes")) -> Figure:
-    """A panel per column of `harness.report.curves.curve` in `over`; a line per row of the experiment."""
+def draw(
+    groups: list[Group], says: str, over: Sequence[str] = ("epoch", "megabytes"), log: bool = False
+) -> Figure:
+    """A panel per column of `harness.report.curves.curve` in `over`; a line per row of the experiment.
+
+    log   whether these axes are logarithmic
+    """
     ordered = sorted(groups, key=lambda group: group.label)
-    return accuracy_panels(ordered, says, tuple(over), lambda group: group.label)
+    figure = accuracy_panels(ordered, says, tuple(over), lambda group: group.label)
+    for axes in figure.axes:
+        axes.set_xscale("log" if log else "linear")
+    return figure

@@ -16,6 +16,8 @@ from harness.report.groups import Group, Run
 from harness.report.style import COLOURS, SCORE_NAMES, STROKES, title
 from harness.report.table import leading
 
+INSIDE = 10  # so many names fit among lines; more stand beside the panels
+
 
 def by_epoch(run: Run, name: str, how: str = "sum") -> pd.DataFrame:
     """A metric by epoch (rows, 0-based) and layer (columns), over workers by `how` ("sum", "mean", "max")."""
@@ -78,5 +80,9 @@ def accuracy_panels(
         axis = next(axis for axis in AXES if axis.column == column)
         ax.set_xlabel(axis.label[groups[0].clock].replace(" (", "\n("))
     axes[0, 0].set_ylabel(f"{SCORE_NAMES[score]}, %")
-    axes[0, -1].legend(frameon=False)
+    last = axes[0, -1]
+    if len(groups) <= INSIDE:
+        last.legend(frameon=False)
+    else:
+        figure.legend(*last.get_legend_handles_labels(), loc="outside center right", frameon=False)
     return figure
