@@ -111,6 +111,20 @@ def shares_taken(root: Path) -> dict[str, float]:
     return {part.partition(":")[0]: mean for part, mean in zip(claims.part, claims["mean"])}
 
 
+def papers_table(runs: pd.DataFrame) -> str:
+    """MB per epoch of the five, each at its paper's setting, and of `lean` at its own."""
+    lines = [
+        f"| graph, training vertices | partition | {' | '.join(FIVE)} | `lean` |",
+        f"|---|---|{'---:|' * (len(FIVE) + 1)}",
+    ]
+    for graph in dict.fromkeys(runs.graph):
+        for partition in PARTITIONS:
+            rows = [name if name == "cdfgnn" else f"{name}, {partition}" for name in (*FIVE, "lean")]
+            sent = " | ".join(f"{of(runs, graph, row).mb_epoch.mean():.3f}" for row in rows)
+            lines.append(f"| {called(graph)} | {partition} | {sent} |")
+    return "\n".join(lines)
+
+
 def accuracy_table(runs: pd.DataFrame, more: pd.DataFrame) -> str:
     lines = [
         "| graph, training vertices | partition | seeds | exact | `lean` | difference, paired"
@@ -161,6 +175,9 @@ def tables(root: Path = ROOT) -> str:
         "The same with 8 workers:",
         bytes_table(eight),
         _fifth(eight),
+        "Each at its own paper's setting, 4 workers, one seed: MB per epoch. All but DIGEST fetch raw"
+        "\nfeatures in every epoch there:",
+        papers_table(kept("lean_bytes_papers", root)),
         "What each part leaves out: hidden MB per epoch, 4 workers, one seed, and the share of all rows that"
         "\nthe last layer takes:",
         shares_table(kept("lean_shares", root), shares_taken(root)),

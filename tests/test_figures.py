@@ -127,7 +127,6 @@ LONG = {
     "bytegnn_orders": 10,
     "distdgl_cache": 60,
     "systems": 45,
-    "lean_ablation": 45,
     "capgnn_compared": 45,
     "pscgcn_staleness": 25,
     "straggler": 120,
