@@ -73,7 +73,7 @@ MANY = {
     "capgnn_table8": 40,
     "digest_interval": 40,
     "digest_straggler": 40,
-    "lean_ablation": 60,
+    "lean_ablation": 90,
     "pscgcn_hits": 40,
     "sancus_broadcasts": 40,
     "staleness": 240,

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from harness.figures.panels import accuracy_panels
+from harness.report.curves import band
 from harness.report.groups import Group
+from harness.report.table import leading
 
 
 def draw(
@@ -13,9 +15,16 @@ def draw(
 ) -> Figure:
     """A panel per column of `harness.report.curves.curve` in `over`; a line per row of the experiment.
 
-    log   whether these axes are logarithmic
+    log   whether these axes are logarithmic; names then stand in the order in which their lines end on the
+          first of them, the longest first
     """
+
+    def ends(group: Group) -> float:
+        return band(group, leading(groups))[over[0]].iloc[-1]
+
     ordered = sorted(groups, key=lambda group: group.label)
+    if log:
+        ordered.sort(key=ends, reverse=True)
     figure = accuracy_panels(ordered, says, tuple(over), lambda group: group.label)
     for axes in figure.axes:
         axes.set_xscale("log" if log else "linear")
