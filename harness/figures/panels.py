@@ -84,5 +84,7 @@ def accuracy_panels(
     if len(groups) <= INSIDE:
         last.legend(frameon=False)
     else:
-        figure.legend(*last.get_legend_handles_labels(), loc="outside center right", frameon=False)
+        handles, labels = last.get_legend_handles_labels()
+        beside = "outside center right"
+        figure.legend(handles, labels, loc=beside, frameon=False)  # type: ignore[call-overload]  # not in stubs
     return figure

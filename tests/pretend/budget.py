@@ -36,7 +36,7 @@ BUDGET = {
     "distdgl/sage": Cost(synchronisations=8, drains=0, launches=126, collectives=1),
     "gas": Cost(synchronisations=26, drains=0, launches=113, collectives=7),
     "graphsaint": Cost(synchronisations=8, drains=0, launches=81, collectives=1),
-    "lean": Cost(synchronisations=6, drains=0, launches=345, collectives=5),
+    "lean": Cost(synchronisations=6, drains=0, launches=365, collectives=5),
     "llcg": Cost(synchronisations=5, drains=0, launches=202, collectives=4),
     "local": Cost(synchronisations=2, drains=0, launches=43, collectives=1),
     "pipegcn": Cost(synchronisations=4, drains=0, launches=57, collectives=3),
