@@ -1,8 +1,8 @@
 """`python -m tests.lean`: bring the tables of docs/systems/lean.md up to date with results/reference.
 
 A cell is a graph, its split and a partition. Bytes are of `lean_bytes` (4 workers) and `lean_bytes_eight`,
-accuracy of `lean_accuracy`, and of `lean_computers` where it has more seeds. CPU seconds are not of these
-runs, beside which other work ran: `halobench bench --only lean` measures them.
+accuracy of `lean_accuracy`, and of `lean_computers` where it has more seeds. The parts one after the other
+are of `lean_ablation`; CPU seconds of a quiet machine are what `halobench bench --only lean` measures.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ FIVE = ("cdfgnn", "sancus-e", "sancus-h", "pscgcn", "digest", "capgnn")
 PARTITIONS = ("metis", "random")
 
 
+def row_of(name: str, partition: str) -> str:
+    """The row of a system on a partition. CDFGNN has a vertex-cut of its own, whatever the partition."""
+    return name if name == "cdfgnn" else f"{name}, {partition}"
+
+
 def least(runs: pd.DataFrame, graph: str, partition: str) -> tuple[str, float]:
-    """Who of the five papers' systems sends the fewest bytes, and MB per epoch. CDFGNN has a vertex-cut of
-    its own, whatever the partition."""
-    rows = {name: name if name == "cdfgnn" else f"{name}, {partition}" for name in FIVE}
-    sent = {name: float(of(runs, graph, row).mb_epoch.mean()) for name, row in rows.items()}
+    """Who of the five papers' systems sends the fewest bytes, and MB per epoch."""
+    sent = {name: float(of(runs, graph, row_of(name, partition)).mb_epoch.mean()) for name in FIVE}
     name = min(sent, key=sent.__getitem__)
     return name, sent[name]
 
@@ -44,8 +47,7 @@ def bytes_table(runs: pd.DataFrame) -> str:
             ours, exact = (of(runs, graph, f"{system}, {partition}") for system in ("lean", "vanilla"))
             name, sent = least(runs, graph, partition)
             hidden, other = ours.mb_epoch_hidden.mean(), ours.mb_epoch_other.mean()
-            row = name if name == "cdfgnn" else f"{name}, {partition}"
-            five = of(runs, graph, row)
+            five = of(runs, graph, row_of(name, partition))
             once = [fetched_once(each) for each in (exact, five, ours)]
             per_run = [
                 first + EPOCHS * each.mb_epoch.mean() for first, each in zip(once, (exact, five, ours))
@@ -119,8 +121,8 @@ def papers_table(runs: pd.DataFrame) -> str:
     ]
     for graph in dict.fromkeys(runs.graph):
         for partition in PARTITIONS:
-            rows = [name if name == "cdfgnn" else f"{name}, {partition}" for name in (*FIVE, "lean")]
-            sent = " | ".join(f"{of(runs, graph, row).mb_epoch.mean():.3f}" for row in rows)
+            found = [of(runs, graph, row_of(name, partition)) for name in (*FIVE, "lean")]
+            sent = " | ".join(f"{each.mb_epoch.mean():.3f}" for each in found)
             lines.append(f"| {called(graph)} | {partition} | {sent} |")
     return "\n".join(lines)
 

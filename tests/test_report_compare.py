@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.figures import panels
+from harness.figures import accuracy, panels
 from harness.report import columns, compare, curves, formats, groups, plot, single, style, table
 from harness.trace import files, reader, summary, writer
 from tests import traces
@@ -121,6 +121,24 @@ def test_a_picture_draws_the_score_that_its_axis_names(tmp_path):
     figure = panels.accuracy_panels(new, "Accuracy", ("epoch",), lambda group: group.label)
     assert figure.axes[0].get_ylabel() == "test AUC, %"
     assert lines_of(figure) == {"plain": pytest.approx([51, 88, 77])}
+
+
+@pytest.mark.parametrize("count", [3, panels.INSIDE + 1])
+def test_names_stand_in_the_order_of_what_lines_end_at_and_many_beside_the_panels(tmp_path, count):
+    for number in range(count):
+        label, epochs = f"row {number:02}", 3 if number == 1 else 2
+        scored_run(tmp_path / label, TURNING[:epochs], traces.config(gpus=1, epochs=epochs, label=label))
+    compared, _ = groups.load([tmp_path])
+    names = [f"row {number:02}" for number in range(count)]
+    for log, order in ((False, names), (True, [names[1], names[0], *names[2:]])):
+        figure = accuracy.draw(compared, "Accuracy", over=("epoch",), log=log)
+        (panel,) = figure.axes
+        assert panel.get_xscale() == ("log" if log else "linear")
+        assert [line.get_label() for line in panel.lines] == order
+        inside, beside = panel.get_legend(), figure.legends
+        assert (inside is None, len(beside)) == (count > panels.INSIDE, int(count > panels.INSIDE))
+        legend = inside or beside[0]
+        assert [text.get_text() for text in legend.get_texts()] == order
 
 
 def test_labels_of_several_classes_are_scored_by_f1(tmp_path, capsys):

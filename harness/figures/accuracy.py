@@ -26,6 +26,6 @@ def draw(
     if log:
         ordered.sort(key=ends, reverse=True)
     figure = accuracy_panels(ordered, says, tuple(over), lambda group: group.label)
-    for axes in figure.axes:
-        axes.set_xscale("log" if log else "linear")
+    for axes in figure.axes if log else ():
+        axes.set_xscale("log")
     return figure
