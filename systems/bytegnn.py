@@ -67,6 +67,7 @@ from harness.check import at_least, choice
 from harness.comm.pulls import Mapped, Purpose, Read, together
 from harness.core.batches import Sampled
 from harness.core.system import without_effect
+from systems.parts.ahead import tell
 from systems.parts.kept import in_order
 from systems.parts.neighbours import Chosen, Expander, hop_key
 from systems.parts.sampled import FEATURES, Drawn, SampledBatches
@@ -306,13 +307,14 @@ class Bytegnn(SampledBatches):
     def after_epoch(self, epoch):
         super().after_epoch(epoch)
         tally = self.scheduler.take_tally()
-        self.recorder.metric("sampler_s", sum(spent.total for spent in tally.spent.values()))
+        seconds, taken = sum(spent.total for spent in tally.spent.values()), max(tally.taken, 1)
+        tell(self.recorder, seconds, self.scheduler.running, tally.ahead / taken)
         # By the layer whose block a task's hop makes; of a fetch, by the last block that is there.
         for (kind, layer), spent in sorted(tally.spent.items()):
             self.recorder.metric(f"{kind}_s", spent.total, layer)
             self.recorder.metric(f"{kind}_tasks", spent.count, layer)
         self.recorder.metric("launches", tally.begun)
-        self.recorder.metric("queue", tally.waiting / max(tally.taken, 1))
+        self.recorder.metric("queue", tally.waiting / taken)
 
     def close(self):
         self.scheduler.close()

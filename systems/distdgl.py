@@ -160,7 +160,7 @@ class Distdgl(SampledBatches):
             self.fill(counted)
         super().after_epoch(epoch)
         if self.ahead is not None:
-            self.recorder.metric("sampler_s", self.ahead.take_seconds())
+            self.ahead.tell()
 
     def fill(self, score: np.ndarray | None) -> None:
         """Pull and keep the features of the share `cache` of other workers' vertices: those of highest score

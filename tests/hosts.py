@@ -54,8 +54,11 @@ class Hosts:
             for each in ("lo", "eth0"):
                 ip("-n", name, "link", "set", each, "up")
             if mbit is not None:
-                # A token bucket of 64 kB; what finds none waits in a queue of up to 400 ms.
-                shaped = ["root", "tbf", "rate", f"{mbit}mbit", "burst", "64kb", "latency", "400ms"]
+                # A card cuts what it is handed into frames; here the processor does, wherever the bucket does
+                # not hold a packet. So packets have at most 32 KiB, which the bucket holds, and it is small,
+                # since what it holds leaves at once.
+                ip("-n", name, "link", "set", "eth0", "gso_max_size", "32768")
+                shaped = ["root", "tbf", "rate", f"{mbit}mbit", "burst", "40kb", "latency", "400ms"]
                 subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", *shaped], check=True)
                 # What a connection has waiting for the link is little, as before a real card: what is sent
                 # the other way would be acknowledged only behind it.

@@ -1,10 +1,13 @@
-"""`python -m tests.predicted --cluster FILE`: every system's epoch on this machine, beside what a replay by
-roofline says of it with nothing but the profile that `halobench cluster measure` wrote.
+"""`python -m tests.predicted [--rounds N]`: every system's epoch on this machine, beside what a replay by
+roofline says of it with nothing but the profile that `halobench cluster measure` writes before each round.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +25,7 @@ from tests.shaped import measured
 
 GRAPH = ["dataset=twin/reddit", "dataset.scale=0.1", "model.hidden=128", "workers=2", "device=cpu"]
 EPOCHS = 12
+NAMES = ("measured", "predicted", "counted")
 
 
 class Held(NamedTuple):
@@ -32,6 +36,10 @@ class Held(NamedTuple):
     measured: float
     predicted: float
     counted: float
+
+    @property
+    def ratio(self) -> float:
+        return self.predicted / self.measured
 
 
 def held(folder: Path, cluster: Path, systems: Sequence[str]) -> list[Held]:
@@ -61,18 +69,33 @@ def _epochs(trace: Trace, timeline: Timeline) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cluster", type=Path, required=True, help="what halobench cluster measure wrote")
+    parser.add_argument("--rounds", type=int, default=1, help="the table has the medians over them")
+    parser.add_argument(
+        "--cluster", type=Path, help="what halobench cluster measure wrote; not measured then"
+    )
     parser.add_argument("--systems", nargs="+", help="default: all")
     asked = parser.parse_args()
     systems = asked.systems or list(runner.configured())
-    with tempfile.TemporaryDirectory() as folder:
-        found = held(Path(folder), asked.cluster.resolve(), systems)
-    rows = [
-        [each.system, f"{1e3 * each.measured:.0f}", f"{1e3 * each.predicted:.0f}",
-         f"{each.predicted / each.measured:.2f}", f"{each.counted:.2f}"]
-        for each in found
-    ]  # fmt: skip
-    heads = ["system", "measured, ms", "predicted, ms", "ratio", "counted work"]
+    rounds: list[list[Held]] = []
+    for number in range(asked.rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            cluster = asked.cluster or Path(folder) / "measured.yaml"
+            if not asked.cluster:
+                # In a process of its own, as a user measures: loops and threads are set up anew.
+                words = [sys.executable, "-m", "harness", "cluster", "measure", "--out", str(cluster)]
+                subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            rounds.append(held(Path(folder), cluster.resolve(), systems))
+        said = " ".join(f"{each.system} {each.ratio:.2f}" for each in rounds[-1])
+        print(f"round {number + 1}: {said}", file=sys.stderr)
+    rows = []
+    for of in zip(*rounds):
+        at = [statistics.median(getattr(each, name) for each in of) for name in NAMES]
+        ratios = [each.ratio for each in of]
+        rows.append(
+            [of[0].system, f"{1e3 * at[0]:.0f}", f"{1e3 * at[1]:.0f}", f"{statistics.median(ratios):.2f}",
+             f"{min(ratios):.2f} to {max(ratios):.2f}", f"{at[2]:.2f}"]
+        )  # fmt: skip
+    heads = ["system", "measured, ms", "predicted, ms", "ratio", "rounds", "counted work"]
     print(tabulate(rows, heads, disable_numparse=True))
 
 

@@ -113,6 +113,7 @@ def cluster_of(found: Speeds, linked: Sequence[Measured], count: int, name: str,
         between=between,
         host_memory_gb=_digits(devices.host_memory() / GIB),
         host_cores=cpu_count(),
+        device_cores=1,
         rates=found.rates,
     )
 

@@ -120,6 +120,7 @@ class Cluster:
     between  the link from host to host
     host_memory_gb   GiB of memory of one host
     host_cores   CPU cores of one host
+    device_cores   how many of them a device is made of; null: of none, as a GPU
     rates    of each kind of work at the shapes at which it was measured, on any of the devices: for each kind
              every width with every size and degree
     """
@@ -132,6 +133,7 @@ class Cluster:
     between: Link = field(default_factory=Link)
     host_memory_gb: float | None = None
     host_cores: int | None = None
+    device_cores: int | None = None
     rates: list[Rate] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -139,6 +141,9 @@ class Cluster:
             at_least("matrix", self.matrix, 1)
         if self.host_memory_gb is not None:
             more_than("host_memory_gb", self.host_memory_gb, 0)
+        for name in ("host_cores", "device_cores"):
+            if getattr(self, name) is not None:
+                at_least(name, getattr(self, name), 1)
         hosts = sorted({device.host for device in self.devices})
         if hosts != list(range(len(hosts))):
             raise InputError(f"devices name the hosts {hosts}: number hosts from 0 without a gap")

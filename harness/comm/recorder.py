@@ -44,6 +44,10 @@ NOTHING = contextlib.nullcontext()
 # takes as it comes; the same of a server that makes workers wait for their turns; and of the segment in which
 # a worker is held up on purpose.
 UPDATE, IN_TURN, STRAGGLE = "update", "update in turn", "straggle"
+# A wait for a batch that threads beside the training make. Metrics: their CPU seconds for what the epoch
+# took, how many they are, and how many batches they begin beyond the one that is asked for.
+BATCH = "batch"
+SAMPLER, SAMPLER_THREADS, SAMPLER_AHEAD = "sampler_s", "sampler_threads", "sampler_ahead"
 
 
 @dataclass

@@ -191,6 +191,7 @@ def _said(replayer: Replayer, clock: str) -> str:
     if replayer.described is None:
         return f"{lasts}; waits as traced"
     hosts = f"; {settings.per_host} per host" if settings.per_host is not None else ""
+    hosts += f"; {counted(settings.cores, 'core')} for all hosts" if settings.cores is not None else ""
     larger = f"; the graph {settings.grown:g} times as large" if settings.grown != 1 else ""
     slow = ""
     if settings.straggler is not None:

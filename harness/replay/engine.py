@@ -3,8 +3,9 @@
 A message can leave when both its ends have posted the operation (where the platform is eager, its sender) and
 the messages that it needs have arrived. Its first byte arrives after the path's latency, the others at the
 rate that max-min fairness gives it (`harness.replay.flows`). An operation is through for a worker when the
-messages to it have arrived and those from it have left, which is at the same moment. Computing shares
-nothing: a worker has its device to itself. In the result all times are seconds from the first epoch on.
+messages to it have arrived and those from it have left, which is at the same moment. A worker has its device
+to itself; where the platform says how many cores a host has, threads share them (`harness.replay.cores`). In
+the result all times are seconds from the first epoch on.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import math
 from dataclasses import dataclass, field
 
 from harness.check import InputError
+from harness.comm.recorder import STRAGGLE
 from harness.replay.collectives import Message, Shapes, lumped, messages
+from harness.replay.cores import Cores, Making
 from harness.replay.flows import NEAR, Flows
 from harness.replay.platform import Platform
-from harness.replay.program import Begin, Operation, Post, Program, Wait, Work
+from harness.replay.program import Aside, Begin, Operation, Post, Program, Take, Wait, Work
 
 # Operations in which a worker does something with others that do not take part themselves.
 ALONE = ("take", "server", "own")
@@ -125,6 +128,14 @@ class _Simulation:
         self.segments: list[list[list[Segment]]] = [[] for _ in workers]
         self.begins: list[list[float]] = [[] for _ in workers]
         self.flows = Flows(platform.capacity)
+        # Without threads that share cores, or make batches, work needs no events of its own.
+        cores = platform.cores if program.clock == "cpu" else math.inf
+        shared = bool(program.beside) or math.isfinite(cores)
+        self.cores = Cores([cores] * (max(platform.pools) + 1)) if shared else None
+        # By name of the job: (worker, batch; -1: its own work, -2: its transport's).
+        self.jobs: list[tuple[int, int]] = []
+        self.making = [Making(beside) for beside in program.beside]
+        self.takes = [-1] * program.workers  # the batch that each waits for
         self.carried: list[tuple[int, int]] = []  # (operation, message) by name of its flow
         # (when, order, worker or -1, operation, message): a worker goes on, or a message's first byte arrives
         self.events: list[tuple[float, int, int, int, int]] = []
@@ -133,13 +144,21 @@ class _Simulation:
     def run(self) -> Timeline:
         for worker in range(self.program.workers):
             self._later(0.0, worker)
-        while self.events or len(self.flows):
-            if self.flows.next_end() <= (self.events[0][0] if self.events else math.inf):
-                now = self.flows.next_end()
+        while True:
+            event = self.events[0][0] if self.events else math.inf
+            flow = self.flows.next_end()
+            job = self.cores.next_end() if self.cores is not None else math.inf
+            now = min(event, flow, job)
+            if now == math.inf:
+                break
+            if self.cores is not None and job == now:
+                self._job_ends(*self.jobs[self.cores.end()], now)
+                continue
+            if flow == now:
                 for name in self.flows.end():
                     self._through(*self.carried[name], now)
                 continue
-            now, _, worker, operation, message = heapq.heappop(self.events)
+            _, _, worker, operation, message = heapq.heappop(self.events)
             if worker >= 0:
                 self._go_on(worker, now)
             else:
@@ -166,7 +185,7 @@ class _Simulation:
         time = now
         while self.at[worker] < len(steps):
             step = steps[self.at[worker]]
-            if isinstance(step, Work):
+            if isinstance(step, Work) and (self.cores is None or step.name == STRAGGLE):
                 end = time + step.seconds
                 self.segments[worker][-1].append(
                     Segment(step.kind, step.name, step.layer, time, end, flops=step.flops)
@@ -175,6 +194,20 @@ class _Simulation:
             elif time > now:  # what follows touches others: in the order of time
                 self._later(time, worker)
                 return
+            elif isinstance(step, Work):
+                self.clock[worker] = now
+                self._job(worker, -1, step.seconds, self.platform.device_cores, now)
+                return
+            elif isinstance(step, Aside):
+                if self.cores is not None:
+                    self._job(worker, -2, step.seconds, 1, now)
+            elif isinstance(step, Take):
+                batch = self.making[worker].ask()
+                self._make(worker, now)
+                if batch not in self.making[worker].made:
+                    self.takes[worker], self.clock[worker] = batch, now
+                    return
+                self._note(worker, now, now)
             elif isinstance(step, Post):
                 self._post(worker, step.operation, now)
             elif isinstance(step, Wait):
@@ -188,6 +221,39 @@ class _Simulation:
                 self._meet(worker, now)
                 return
             self.at[worker] += 1
+
+    def _note(self, worker: int, since: float, now: float) -> None:
+        """Note the work that a worker has done, or its wait for a batch."""
+        step = self.program.steps[worker][self.at[worker]]
+        assert isinstance(step, Work | Take)
+        kind, flops = (step.kind, step.flops) if isinstance(step, Work) else ("wait", 0)
+        self.segments[worker][-1].append(Segment(kind, step.name, step.layer, since, now, flops=flops))
+
+    # -- cores --
+
+    def _job(self, worker: int, batch: int, seconds: float, threads: int, now: float) -> None:
+        assert self.cores is not None
+        self.jobs.append((worker, batch))
+        self.cores.add(self.platform.pools[worker], len(self.jobs) - 1, seconds, threads, now)
+
+    def _make(self, worker: int, now: float) -> None:
+        """Begin the batches that the threads beside a worker may begin."""
+        making = self.making[worker]
+        for batch in making.begin():
+            self._job(worker, batch, making.beside.batches[batch], 1, now)
+
+    def _job_ends(self, worker: int, batch: int, now: float) -> None:
+        if batch == -2:
+            return
+        if batch >= 0:
+            self.making[worker].end(batch)
+            self._make(worker, now)
+            if batch != self.takes[worker]:
+                return
+            self.takes[worker] = -1
+        self._note(worker, self.clock[worker], now)
+        self.at[worker] += 1
+        self._go_on(worker, now)
 
     def _waited(self, worker: int, step: Wait, since: float, now: float) -> float:
         """Note that the worker has waited; gives the moment at which it goes on."""

@@ -23,7 +23,7 @@ from harness.check import InputError
 from harness.replay.collectives import Message, Shapes, messages
 from harness.replay.engine import ALONE, Going, Segment, Sent, Timeline
 from harness.replay.platform import Platform
-from harness.replay.program import Begin, Operation, Post, Program, Step, Wait, Work
+from harness.replay.program import Aside, Begin, Operation, Post, Program, Step, Take, Wait, Work
 
 PROGRAM = Path(__file__).with_name("simgrid_program.py")
 # Neither this folder, whose platform.py would be taken for Python's own, nor PYTHONPATH is searched.
@@ -64,6 +64,10 @@ def simulate(
 
     model   "CM02", whose options make it the one that ours is; "default": SimGrid's own
     """
+    if program.beside:
+        raise InputError(
+            "engine=simgrid knows no threads that make mini-batches beside the training: give engine=own"
+        )
     made = [messages(operation, program.workers, shapes or Shapes()) for operation in program.operations]
     given = _given(program, platform, made)
     given["options"] = [f"--cfg={option}" for option in MODELS[model]]
@@ -88,7 +92,7 @@ def _given(program: Program, platform: Platform, made: Sequence[Sequence[Message
         "meet": program.updates is None,
         "capacity": platform.capacity,
         "paths": [[a, b, list(path.links), path.latency] for (a, b), path in paths.items()],
-        "steps": [[_step(step) for step in steps] for steps in program.steps],
+        "steps": [[_step(s) for s in steps if not isinstance(s, Aside)] for steps in program.steps],
         "operations": [
             {
                 "members": sorted(operation.parts),
@@ -121,6 +125,7 @@ def _step(step: Step) -> list[Any]:
         return ["begin", step.late]
     if isinstance(step, Work):
         return ["work", step.seconds]
+    assert not isinstance(step, Take | Aside)
     return ["post", step.operation] if isinstance(step, Post) else ["wait", step.operation, step.tail]
 
 

@@ -46,10 +46,14 @@ class Platform:
     capacity   bytes per second of each link; links without a limit are left out
     eager      whether a message leaves when its sender has posted it, instead of when both ends have
     assumed    what the cluster does not say and is taken for 0, in words
+    cores      of each pool of cores that threads share; infinite where they share none
+    pools      by worker, the pool that its threads are of: its host's
+    device_cores   of which a device is made: as many threads train
     """
 
     def __init__(self, name: str, hosts: Sequence[int], inside: Link, bridge: Link, between: Link):
         self.name, self.hosts, self.eager = name, list(hosts), False
+        self.cores, self.pools, self.device_cores = math.inf, list(hosts), 1
         self.capacity: list[float] = []
         self._links = {"inside": inside, "bridge": bridge, "between": between}
         self._paths: dict[tuple[int, int], Path] = {}
@@ -105,9 +109,14 @@ class Platform:
         return (self._links[kind].latency_us or 0.0) / 1e6
 
 
-def platform_of(cluster: Cluster, workers: int, per_host: int | None = None) -> Platform:
+def platform_of(
+    cluster: Cluster, workers: int, per_host: int | None = None, cores: int | None = None
+) -> Platform:
     """The platform of a run with so many workers on a described cluster: on its devices in their order, or
     `per_host` of them on each host in turn. InputError where the cluster names no devices or too few.
+
+    cores   that the threads of all hosts share, which are parts of one machine; None: each host's threads
+            its own, where the cluster says of how many cores hosts and devices are
     """
     if cluster.measured:
         raise InputError(
@@ -116,7 +125,13 @@ def platform_of(cluster: Cluster, workers: int, per_host: int | None = None) -> 
         )
     cluster.check_workers(workers)
     hosts = [device.host for device in devices_of(cluster, workers, per_host)]
-    return Platform(cluster.name, hosts, cluster.inside, cluster.bridge, cluster.between)
+    platform = Platform(cluster.name, hosts, cluster.inside, cluster.bridge, cluster.between)
+    platform.device_cores = cluster.device_cores or 1
+    if cores is not None:
+        platform.cores, platform.pools = cores, [0] * workers
+    elif cluster.host_cores is not None and cluster.device_cores is not None:
+        platform.cores = cluster.host_cores
+    return platform
 
 
 def devices_of(cluster: Cluster, workers: int, per_host: int | None = None) -> list[Device]:

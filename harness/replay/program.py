@@ -73,7 +73,36 @@ class Wait:
     tail: float = 0.0
 
 
-Step = Begin | Work | Post | Wait
+@dataclass(frozen=True, slots=True)
+class Take:
+    """The worker goes on when the threads beside it have made its next batch."""
+
+    name: str
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """The transport's threads have so many CPU seconds to do from here on, beside the worker."""
+
+    seconds: float
+
+
+Step = Begin | Work | Post | Wait | Take | Aside
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The threads that make a worker's mini-batches beside its training.
+
+    batches   CPU seconds that each takes to be made, in the order in which they are taken
+    threads   that make them, a batch each
+    ahead     batches that are begun beyond the one that is asked for
+    """
+
+    batches: list[float]
+    threads: int
+    ahead: int
 
 
 @dataclass
@@ -86,12 +115,17 @@ class Program:
                  rounds that its workers' steps begin
     updates      of an asynchronous run how many updates of the server's weights end it; its workers begin
                  their rounds without meeting. None: workers begin every epoch together
+    beside       by worker; empty where no worker has threads beside its training
+    clock        "cpu" or "wall": which seconds work is in. Others' work lengthens wall seconds already, so
+                 that threads share a host's cores in a replay only where they are CPU seconds
     """
 
     steps: list[list[Step]]
     operations: list[Operation]
     epochs: list[int]
     updates: int | None = None
+    beside: list[Beside] = field(default_factory=list)
+    clock: str = "wall"
 
     @property
     def workers(self) -> int:
@@ -101,6 +135,7 @@ class Program:
 def held_up(program: Program, rank: int, delay: float, slowdown: float) -> Program:
     """The same with a straggler: one worker's work lasts `slowdown` times as long, and in every epoch (or
     round) it is held up for `delay` seconds after its last backward pass, as `harness.core.straggler` does.
+    Threads beside its training are as fast as they were.
     """
     made: list[Step] = []
     place = 0  # in `made`, of the end of the epoch's last backward pass
@@ -118,8 +153,8 @@ def held_up(program: Program, rank: int, delay: float, slowdown: float) -> Progr
 
 def grown(program: Program, times: float, work: bool = True) -> Program:
     """The same as if the graph were so many times as large, at the same degrees and partition: whatever
-    belongs to a layer (its work, and the rows that its operations carry) is so many times as large; what
-    belongs to none (sums of weights, the optimiser) is as it was.
+    belongs to a layer (its work, and the rows that its operations carry) and what makes batches is so many
+    times as large; what belongs to none (sums of weights, the optimiser) is as it was.
 
     work   whether work is; with a roofline it is made so already, where it is counted
     """
@@ -138,4 +173,5 @@ def grown(program: Program, times: float, work: bool = True) -> Program:
         }
         operations.append(replace(each, parts=parts) if each.layer >= 0 else each)
     steps = [[larger(step) for step in own] for own in program.steps]
-    return replace(program, steps=steps, operations=operations)
+    beside = [replace(own, batches=[times * s for s in own.batches]) for own in program.beside]
+    return replace(program, steps=steps, operations=operations, beside=beside)

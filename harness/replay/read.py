@@ -7,21 +7,35 @@ it keeps, as its tail, the time that the traced wait went on after every worker 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from harness.base.terminal import counted
 from harness.check import InputError
-from harness.comm.recorder import IN_TURN, STRAGGLE, UPDATE
+from harness.comm.recorder import (
+    BATCH,
+    IN_TURN,
+    SAMPLER,
+    SAMPLER_AHEAD,
+    SAMPLER_THREADS,
+    STRAGGLE,
+    UPDATE,
+)
 from harness.replay.program import (
     BACK,
     THERE,
+    Aside,
     Begin,
+    Beside,
     Operation,
     Post,
     Program,
     Step,
+    Take,
     Wait,
     Work,
 )
@@ -94,6 +108,9 @@ def program_of(
         lines[worker][epoch].append(_Span(*rest))
     operations, numbers = _operations(lines)
     tails = _tails(lines, operations, numbers) if waits else {}
+    # On the machine itself a wait for a batch lasts as traced.
+    beside = [] if waits else _beside(trace, lines)
+    transport = {} if waits or clock == "wall" else _transport(trace, rounds.epochs, lines)
     first: dict[int, float] = {}  # when an epoch's first worker began it
     if waits and not rounds.asynchronous:
         first = {number: min(_begin(line[number]) for line in lines) for number in epochs}
@@ -106,9 +123,57 @@ def program_of(
             steps[worker].append(Begin(number, late))
             if lasts is not None:
                 lasts.noted = number != epochs[0] or len(line) == 1
-            steps[worker] += _steps(spans_of_epoch, worker, numbers, tails, clock, lasts)
+            batches = "traced" if waits else "made" if beside else "there"
+            own = _steps(spans_of_epoch, worker, numbers, tails, clock, lasts, batches)
+            steps[worker] += _with_transport(own, transport.get((worker, number), 0.0))
     updates = len(epochs) * workers if rounds.asynchronous else None
-    return Program(steps, operations, epochs, updates)
+    return Program(steps, operations, epochs, updates, beside, clock)
+
+
+def _beside(trace: Trace, lines: list[dict[int, list[_Span]]]) -> list[Beside]:
+    """The threads beside each worker's training: of what they took in an epoch each of its batches has an
+    equal part. Empty where no trace says that there are any."""
+    told = trace.metrics[trace.metrics["name"].isin([SAMPLER, SAMPLER_THREADS, SAMPLER_AHEAD])]
+    of = dict(zip(zip(told["worker"], told["name"], told["epoch"]), told["value"]))
+    if not any(name == SAMPLER_AHEAD for _, name, _ in of):
+        return []
+    found = []
+    for worker, line in enumerate(lines):
+        batches: list[float] = []
+        for epoch, spans in line.items():
+            count = sum(span.kind == "wait" and span.name == BATCH for span in spans)
+            batches += [of.get((worker, SAMPLER, epoch), 0.0) / max(count, 1)] * count
+        own = [[of.get((worker, name, e), 0.0) for e in line] for name in (SAMPLER_THREADS, SAMPLER_AHEAD)]
+        found.append(Beside(batches, max(1, round(max(own[0]))), math.ceil(sum(own[1]) / len(own[1]))))
+    return found
+
+
+def _transport(
+    trace: Trace, epochs: pd.DataFrame, lines: list[dict[int, list[_Span]]]
+) -> dict[tuple[int, int], float]:
+    """By (worker, epoch): CPU seconds of the process that neither its training thread nor those that make
+    batches took: those of the transport's threads. Empty where kernels had threads of their own."""
+    attempts = (trace.resolved or {}).get("attempts") or [{}]
+    if attempts[-1].get("threads") != 1:
+        return {}
+    told = trace.metrics[trace.metrics["name"] == SAMPLER]
+    sampler = dict(zip(zip(told["worker"], told["epoch"]), told["value"]))
+    found = {}
+    for worker, epoch, cpu in zip(epochs["worker"], epochs["epoch"], epochs["cpu_s"]):
+        own = sum(span.cpu for span in lines[worker][epoch] if span.kind != "comm")
+        found[worker, epoch] = max(0.0, cpu - own - sampler.get((worker, epoch), 0.0))
+    return found
+
+
+def _with_transport(steps: list[Step], seconds: float) -> list[Step]:
+    """The same, with what the transport's threads did in equal parts from each posting on."""
+    posts = sum(isinstance(step, Post) for step in steps)
+    if not posts or not seconds:
+        return steps
+    made: list[Step] = []
+    for step in steps:
+        made += [step, Aside(seconds / posts)] if isinstance(step, Post) else [step]
+    return made
 
 
 def _check(trace: Trace, spans: Any) -> None:
@@ -228,8 +293,12 @@ def _steps(
     tails: dict[tuple[int, int], float],
     clock: str,
     lasts: Roofline | None,
+    batches: str,
 ) -> list[Step]:
-    """An epoch's steps. Operations are posted inside segments: what was posted in one cuts it in two."""
+    """An epoch's steps. Operations are posted inside segments: what was posted in one cuts it in two.
+
+    batches   whether a wait for one lasts as "traced", or until it is "made", or it is "there"
+    """
     made: list[Step] = []
     posts = sorted((span for span in spans if span.kind == "comm"), key=lambda span: span.start)
     at = 0
@@ -244,7 +313,12 @@ def _steps(
         if span.kind == "wait":
             made += [Post(numbers[worker, post.id]) for post in inside]
             number = numbers.get((worker, span.id))
+            if span.name == BATCH and number is None and batches == "made":
+                made.append(Take(span.name, span.layer))
+                continue
             tail = tails.pop((worker, number), 0.0) if number is not None else 0.0
+            if span.name == BATCH and number is None and batches == "traced":
+                tail = span.end - span.start
             made.append(Wait(number, span.name, span.layer, tail))
             continue
         wall = span.end - span.start

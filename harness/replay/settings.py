@@ -36,6 +36,8 @@ class Settings:
     cluster      a preset's name (conf/cluster), a file that ends in .yaml, or "traced": the machine that the
                  run was made on, whose waits last as traced
     per_host     workers on each host; None: one on each of the cluster's devices, in their order
+    cores        that the threads of all hosts share, which are parts of one machine, as network namespaces
+                 are; None: each host has its own, where the cluster says how many
     compute      "traced": segments of work last as long as traced; "roofline": as what they computed takes on
                  the cluster's devices (`harness.replay.roofline`)
     clock        "wall" or "cpu" seconds of them; None: CPU seconds where workers outnumbered the cores, or
@@ -53,6 +55,7 @@ class Settings:
 
     cluster: str = TRACED
     per_host: int | None = None
+    cores: int | None = None
     compute: str = "traced"
     clock: str | None = None
     broadcast: str = "ring"
@@ -82,6 +85,13 @@ class Settings:
                     )
         if self.per_host is not None:
             at_least("per_host", self.per_host, 1)
+        if self.cores is not None:
+            at_least("cores", self.cores, 1)
+            if self.engine != "own" or self.clock == "wall":
+                raise InputError(
+                    f"cores={self.cores} is for CPU seconds and engine=own: leave out"
+                    f" {'clock=wall' if self.clock == 'wall' else f'engine={self.engine}'}, or cores"
+                )
         if self.clock is not None:
             choice("clock", self.clock, CLOCKS)
         choice("broadcast", self.broadcast, BROADCASTS)
@@ -187,7 +197,7 @@ class Replayer:
     def platform(self, workers: int, cluster: Cluster | None = None) -> Platform:
         described = cluster or self.described
         assert described is not None
-        return platform_of(described, workers, self.settings.per_host)
+        return platform_of(described, workers, self.settings.per_host, self.settings.cores)
 
     @property
     def shapes(self) -> Shapes:
@@ -197,8 +207,9 @@ class Replayer:
         """Which seconds work lasts in a replay of this run."""
         if self.settings.clock is not None or self.described is None:
             return self.settings.clock or "wall"
-        # What no roofline says, others' work must not lengthen.
-        return "cpu" if self.settings.compute == "roofline" else clock_of(trace)
+        # What no roofline says, and what shares cores, others' work must not lengthen.
+        settings = self.settings
+        return "cpu" if settings.compute == "roofline" or settings.cores is not None else clock_of(trace)
 
 
 def parse(
@@ -231,8 +242,11 @@ def parse(
             raise InputError(
                 f"cluster.{changes[0]} changes nothing of cluster=traced: name a described cluster"
             )
-        if settings.per_host is not None:
-            raise InputError("per_host is for described clusters: leave it out, or name one by cluster=NAME")
+        for key in ("per_host", "cores"):
+            if getattr(settings, key) is not None:
+                raise InputError(
+                    f"{key} is for described clusters: leave it out, or name one by cluster=NAME"
+                )
         return runs, Replayer(settings, None), extra
     return runs, Replayer(settings, cluster_of(settings.cluster, changes), tuple(changes)), extra
 

@@ -173,8 +173,6 @@ SCORES = ("train_acc", "val_acc", "test_acc", "val_auc", "test_auc", "val_balanc
 ADDED = frozenset({"val_auc", "test_auc", "val_balanced", "test_balanced", "route", "peer_bytes", "work"})
 # metric: vertices whose logits in the evaluation were no finite numbers; absent where 0
 NOT_FINITE = "not_finite_logits"
-# CPU seconds of threads that sampled what the epoch took, beside the training thread.
-SAMPLER = "sampler_s"
 # metrics of a worker on a GPU: bytes of its memory that tensors took at most so far, and that torch held
 PEAK_ALLOCATED, PEAK_RESERVED = "gpu_peak_allocated_bytes", "gpu_peak_reserved_bytes"
 TABLES: dict[str, pa.Schema] = {"epochs": EPOCHS, "comm": COMM, "spans": SPANS, "metrics": METRICS}

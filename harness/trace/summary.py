@@ -12,11 +12,12 @@ import pandas as pd
 
 from harness.base.terminal import counted
 from harness.check import InputError
+from harness.comm.recorder import SAMPLER
 from harness.core.scores import SPLITS
 from harness.graph.config import name_of
 from harness.trace.reader import Trace
 from harness.trace.rounds import Rounds, epochs_of_run
-from harness.trace.schema import NOT_FINITE, SAMPLER, SCHEMA_VERSION
+from harness.trace.schema import NOT_FINITE, SCHEMA_VERSION
 
 PARTS = ("layer_0", "hidden", "other")  # of the bytes: by `comm.layer` 0, above, and -1
 WHOLE_CORE = 0.8  # share of a core below which wall times are not to be trusted

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from harness.check import InputError
 from harness.comm.comm import Comm
+from harness.comm.recorder import BATCH, SAMPLER, SAMPLER_AHEAD, SAMPLER_THREADS, Recorder
 from harness.comm.service import ServiceLost
 
 Made = TypeVar("Made")
@@ -22,6 +23,14 @@ def failed(comm: Comm, error: Exception, epoch: int, step: int) -> ServiceLost:
         f"worker {comm.rank}: the thread that samples failed at epoch {epoch}, step {step} ({told}); the same"
         " command goes on from the last checkpoint"
     )
+
+
+def tell(recorder: Recorder, seconds: float, threads: int, ahead: float) -> None:
+    """Note of an epoch the CPU seconds of the threads that made its batches beside the training, how many
+    they are, and how many batches they begin beyond the one that is asked for."""
+    recorder.metric(SAMPLER, seconds)
+    recorder.metric(SAMPLER_THREADS, threads)
+    recorder.metric(SAMPLER_AHEAD, ahead)
 
 
 class Ahead(Generic[Made]):
@@ -47,7 +56,7 @@ class Ahead(Generic[Made]):
             self._forget()
             self.first = number
         self._fill(number + 1)
-        with self.comm.recorder.inside("wait", "batch"):
+        with self.comm.recorder.inside("wait", BATCH):
             try:
                 made, seconds = self.queue.popleft().result()
             except (InputError, MemoryError):
@@ -75,10 +84,10 @@ class Ahead(Generic[Made]):
             if not future.cancel():
                 future.exception()  # it is being made, or was
 
-    def take_seconds(self) -> float:
-        """CPU seconds that the thread spent on what has been taken since this was last asked."""
+    def tell(self) -> None:
+        """Note the CPU seconds that the thread spent on what has been taken since this was last asked."""
         seconds, self.seconds = self.seconds, 0.0
-        return seconds
+        tell(self.comm.recorder, seconds, 1, self.depth)
 
     def close(self) -> None:
         """End the thread."""

@@ -25,7 +25,7 @@ from typing import Generic, TypeVar
 
 from harness.check import InputError
 from harness.comm.comm import Comm
-from harness.comm.recorder import cpu_count
+from harness.comm.recorder import BATCH, cpu_count
 from systems.parts.ahead import failed
 
 Work = TypeVar("Work")
@@ -87,10 +87,12 @@ class Dag(Generic[Work]):
 @dataclass
 class Tally:
     """Since it was last asked for: batches that were begun; those that waited when one was taken, summed over
-    the batches that were taken; and the CPU seconds of the tasks that made these, by kind."""
+    the batches that were taken, and those that were begun beyond it; and the CPU seconds of the tasks that
+    made these, by kind."""
 
     begun: int = 0
     waiting: int = 0
+    ahead: int = 0
     taken: int = 0
     spent: dict[Kind, Mean] = field(default_factory=dict)
 
@@ -136,7 +138,8 @@ class Scheduler(Generic[Work]):
         self.sample, self.train, self.tally = Mean(), Mean(), Tally()
         self.launched = self.looked = self.taken_at = 0.0
         self.used_until = 0.0
-        run = [threading.Thread(target=self._run, name="sampler") for _ in range(threads or self.cores)]
+        self.running = threads or self.cores
+        run = [threading.Thread(target=self._run, name="sampler") for _ in range(self.running)]
         coarse = [threading.Thread(target=self._coarse, name="launcher")] if launch == "score" else []
         self.threads = run + coarse
         for thread in self.threads:
@@ -163,8 +166,9 @@ class Scheduler(Generic[Work]):
             self._launch_until(number + 1)  # whoever is asked for is not kept waiting by a score
             if self.launch == "fixed":
                 self._launch_until(min(number + 1 + self.depth, self.end))
+            self.tally.ahead += self.next - self.expected
             dag = self.dags[number]
-            with self.comm.recorder.inside("wait", "batch"):
+            with self.comm.recorder.inside("wait", BATCH):
                 self.changed.wait_for(lambda: dag.made or dag.error is not None)
             if dag.error is not None:
                 if isinstance(dag.error, InputError | MemoryError):
