@@ -14,6 +14,7 @@ from harness.check import InputError
 from harness.cluster.config import Cluster, Device, Link
 from harness.comm.recorder import BATCH, STRAGGLE, Epoch, Span
 from harness.replay import engine_simgrid
+from harness.replay.__main__ import main
 from harness.replay.cores import Cores
 from harness.replay.critical import critical_path
 from harness.replay.engine import Timeline, simulate
@@ -21,7 +22,7 @@ from harness.replay.platform import platform_of
 from harness.replay.program import Aside, Begin, Beside, Operation, Post, Program, Take, Wait, Work, grown
 from harness.replay.read import program_of
 from harness.replay.settings import parse
-from harness.replay.times import times_of
+from harness.replay.times import first_epoch, times_of
 from harness.trace import files, summary, writer
 from harness.trace.reader import Trace
 from tests import traces
@@ -144,6 +145,38 @@ def test_workers_share_their_hosts_cores_only_in_cpu_seconds():
     assert times_of(run(program(3, [1.0], None), on, cores=1)).epoch == pytest.approx(3), "one machine"
 
 
+def test_a_device_of_several_cores_is_as_many_threads():
+    """Two threads of one device and one beside them on two cores have two thirds of a core each."""
+    on = cluster([0], cores=2, device_cores=2)
+    # The second batch is begun with the first step of training, and both take a second of each thread.
+    timeline = run(program(1, [1.0, 1.0], Beside([0.0, 1.0], 1, 1)), on)
+    assert times_of(timeline).epoch == pytest.approx(1.5 + 1.0)
+    assert times_of(run(program(1, [1.0], None), on)).epoch == pytest.approx(1)
+
+
+class Counted(Cores):
+    renewed = 0
+
+    def _renew(self, host: int) -> None:
+        self.renewed += 1
+        super()._renew(host)
+
+
+def test_many_hosts_cost_as_much_per_job_as_few():
+    for hosts in (4, 64):
+        counted = Counted([1.0] * hosts)
+        for number in range(512):
+            counted.add(number % hosts, number, 1.0 + number / 1000, 1, 0.0)
+        while counted.next_end() < math.inf:
+            counted.end()
+        assert counted.renewed == 2 * 512, "a host is looked at where its own jobs change"
+
+
+def test_a_batch_that_nobody_makes_is_an_error():
+    with pytest.raises(InputError, match="worker 0 waits for batch 1, which nobody makes"):
+        run(program(1, [1.0, 1.0], Beside([0.5], 1, 0)), cluster([0]))
+
+
 def test_who_is_held_up_needs_no_core():
     steps = [[Begin(0), Work("rest", STRAGGLE, -1, 1.0)], [Begin(0), Work("compute", "forward", 0, 1.0)]]
     assert times_of(run(Program(steps, [], [0], clock="cpu"), cluster([0, 0], 1))).epoch == pytest.approx(1)
@@ -161,12 +194,23 @@ def test_the_transports_threads_take_from_the_cores_and_from_nobody_elses_time()
 def test_a_larger_graphs_batches_take_as_much_longer():
     made = program(1, [1.0, 1.0], Beside([0.5, 0.5], 1, 0))
     assert times_of(run(grown(made, 3.0), cluster([0]))).epoch == pytest.approx(9)
+    # So does what the transport does for a layer's rows, and not for sums of weights.
+    posted = [Begin(0), Post(0), Aside(0.5), Post(1), Aside(0.5)]
+    of = [Operation("exchange", 0, "pairs", {0: {}}), Operation("all_reduce", -1, "ring", {0: {}})]
+    steps = grown(Program([posted], of, [0]), 3.0).steps[0]
+    assert [step.seconds for step in steps if isinstance(step, Aside)] == [1.5, 0.5]
 
 
-def sampled(folder: Path, sampler: list[float], ahead: float | None = 1.0, transport: float = 0.0) -> Trace:
+def sampled(
+    folder: Path,
+    sampler: list[float],
+    ahead: float | None = 0.0,
+    transport: float = 0.0,
+    threads: int = 1,
+) -> Trace:
     """A run of one worker with two batches per epoch, waited for for 5 ms each, and 10 ms of work after each,
     which posts an operation; `sampler` CPU seconds of the thread beside it, by epoch, and those of the
-    transport's threads."""
+    transport's threads. In epoch e `ahead` + e batches are begun ahead."""
     traces.prepare(folder, traces.config(gpus=1, epochs=len(sampler)), 4, threads=1)
     out, now = writer.TraceWriter(folder, 0, 0), 100.0
     for e, took in enumerate(sampler):
@@ -180,7 +224,8 @@ def sampled(folder: Path, sampler: list[float], ahead: float | None = 1.0, trans
         made.train, made.cpu = now - begin, 0.02 + took + transport
         made.metrics[-1, "sampler_s"] = took
         if ahead is not None:
-            made.metrics[-1, "sampler_ahead"], made.metrics[-1, "sampler_threads"] = ahead, 1
+            made.metrics[-1, "sampler_ahead"] = ahead + e
+            made.metrics[-1, "sampler_threads"] = threads
         out.write(made, loss=1.0, scores=traces.scored(0.5, 0.6, 0.5), peak_rss_bytes=2**20)
     out.close()
     writer.finalise(folder)
@@ -189,10 +234,13 @@ def sampled(folder: Path, sampler: list[float], ahead: float | None = 1.0, trans
 
 
 def test_a_trace_says_what_its_batches_took(tmp_path):
-    trace = sampled(tmp_path / "run", [0.04, 0.01, 0.06])
+    trace = sampled(tmp_path / "run", [5.0, 0.01, 0.06], ahead=-0.7)
     _, replayer, _ = parse([str(trace.run_dir), "cluster=cdfgnn", "clock=cpu"])
     made = replayer.program(trace)
-    assert made.beside == [Beside(pytest.approx([0.02, 0.02, 0.005, 0.005, 0.03, 0.03]), 1, 1)]
+    # The first epoch compiles loops: its batches are taken for those of the others. So is what is ahead: 0.3
+    # and 1.3, in the mean 0.8, rounded up.
+    parts = pytest.approx([0.0175, 0.0175, 0.005, 0.005, 0.03, 0.03])
+    assert made.beside == [Beside(parts, 1, 1)]
     names = [type(step).__name__ for step in made.steps[0]]
     assert names == ["Begin", *["Take", "Work", "Post", "Work"] * 2] * 3
     # On its own machine a wait for a batch lasts as it did.
@@ -200,9 +248,31 @@ def test_a_trace_says_what_its_batches_took(tmp_path):
     assert times_of(own.replay(trace)).epoch == pytest.approx(0.03)
     # The second epoch's are there when they are asked for; the third's are begun 10 ms before that, one after
     # the other: 20 ms of waiting, 10 of work, 20 of waiting and 10 of work.
-    assert times_of(replayer.replay(trace)).epoch == pytest.approx((0.02 + 0.06) / 2)
+    timeline = replayer.replay(trace)
+    assert times_of(timeline).epoch == pytest.approx((0.02 + 0.06) / 2)
+    assert first_epoch(timeline) < 0.1, "what compiling took is no part of a first epoch"
+    several = sampled(tmp_path / "several", [0.04, 0.01], threads=3)
+    assert program_of(several, clock="cpu").beside[0].threads == 3
     with pytest.raises(InputError, match="engine=simgrid knows no threads"):
         engine_simgrid.simulate(made, replayer.platform(1))
+    with pytest.raises(InputError, match="engine=simgrid shares no cores, and cluster=mine has 1 for more"):
+        engine_simgrid.simulate(program(2, [1.0], None), platform_of(cluster([0, 0], 1), 2))
+    with pytest.raises(
+        InputError, match="cores=1 are fewer than a device of cluster=mine is made of: give 2"
+    ):
+        platform_of(cluster([0, 0], 4, 2), 2, cores=1)
+
+
+def test_a_folder_of_a_replay_has_the_works_own_cpu_seconds(tmp_path):
+    """On one core the work lasts longer, and takes as much: 20 ms of training, 10 of sampling and 8 of the
+    transport per epoch."""
+    trace = sampled(tmp_path / "run", [0.01] * 3, transport=0.008)
+    out = tmp_path / "out"
+    assert main([str(trace.run_dir), "cluster=cdfgnn", "cores=1", "--out", str(out)]) == 0
+    (made,) = out.iterdir()
+    epochs = Trace(made).epochs
+    assert epochs.cpu_s.tolist() == pytest.approx([0.038] * 3)
+    assert (epochs.train_s > 0.025).all()
 
 
 def test_what_nobody_else_took_is_the_transports(tmp_path):
@@ -231,6 +301,7 @@ def test_a_trace_of_before_says_nothing_of_threads(tmp_path):
         (["cluster=cdfgnn", "cores=0"], "cores=0"),
         (["cluster=cdfgnn", "cores=2", "clock=wall"], "cores=2 is for CPU seconds.*leave out clock=wall"),
         (["cores=2"], "cores is for described clusters"),
+        (["cluster=cdfgnn", "cluster.host_cores=2", "cluster.device_cores=3"], "more than host_cores=2"),
     ],
 )
 def test_cores_that_cannot_be_shared(words, said):

@@ -144,6 +144,11 @@ class Cluster:
         for name in ("host_cores", "device_cores"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
+        if self.host_cores is not None and (self.device_cores or 0) > self.host_cores:
+            raise InputError(
+                f"device_cores={self.device_cores} is more than host_cores={self.host_cores}: a device is"
+                " made of cores of its host"
+            )
         hosts = sorted({device.host for device in self.devices})
         if hosts != list(range(len(hosts))):
             raise InputError(f"devices name the hosts {hosts}: number hosts from 0 without a gap")

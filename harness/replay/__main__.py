@@ -34,8 +34,10 @@ words:
   cluster=NAME             a preset (conf/cluster) or a file that ends in .yaml; traced: the run's own machine
   cluster.KEY=VALUE        a value of it, as cluster.between.gbytes_per_s=0.125
   per_host=N               workers on each host (default: one on each device, in their order)
+  cores=N                  the threads of all hosts share N cores: hosts are parts of one machine
   compute=traced|roofline  work lasts as long as traced, or as its operations and bytes take on the devices
-  clock=wall|cpu           which seconds of it (default: cpu where workers outnumbered the cores)
+  clock=wall|cpu           which seconds of it (default: cpu where workers outnumbered the cores, with a
+                           roofline, and with cores=)
   efficiency=E  uncounted=traced|none   of compute=roofline: of kinds of work that the cluster gives no rate
                            of; how long segments last that say nothing of what they computed
   straggler=N delay=S slowdown=K   worker N is held up for S seconds in every epoch, its work lasts K times
@@ -191,7 +193,10 @@ def _said(replayer: Replayer, clock: str) -> str:
     if replayer.described is None:
         return f"{lasts}; waits as traced"
     hosts = f"; {settings.per_host} per host" if settings.per_host is not None else ""
-    hosts += f"; {counted(settings.cores, 'core')} for all hosts" if settings.cores is not None else ""
+    if settings.cores is not None:
+        hosts += f"; {counted(settings.cores, 'core')} for all hosts"
+    elif clock == "cpu" and (cores := replayer.described.host_cores) and replayer.described.device_cores:
+        hosts += f"; {counted(cores, 'core')} per host"
     larger = f"; the graph {settings.grown:g} times as large" if settings.grown != 1 else ""
     slow = ""
     if settings.straggler is not None:

@@ -28,49 +28,65 @@ class Cores:
     """
 
     def __init__(self, cores: Sequence[float]):
-        self.cores, self.now = list(cores), 0.0
-        self.clocks = [0.0] * len(cores)  # by host, what a job of its has had since the beginning
-        self.threads = [0] * len(cores)  # by host, those of the jobs under way
-        self.jobs: list[list[tuple[float, int, int]]] = [[] for _ in cores]  # heaps: (end, name, threads)
+        self.hosts = [_Host(each) for each in cores]
+        # (when its next job ends, its name, host, version of the host): what is older is passed over.
+        self.ends: list[tuple[float, int, int, int]] = []
 
     def add(self, host: int, name: int, seconds: float, threads: int, now: float) -> None:
         """Begin a job of so many threads, which needs `seconds` where each of them has a core."""
-        self._pass_to(now)
-        heapq.heappush(self.jobs[host], (self.clocks[host] + seconds, name, threads))
-        self.threads[host] += threads
+        self.hosts[host].add(name, seconds, threads, now)
+        self._renew(host)
 
     def next_end(self) -> float:
         """The moment at which the next job ends; infinite where none is under way."""
-        return min((self._end(host) for host in range(len(self.cores))), default=math.inf)
+        while self.ends and self.ends[0][3] < self.hosts[self.ends[0][2]].version:
+            heapq.heappop(self.ends)
+        return self.ends[0][0] if self.ends else math.inf
 
     def end(self) -> int:
         """Go on to `next_end()` and give the name of the job that ends then: of several the least."""
-        moment = self.next_end()
-        at = [host for host in range(len(self.cores)) if self._end(host) == moment]
-        host = min(at, key=lambda each: self.jobs[each][0][1])
-        self._pass_to(moment)
-        end, name, threads = heapq.heappop(self.jobs[host])
-        self.clocks[host] = end  # not what rounding made of it
-        self.threads[host] -= threads
+        now = self.next_end()
+        _, name, host, _ = self.ends[0]
+        self.hosts[host].end(now)
+        self._renew(host)
         return name
 
-    def _end(self, host: int) -> float:
-        jobs = self.jobs[host]
-        return self.now + (jobs[0][0] - self.clocks[host]) / self._speed(host) if jobs else math.inf
+    def _renew(self, host: int) -> None:
+        own = self.hosts[host]
+        own.version += 1
+        if own.jobs:
+            heapq.heappush(self.ends, (own.next_end(), own.jobs[0][1], host, own.version))
 
-    def _speed(self, host: int) -> float:
-        """Of one thread; 1 where each has a core."""
-        return min(1.0, self.cores[host] / max(1, self.threads[host]))
 
-    def _pass_to(self, now: float) -> None:
-        if now <= self.now:
-            return
-        for host, jobs in enumerate(self.jobs):
-            if jobs:
-                # Rounding must not carry a host past a job that has not been asked for.
-                passed = self.clocks[host] + (now - self.now) * self._speed(host)
-                self.clocks[host] = min(passed, jobs[0][0])
+class _Host:
+    """The jobs of one host.
+
+    clock   what each of its threads has had since the beginning, up to `now`
+    """
+
+    def __init__(self, cores: float):
+        self.cores, self.now, self.clock, self.threads, self.version = cores, 0.0, 0.0, 0, 0
+        self.jobs: list[tuple[float, int, int]] = []  # a heap of (clock at its end, name, threads)
+
+    def add(self, name: int, seconds: float, threads: int, now: float) -> None:
+        if self.jobs:
+            # Rounding must not carry the clock past a job that has not been asked for.
+            self.clock = min(self.clock + (now - self.now) * self._speed(), self.jobs[0][0])
         self.now = now
+        heapq.heappush(self.jobs, (self.clock + seconds, name, threads))
+        self.threads += threads
+
+    def next_end(self) -> float:
+        return self.now + (self.jobs[0][0] - self.clock) / self._speed()
+
+    def end(self, now: float) -> None:
+        self.now = now
+        self.clock, _, threads = heapq.heappop(self.jobs)
+        self.threads -= threads
+
+    def _speed(self) -> float:
+        """Of one thread; 1 where each has a core."""
+        return min(1.0, self.cores / self.threads)
 
 
 class Making:

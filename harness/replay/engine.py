@@ -81,7 +81,7 @@ class Going:
 
 @dataclass(slots=True)
 class Segment:
-    """A piece of a worker's time: kind "compute", "rest" or "wait"; what it waits for, or -1."""
+    """A piece of a worker's time: kind "compute", "rest" or "wait"; what it waits for, or -1; CPU seconds."""
 
     kind: str
     name: str
@@ -90,6 +90,7 @@ class Segment:
     end: float
     operation: int = -1
     flops: int = 0
+    cpu: float = 0.0
 
 
 @dataclass
@@ -188,7 +189,7 @@ class _Simulation:
             if isinstance(step, Work) and (self.cores is None or step.name == STRAGGLE):
                 end = time + step.seconds
                 self.segments[worker][-1].append(
-                    Segment(step.kind, step.name, step.layer, time, end, flops=step.flops)
+                    Segment(step.kind, step.name, step.layer, time, end, -1, step.flops, step.seconds)
                 )
                 time = end
             elif time > now:  # what follows touches others: in the order of time
@@ -226,8 +227,10 @@ class _Simulation:
         """Note the work that a worker has done, or its wait for a batch."""
         step = self.program.steps[worker][self.at[worker]]
         assert isinstance(step, Work | Take)
-        kind, flops = (step.kind, step.flops) if isinstance(step, Work) else ("wait", 0)
-        self.segments[worker][-1].append(Segment(kind, step.name, step.layer, since, now, flops=flops))
+        made = Segment("wait", step.name, step.layer, since, now)
+        if isinstance(step, Work):
+            made.kind, made.flops, made.cpu = step.kind, step.flops, step.seconds
+        self.segments[worker][-1].append(made)
 
     # -- cores --
 
@@ -276,6 +279,9 @@ class _Simulation:
         self.meeting = []
 
     def _check_over(self) -> None:
+        for worker, batch in enumerate(self.takes):
+            if batch >= 0:
+                raise InputError(f"worker {worker} waits for batch {batch}, which nobody makes: run it again")
         for worker, number in enumerate(self.waits):
             if number is not None:
                 operation = self.program.operations[number]

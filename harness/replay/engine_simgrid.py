@@ -68,6 +68,11 @@ def simulate(
         raise InputError(
             "engine=simgrid knows no threads that make mini-batches beside the training: give engine=own"
         )
+    if program.clock == "cpu" and platform.shared:
+        raise InputError(
+            f"engine=simgrid shares no cores, and cluster={platform.name} has {platform.cores:g} for more"
+            " threads: give engine=own"
+        )
     made = [messages(operation, program.workers, shapes or Shapes()) for operation in program.operations]
     given = _given(program, platform, made)
     given["options"] = [f"--cfg={option}" for option in MODELS[model]]
@@ -141,7 +146,9 @@ def _timeline(
                 of_worker.append([])
             elif isinstance(step, Work):
                 start, end = next(moments)
-                of_worker[-1].append(Segment(step.kind, step.name, step.layer, start, end, flops=step.flops))
+                of_worker[-1].append(
+                    Segment(step.kind, step.name, step.layer, start, end, -1, step.flops, step.seconds)
+                )
             elif isinstance(step, Wait):
                 number = -1 if step.operation is None else step.operation
                 start, end = next(moments)

@@ -16,6 +16,7 @@ from harness.check import InputError
 from harness.comm import recorder
 from harness.comm.recorder import Span
 from harness.replay.engine import Timeline
+from harness.replay.program import Aside, Begin
 from harness.trace import resolved
 from harness.trace.files import write_json_atomic, write_yaml_atomic
 from harness.trace.reader import Trace, checksums
@@ -70,13 +71,17 @@ def _worker(trace: Trace, timeline: Timeline, folder: Path, worker: int) -> None
         name: dict(list(table.groupby("epoch"))) for name, table in (("comm", sent), ("metrics", metrics))
     }
     flights = _flights(timeline, worker)
+    aside: list[float] = []  # by epoch, CPU seconds of the transport's threads
+    for step in timeline.program.steps[worker]:
+        if isinstance(step, Begin):
+            aside.append(0.0)
+        elif isinstance(step, Aside):
+            aside[-1] += step.seconds
     writer = TraceWriter(folder, worker, 0)
     for index, number in enumerate(timeline.program.epochs):
         begin, end = timeline.begins[worker][index], timeline.ends(worker, index)
         made = recorder.Epoch(number, train=end - begin)
         for segment in timeline.segments[worker][index]:
-            seconds = segment.end - segment.start
-            waits = segment.kind == "wait"
             made.spans.append(
                 Span(
                     segment.kind,
@@ -84,12 +89,12 @@ def _worker(trace: Trace, timeline: Timeline, folder: Path, worker: int) -> None
                     segment.layer,
                     segment.start,
                     segment.end,
-                    cpu=0.0 if waits else seconds,
+                    cpu=segment.cpu,
                     flops=segment.flops,
                     id=timeline.program.operations[segment.operation].id if segment.operation >= 0 else "",
                 )
             )
-            made.cpu += 0.0 if waits else seconds
+            made.cpu += segment.cpu
         # Kept in the epoch in which they were posted, as in a measured trace.
         made.spans += flights.get(index, [])
         if (own := by_epoch["comm"].get(number)) is not None:
@@ -98,6 +103,7 @@ def _worker(trace: Trace, timeline: Timeline, folder: Path, worker: int) -> None
                 made.sent[key] = [row["rows"], row["bytes"]]
         if (own := by_epoch["metrics"].get(number)) is not None:
             made.metrics = {(row["layer"], row["name"]): row["value"] for row in own.to_dict("records")}
+        made.cpu += aside[index] + made.metrics.get((-1, recorder.SAMPLER), 0.0)
         row = rows[number]
         writer.write(
             made,

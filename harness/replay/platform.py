@@ -79,6 +79,12 @@ class Platform:
                 self._numbers[kind, way, of] = len(self.capacity)
                 self.capacity.append(GIGA * (rate or 0.0))
 
+    @property
+    def shared(self) -> bool:
+        """Whether a pool's cores are fewer than the threads that train on them."""
+        most = max(self.pools.count(pool) for pool in set(self.pools))
+        return most * self.device_cores > self.cores
+
     def path(self, source: int, target: int) -> Path:
         """What a message from one worker (or the server) to another crosses."""
         if (source, target) not in self._paths:
@@ -115,8 +121,9 @@ def platform_of(
     """The platform of a run with so many workers on a described cluster: on its devices in their order, or
     `per_host` of them on each host in turn. InputError where the cluster names no devices or too few.
 
-    cores   that the threads of all hosts share, which are parts of one machine; None: each host's threads
-            its own, where the cluster says of how many cores hosts and devices are
+    cores   that the threads of all hosts share, which are parts of one machine (a device that says of no
+            cores is then one); None: each host's threads its own, where the cluster says of how many cores
+            hosts and devices are
     """
     if cluster.measured:
         raise InputError(
@@ -128,6 +135,11 @@ def platform_of(
     platform = Platform(cluster.name, hosts, cluster.inside, cluster.bridge, cluster.between)
     platform.device_cores = cluster.device_cores or 1
     if cores is not None:
+        if cores < platform.device_cores:
+            raise InputError(
+                f"cores={cores} are fewer than a device of cluster={cluster.name} is made of: give"
+                f" {platform.device_cores} or more"
+            )
         platform.cores, platform.pools = cores, [0] * workers
     elif cluster.host_cores is not None and cluster.device_cores is not None:
         platform.cores = cluster.host_cores

@@ -153,8 +153,9 @@ def held_up(program: Program, rank: int, delay: float, slowdown: float) -> Progr
 
 def grown(program: Program, times: float, work: bool = True) -> Program:
     """The same as if the graph were so many times as large, at the same degrees and partition: whatever
-    belongs to a layer (its work, and the rows that its operations carry) and what makes batches is so many
-    times as large; what belongs to none (sums of weights, the optimiser) is as it was.
+    belongs to a layer (its work, the rows that its operations carry, and what the transport does for those)
+    and what makes batches is so many times as large; what belongs to none (sums of weights, the optimiser) is
+    as it was.
 
     work   whether work is; with a roofline it is made so already, where it is counted
     """
@@ -172,6 +173,16 @@ def grown(program: Program, times: float, work: bool = True) -> Program:
             w: {p: round(times * n) for p, n in part.items()} for w, part in each.parts.items()
         }
         operations.append(replace(each, parts=parts) if each.layer >= 0 else each)
-    steps = [[larger(step) for step in own] for own in program.steps]
+    steps: list[list[Step]] = []
+    for own in program.steps:
+        made: list[Step] = []
+        of = -1  # the layer of what was posted last
+        for step in own:
+            if isinstance(step, Post):
+                of = program.operations[step.operation].layer
+            if isinstance(step, Aside) and of >= 0:
+                step = Aside(times * step.seconds)
+            made.append(larger(step))
+        steps.append(made)
     beside = [replace(own, batches=[times * s for s in own.batches]) for own in program.beside]
     return replace(program, steps=steps, operations=operations, beside=beside)

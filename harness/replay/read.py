@@ -132,20 +132,26 @@ def program_of(
 
 def _beside(trace: Trace, lines: list[dict[int, list[_Span]]]) -> list[Beside]:
     """The threads beside each worker's training: of what they took in an epoch each of its batches has an
-    equal part. Empty where no trace says that there are any."""
+    equal part; of the first, in which loops are compiled, those of the mean of the others. Empty where no
+    trace says that there are any."""
     told = trace.metrics[trace.metrics["name"].isin([SAMPLER, SAMPLER_THREADS, SAMPLER_AHEAD])]
     of = dict(zip(zip(told["worker"], told["name"], told["epoch"]), told["value"]))
     if not any(name == SAMPLER_AHEAD for _, name, _ in of):
         return []
-    found = []
-    for worker, line in enumerate(lines):
-        batches: list[float] = []
-        for epoch, spans in line.items():
-            count = sum(span.kind == "wait" and span.name == BATCH for span in spans)
-            batches += [of.get((worker, SAMPLER, epoch), 0.0) / max(count, 1)] * count
-        own = [[of.get((worker, name, e), 0.0) for e in line] for name in (SAMPLER_THREADS, SAMPLER_AHEAD)]
-        found.append(Beside(batches, max(1, round(max(own[0]))), math.ceil(sum(own[1]) / len(own[1]))))
-    return found
+    return [_beside_one(worker, line, of) for worker, line in enumerate(lines)]
+
+
+def _beside_one(worker: int, line: dict[int, list[_Span]], of: dict[tuple[int, str, int], float]) -> Beside:
+    counts = [sum(s.kind == "wait" and s.name == BATCH for s in spans) for spans in line.values()]
+    took = [of.get((worker, SAMPLER, epoch), 0.0) for epoch in line]
+    if sum(counts[1:]):
+        took[0] = counts[0] * sum(took[1:]) / sum(counts[1:])
+    batches = [each for seconds, n in zip(took, counts) for each in [seconds / max(n, 1)] * n]
+    threads = [of[worker, SAMPLER_THREADS, e] for e in line if (worker, SAMPLER_THREADS, e) in of]
+    ahead = [of[worker, SAMPLER_AHEAD, e] for e in line if (worker, SAMPLER_AHEAD, e) in of]
+    ahead = ahead[1:] or ahead
+    mean = sum(ahead) / len(ahead) if ahead else 0.0
+    return Beside(batches, round(max(threads, default=1)), math.ceil(mean))
 
 
 def _transport(

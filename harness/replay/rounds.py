@@ -57,6 +57,7 @@ def simulate(program: Program, once: Callable[[Program], Timeline]) -> Timeline:
 
 def _longer(program: Program, workers: list[int]) -> Program:
     """The program in which these workers make their rounds after the first twice."""
+    assert not program.beside, "no asynchronous system makes batches beside its training"
     operations, steps = list(program.operations), list(program.steps)
     for worker in workers:
         begins = [place for place, step in enumerate(steps[worker]) if isinstance(step, Begin)]

@@ -40,8 +40,8 @@ class Settings:
                  are; None: each host has its own, where the cluster says how many
     compute      "traced": segments of work last as long as traced; "roofline": as what they computed takes on
                  the cluster's devices (`harness.replay.roofline`)
-    clock        "wall" or "cpu" seconds of them; None: CPU seconds where workers outnumbered the cores, or
-                 with a roofline
+    clock        "wall" or "cpu" seconds of them; None: CPU seconds where workers outnumbered the cores, with
+                 a roofline, or with `cores`
     broadcast, all_reduce   how collectives are made (`harness.replay.collectives`)
     efficiency   of a roofline, for kinds of work that the cluster gives no rate of, in (0, 1]
     uncounted    of a roofline: segments that say nothing of what they computed last as "traced", in CPU
