@@ -29,6 +29,7 @@ PRESETS = sorted(
 SIZES = {
     "cdfgnn": None,
     "bytegnn": 4,
+    "bytegnn/16": 16,
     "digest": 8,
     "digest/32": 32,
     "distdgl": 8,

@@ -78,6 +78,10 @@ REPLAYED: dict[str, Callable[[Times], float]] = {
 }
 
 
+# Of these the ones that grow with the number of steps.
+SECONDS = ("epoch", "compute", "communicating", "computing", "waiting")
+
+
 def best_validation(run: Run) -> float:
     """The leading score of the validation vertices at its best, in %; not a number where there is none."""
     best = run.summary["best"]
@@ -131,9 +135,10 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
                                          some message in flight, both in the mean over workers; "imbalance":
                                          the slowest worker's computing over the fastest's; a list of
                                          segments' names: percent of the slowest worker's epoch that they
-                                         take; `whole`: of a twin as if it were at scale 1; WORKERS/2 among
-                                         the words stands for half of the run's workers, cluster=OWN for
-                                         the cluster that the run was given
+                                         take; `whole`: of a twin as if it were at scale 1 (where an epoch
+                                         has several steps: as many more of them); WORKERS/2 among the words
+                                         stands for half of the run's workers, cluster=OWN for the cluster
+                                         that the run was given
     {to: 0.99, of: ROW, in: epochs}      epochs, seconds (of the run's clock), wall (seconds by the wall) or
                                          bytes (MB) until the validation score is this share of ROW's best
     {to: 0.99, of: ROW, in: modelled, words: WORDS, whole: true}
@@ -294,10 +299,15 @@ def _replayed(run: Run, what: str | list[str], words: str, whole: bool) -> float
     half = max(1, int(run.summary["workers"]) // 2)
     if OWN in words:
         words = words.replace(OWN, f"cluster={_known(run.keys, 'cluster.name', run)}")
-    more = [f"grown={1 / scale:g}"] if whole and scale != 1 else []
+    # A larger graph makes a step larger, or, where an epoch has several, as many more of them.
+    several = run.trace.steps > 1
+    more = [f"grown={1 / scale:g}"] if whole and scale != 1 and not several else []
     written = max(path.stat().st_mtime_ns for path in run.path.iterdir())
     times = _times(run.path, written, (*words.replace(HALF, str(half)).split(), *more))
-    return _spent(times, what) if isinstance(what, list) else REPLAYED[what](times)
+    if isinstance(what, list):
+        return _spent(times, what)
+    steps = 1 / scale if whole and several and what in SECONDS else 1.0
+    return steps * REPLAYED[what](times)
 
 
 @functools.lru_cache(maxsize=1024)
