@@ -22,7 +22,7 @@ def settings(**changes) -> Settings:
 def reported(metrics: dict) -> dict:
     """What a system says of itself, but for what follows a clock: DIGEST-A's server's, a sampler's, and when
     it began which batches."""
-    timed = {"server_s", "sampler_s", "nsc_s", "fetch_s", "launches", "queue"}
+    timed = {"server_s", "sampler_s", "sampler_ahead", "nsc_s", "fetch_s", "launches", "queue"}
     return {key: value for key, value in metrics.items() if key[1] not in timed}
 
 
