@@ -241,14 +241,13 @@ def test_a_twins_modelled_epoch_is_as_if_it_were_whole(tmp_path):
     asked = {"replayed": "compute", "words": " ".join(APART)}
     part, whole = (measure_of({**asked, "whole": each}).value(run, math.nan) for each in (False, True))
     assert whole == pytest.approx(10 * part)
-    # Of an epoch of several steps the larger graph has as many more, sums of weights too.
-    traces.resolve(run.path, 0, {"steps": 4})
-    steps = Run(run.path)
-    steps.keys = run.keys
+    # With batches of a fixed size the larger graph has as many more steps, sums of weights too.
     for what, times in (("epoch", 10), ("compute", 10), ("waiting_percent", 1)):
         asked = {"replayed": what, "words": " ".join(APART)}
-        part, whole = (measure_of({**asked, "whole": each}).value(steps, math.nan) for each in (False, True))
+        part, whole = (measure_of({**asked, "whole": w}).value(run, math.nan) for w in (False, "steps"))
         assert whole == pytest.approx(times * part)
+    with pytest.raises(InputError, match='measure.whole="stepss" is not known'):
+        measure_of({**asked, "whole": "stepss"})
 
 
 def test_half_of_the_workers_are_on_each_host(tmp_path):

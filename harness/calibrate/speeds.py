@@ -37,7 +37,7 @@ class Shapes:
     """Where each kind is measured; the defaults take half a minute. The widest rows are no multiple of a
     cache line of 64 bytes, as most features are.
 
-    widths    of dense and sparse products
+    widths    of dense and sparse products; of edge softmaxes those up to 64
     sources   rows that sparse products gather from, degrees their entries per row; entries of one at most
     rows      widths of rows that are dropped from, packed and coded
     bytes     of dense products and of passes

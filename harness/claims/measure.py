@@ -78,7 +78,8 @@ REPLAYED: dict[str, Callable[[Times], float]] = {
 }
 
 
-# Of these the ones that grow with the number of steps.
+# Of these the ones that grow with the number of steps; and the word for that (`whole`).
+STEPS = "steps"
 SECONDS = ("epoch", "compute", "communicating", "computing", "waiting")
 
 
@@ -135,10 +136,10 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
                                          some message in flight, both in the mean over workers; "imbalance":
                                          the slowest worker's computing over the fastest's; a list of
                                          segments' names: percent of the slowest worker's epoch that they
-                                         take; `whole`: of a twin as if it were at scale 1 (where an epoch
-                                         has several steps: as many more of them); WORKERS/2 among the words
-                                         stands for half of the run's workers, cluster=OWN for the cluster
-                                         that the run was given
+                                         take; `whole`: of a twin as if it were at scale 1: "steps", with as
+                                         many more of them (batches of a fixed size), or true, larger ones;
+                                         WORKERS/2 among the words stands for half of the run's workers,
+                                         cluster=OWN for the cluster that the run was given
     {to: 0.99, of: ROW, in: epochs}      epochs, seconds (of the run's clock), wall (seconds by the wall) or
                                          bytes (MB) until the validation score is this share of ROW's best
     {to: 0.99, of: ROW, in: modelled, words: WORDS, whole: true}
@@ -179,7 +180,9 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
                 choice(f"{field}.replayed", what, REPLAYED)
             words = str(given["words"])
             _known_words(words)
-            return Measure(lambda run, _: _replayed(run, what, words, bool(given.get("whole"))))
+            whole = given.get("whole", False)
+            choice(f"{field}.whole", whole, (True, False, STEPS))
+            return Measure(lambda run, _: _replayed(run, what, words, whole))
         if {"saved", "of", "words"} <= keys <= {"saved", "of", "words", "whole"}:
             return _saved(given, field)
         if keys == {"to", "of", "in"}:
@@ -294,19 +297,17 @@ def _known_words(words: str) -> None:
     parse(["RUN", *words.replace(HALF, "1").replace(OWN, "cluster=cdfgnn").split()])
 
 
-def _replayed(run: Run, what: str | list[str], words: str, whole: bool) -> float:
+def _replayed(run: Run, what: str | list[str], words: str, whole: bool | str) -> float:
     scale = float(run.keys.get("dataset.scale") or 1.0)
     half = max(1, int(run.summary["workers"]) // 2)
     if OWN in words:
         words = words.replace(OWN, f"cluster={_known(run.keys, 'cluster.name', run)}")
-    # A larger graph makes a step larger, or, where an epoch has several, as many more of them.
-    several = run.trace.steps > 1
-    more = [f"grown={1 / scale:g}"] if whole and scale != 1 and not several else []
+    more = [f"grown={1 / scale:g}"] if whole is True and scale != 1 else []
     written = max(path.stat().st_mtime_ns for path in run.path.iterdir())
     times = _times(run.path, written, (*words.replace(HALF, str(half)).split(), *more))
     if isinstance(what, list):
         return _spent(times, what)
-    steps = 1 / scale if whole and several and what in SECONDS else 1.0
+    steps = 1 / scale if whole == STEPS and what in SECONDS else 1.0
     return steps * REPLAYED[what](times)
 
 

@@ -8,8 +8,8 @@ fair scheduler does. A job of k threads, each with s CPU seconds before it, is t
 All jobs of a host advance at one speed, so a clock of the host's own that runs at that speed says when each
 ends: s after it began.
 
-The threads are those that train, as many as a worker's device has cores, and those that make mini-batches
-beside them.
+The threads are those that train, as many as a worker's device has cores, those that make mini-batches beside
+them, and those of the transport.
 """
 
 from __future__ import annotations
