@@ -85,6 +85,6 @@ def accuracy_panels(
         last.legend(frameon=False)
     else:
         handles, labels = last.get_legend_handles_labels()
-        beside = "outside center right"
-        figure.legend(handles, labels, loc=beside, frameon=False)  # type: ignore[call-overload]  # not in stubs
+        beside = "outside center right"  # which matplotlib's stubs lack
+        figure.legend(handles, labels, loc=beside, frameon=False)  # type: ignore[call-overload]
     return figure
