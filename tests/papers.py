@@ -29,19 +29,19 @@ def results(root: Path = ROOT) -> list[Result]:
 
 
 def verdicts(found: Sequence[Result]) -> str:
-    """Counts and a row per part, of one paper's."""
+    """Counts and a row per part, or per verdict on a table's series of cells, of one paper's."""
     rows = ["| | part | published | here | verdict |", "|---|---|---|---|---|"]
     before = ""
-    for result in found:
-        entry = published.entry(result.entry)
+    for line in table.lines(found):
+        entry = published.entry(line.entry)
         name = f"{entry.label}: {entry.title}" + (" (text uncertain)" if entry.uncertain else "")
-        why = f" ({result.verdict.why})" if result.verdict.why else ""
+        why = f" ({line.verdict.why})" if line.verdict.why else ""
         cells = [
             "" if name == before else name,
-            result.says,
-            table.said(result.published),
-            table.value(result.ours),
-            f"**{result.verdict.word}**{why}",
+            line.says,
+            line.published,
+            line.ours,
+            f"**{line.verdict.word}**{why}",
         ]
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         before = name

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from harness.check import InputError
-from harness.claims import published
+from harness.claims import cells, published
 from harness.claims.experiment import SIZES, Claim, Experiment, Need
 from harness.claims.verdict import DECIDED, FAILS, UNKNOWN, Verdict, as_well, judge, judge_order
 from harness.report.groups import Estimate, Run, estimate
@@ -29,6 +29,7 @@ class Result:
     ours         the value here, over seeds; None where nothing was measured
     neutral      the value of no difference; None where the paper has no direction
     size         of the runs it is from
+    series, step where it is a cell of a table: what the series says, with {} for the step, and the step
     """
 
     entry: str
@@ -39,6 +40,8 @@ class Result:
     ours: Estimate | None = None
     size: str = ""
     neutral: float | None = None
+    series: str = ""
+    step: str = ""
 
     @property
     def own(self) -> bool:
@@ -114,7 +117,18 @@ class _Runs:
     def _result(self, claim: Claim, ours: Estimate | None, verdict: Verdict, size: str = "") -> Result:
         name = self.experiment.name
         neutral = None if claim.direction is None else claim.no_difference
-        return Result(claim.entry, name, claim.says, verdict, claim.published, ours, size, neutral)
+        return Result(
+            claim.entry,
+            name,
+            claim.says,
+            verdict,
+            claim.published,
+            ours,
+            size,
+            neutral,
+            claim.series,
+            claim.step,
+        )
 
 
 def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate | None, Verdict]:
@@ -141,7 +155,7 @@ def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate
         steps = [estimate(_flat(a - b)) for a, b in itertools.pairwise(values)]
         ours, verdict = None, judge_order(steps)
     else:
-        ours = estimate(getattr(VALUES[claim.compare](*values), claim.across)(axis=0).tolist())
+        ours = estimate(getattr(cells.MADE[claim.compare](*values), claim.across)(axis=0).tolist())
         said = claim.published
         verdict = judge(
             ours,
@@ -157,16 +171,6 @@ def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate
     if as_well(_flat(by_row[claim.control]), _flat(values[0])):
         return ours, Verdict(UNKNOWN, f"{claim.control}, the control, does as well")
     return ours, verdict
-
-
-# By `compare`, of values of shape (graphs, seeds).
-VALUES: dict[str, Callable[..., np.ndarray]] = {
-    "value": lambda a: a,
-    "ratio": lambda a, b: a / b,
-    "less_percent": lambda a, b: 100 * (1 - a / b),
-    "difference": lambda a, b: a - b,
-    "ratio_of_ratios": lambda a, b, c, d: (a / b) / (c / d),
-}
 
 
 def _by_seeds(runs: list[Run]) -> list[Run]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from harness.check import InputError, choice, typed
-from harness.claims import published
+from harness.claims import cells, published
 from harness.claims.measure import Measure, measure_of
 from harness.claims.verdict import SIDES
 from harness.run import runner
@@ -69,6 +69,8 @@ class Claim:
                      verdict is "cannot tell"
     by_construction  why agreement proves nothing on a twin: it was made to have this value, or a schedule, a
                      format or equal products fix it
+    series, step     of a cell of a table (`harness.claims.cells`): what its series says, with {} for the
+                     step, and the step
     """
 
     entry: str
@@ -85,6 +87,8 @@ class Claim:
     across: str = "mean"
     control: str | None = None
     by_construction: str = ""
+    series: str = ""
+    step: str = ""
 
     @property
     def no_difference(self) -> float:
@@ -214,18 +218,23 @@ def _experiment(name: str, given: Any) -> Experiment:
     if not isinstance(given, dict):
         raise InputError("it holds no keys: give title, rows, sizes and claims")
     for key in given:
-        choice("key", key, ("title", "rows", "sizes", "draw", "claims", "needs"))
+        choice("key", key, ("title", "rows", "by", "sizes", "draw", "claims", "needs"))
     sizes = {}
     for size, how in (given.get("sizes") or {}).items():
         choice("size", size, SIZES)
         sizes[size] = typed(Size, how, f"sizes.{size}")
+    rows, by = ({str(row): str(how) for row, how in (given.get(key) or {}).items()} for key in ("rows", "by"))
     experiment = Experiment(
         name,
         str(given.get("title", "")),
-        {str(row): str(how) for row, how in (given.get("rows") or {}).items()},
+        cells.rows_by(rows, by),
         sizes,
         _drawings(given.get("draw") or {}),
-        tuple(typed(Claim, each, f"claims[{i}]") for i, each in enumerate(given.get("claims") or ())),
+        tuple(
+            each
+            for i, asked in enumerate(given.get("claims") or ())
+            for each in _cells(asked, f"claims[{i}]")
+        ),
         tuple(typed(Need, each, f"needs[{i}]") for i, each in enumerate(given.get("needs") or ())),
     )
     if experiment.claims and not (experiment.rows and experiment.sizes):
@@ -236,6 +245,14 @@ def _experiment(name: str, given: Any) -> Experiment:
     for i, need in enumerate(experiment.needs):
         choice(f"needs[{i}].entry", need.entry, published.experiments())
     return experiment
+
+
+def _cells(given: Any, where: str) -> Iterator[Claim]:
+    """A claim of a file, or, where it stands for the cells of a table, one for each."""
+    if not isinstance(given, dict):
+        raise InputError(f"{where}={given}: give its entry, says, measure and rows")
+    own = {key: value for key, value in given.items() if key not in ("each", "printed")}
+    return cells.expanded(typed(Claim, own, where), given.get("each"), given.get("printed"), where)
 
 
 def _drawings(given: Any) -> dict[str, dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -12,6 +13,7 @@ import pandas as pd
 from harness.base.terminal import counted
 from harness.claims import published
 from harness.claims.evaluate import Result, traced, whole
+from harness.claims.verdict import Verdict
 from harness.report.groups import Estimate
 
 COLUMNS = ("entry", "part", "published", "ours", "verdict", "why", "experiment", "size")
@@ -37,23 +39,63 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
     )
 
 
+@dataclass(frozen=True)
+class Line:
+    """What a reader sees of one part, or of the cells of a series that have one verdict."""
+
+    entry: str
+    says: str
+    published: str
+    ours: str
+    verdict: Verdict
+    size: str
+
+
+def lines(results: Sequence[Result]) -> list[Line]:
+    """A line per part, in their order; the cells of a series (`harness.claims.cells`) that have one verdict
+    share one, where the first of them stands.
+    """
+    found: dict[tuple, list[Result]] = {}
+    for at, result in enumerate(results):
+        cells = (result.series, result.verdict, result.size) if result.series else (at,)
+        found.setdefault((result.entry, result.experiment, *cells), []).append(result)
+    return [
+        Line(
+            first.entry,
+            first.series.format(", ".join(each.step for each in same)) if first.series else first.says,
+            ", ".join(filter(None, (said(each.published) for each in same))),
+            value(first.ours)
+            if len(same) == 1
+            else ", ".join(_mean(each.ours) for each in same if each.ours),
+            first.verdict,
+            first.size,
+        )
+        for first, *more in found.values()
+        for same in [[first, *more]]
+    ]
+
+
+def _mean(ours: Estimate) -> str:
+    return f"{ours.mean:.4g}"
+
+
 def plain(results: Sequence[Result]) -> str:
     """For a reader at a terminal: each entry with its title, a line per part below it, and the counts."""
-    lines = []
-    for name, parts in itertools.groupby(results, key=lambda result: result.entry):
+    shown = []
+    for name, parts in itertools.groupby(lines(results), key=lambda line: line.entry):
         entry = published.entry(name)
-        lines.append(
+        shown.append(
             f"{name}: {entry.title}" + (" (the text at hand is uncertain)" if entry.uncertain else "")
         )
         for part in parts:
             beside = [
-                f"published {said(part.published)}" if part.published is not None else "",
-                f"here {value(part.ours)} ({part.size})" if part.ours is not None else "",
+                f"published {part.published}" if part.published else "",
+                f"here {part.ours} ({part.size})" if part.ours else "",
                 part.verdict.why,
             ]
-            lines.append(f"  {part.verdict.word:<15} {part.says}")
-            lines += [f"  {'':<15} {'; '.join(filter(None, beside))}"] if any(beside) else []
-    return "\n".join([*lines, "", *counts(results)])
+            shown.append(f"  {part.verdict.word:<15} {part.says}")
+            shown += [f"  {'':<15} {'; '.join(filter(None, beside))}"] if any(beside) else []
+    return "\n".join([*shown, "", *counts(results)])
 
 
 def counts(results: Sequence[Result]) -> list[str]:

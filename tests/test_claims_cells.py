@@ -1,0 +1,180 @@
+"""A published table's cells: one claim of a file stands for all of them, and a reader sees them by series."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.check import InputError
+from harness.claims import evaluate, experiment, picture, published, table
+from harness.claims.verdict import FAILS, HOLDS
+from harness.report.groups import Estimate
+from tests import traces
+
+TABLE = published.entry("capgnn_table7").published["values"]
+GRAPHS = {"corafull": "Cl", "reddit": "Rt"}
+CLAIM = {
+    "entry": "capgnn_table7",
+    "says": "{graph}, {group}: an epoch of {row} over CaPGNN's",
+    "each": {"graph": GRAPHS, "row": ["Vanilla", "AdaQP"], "group": ["x2", "x6"]},
+    "measure": "epoch_s",
+    "rows": ["{row} {group}", "CaPGNN {group}"],
+    "compare": "ratio",
+    "printed": ["GCN/{graph}/{row}/{group}/0", "GCN/{graph}/CaPGNN/{group}/0"],
+    "graph": "{graph}",
+}
+FILE = {
+    "title": "t",
+    "rows": {"Vanilla": "system=vanilla", "AdaQP": "system=adaqp", "CaPGNN": "system=capgnn"},
+    "by": {"x2": "gpus=2", "x6": "gpus=6"},
+    "sizes": {"small": {"graphs": ["twin/corafull", "twin/reddit"], "runs": "seed=1,2", "minutes": 1}},
+}
+
+
+def made(tmp_path, **keys) -> experiment.Experiment:
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(FILE | {"claims": [CLAIM | keys]}, sort_keys=False))
+    return experiment.load(tmp_path)["mine"]
+
+
+def test_every_row_is_run_with_each_of_by(tmp_path):
+    plan = made(tmp_path)
+    assert list(plan.rows) == [f"{row} {by}" for row in FILE["rows"] for by in FILE["by"]]
+    assert plan.sweeps("AdaQP x6", "small")[1] == "system=adaqp gpus=6 dataset=twin/reddit seed=1,2"
+
+
+def test_a_claim_stands_for_the_cells_that_print_numbers(tmp_path):
+    """AdaQP ran into their limit of time on CoraFull, and on Reddit with six GPUs."""
+    claims = made(tmp_path).claims
+    assert [(claim.graph, *claim.rows) for claim in claims] == [
+        ("corafull", "Vanilla x2", "CaPGNN x2"),
+        ("corafull", "Vanilla x6", "CaPGNN x6"),
+        ("reddit", "Vanilla x2", "CaPGNN x2"),
+        ("reddit", "Vanilla x6", "CaPGNN x6"),
+        ("reddit", "AdaQP x2", "CaPGNN x2"),
+    ]
+    of_reddit = TABLE["GCN"]["Rt"]
+    assert claims[4].published == pytest.approx(
+        of_reddit["AdaQP"]["x2"][0] / of_reddit["CaPGNN"]["x2"][0], 1e-3
+    )
+    assert claims[4].says == "reddit, x2: an epoch of AdaQP over CaPGNN's"
+    assert {claim.direction for claim in claims} == {"above"}
+    assert (claims[0].series, claims[0].step) == ("corafull, {}: an epoch of Vanilla over CaPGNN's", "x2")
+
+
+@given(st.sampled_from(["ratio", "less_percent", "difference"]), st.booleans())
+def test_the_side_is_the_one_on_which_the_printed_numbers_lie(compare, turned):
+    """Turned round, a claim has the other side."""
+    claim = experiment.Claim("capgnn_table7", "{group}", "epoch_s", ["a", "b"], compare)
+    places = ["GCN/Rt/Vanilla/{group}/0", "GCN/Rt/CaPGNN/{group}/0"]
+    asked = (places[::-1] if turned else places, "claims[0]")
+    cells = list(experiment.cells.expanded(claim, {"group": list(TABLE["GCN"]["Rt"]["Vanilla"])}, *asked))
+    assert len(cells) == 7
+    for cell in cells:
+        a, b = (TABLE["GCN"]["Rt"][row][cell.step][0] for row in ("Vanilla", "CaPGNN"))
+        a, b = (b, a) if turned else (a, b)
+        values = {"ratio": a / b, "less_percent": 100 * (1 - a / b), "difference": a - b}
+        assert cell.published == pytest.approx(values[compare], 1e-3)
+        larger = (a < b) if compare == "less_percent" else (a > b)
+        assert cell.direction == ("above" if larger else "below")
+
+
+@pytest.mark.parametrize(
+    "keys,says",
+    [
+        ({"printed": ["GCN/{graph}/{row}/{group}/0"]}, "give a place for each of rows="),
+        ({"printed": None}, "claims[0]: give both, each: {NAME: [VALUE, ...]} and printed: [PLACE, ...]"),
+        ({"each": ["x2"]}, "claims[0]: give both"),
+        (
+            {"compare": "descending"},
+            "and compare as one of value, ratio, less_percent, difference, ratio_of_ratios",
+        ),
+        (
+            {"printed": ["GCN/{graph}/Vanila/{group}/0", "GCN/Rt/CaPGNN/x2/0"]},
+            "claims[0].printed=GCN/Cl/Vanila/x2/0: capgnn_table7 prints nothing there",
+        ),
+        ({"printed": ["GCN/Rt/Vanilla/x2/7"] * 2}, "prints nothing there"),
+        ({"printed": ["GCN/Rt"] * 2}, "prints no number in any cell"),
+        ({"says": "{grap}"}, "claims[0]: {grap} is none of each; it has graph, row, group"),
+        ({"rows": ["Vanilla {group}", "CapGNN {group}"]}, 'claims[0].rows="CapGNN x2" is not known'),
+    ],
+)
+def test_what_no_table_has_is_refused_in_one_sentence(tmp_path, keys, says):
+    with pytest.raises(InputError, match=re.escape(says)) as caught:
+        made(tmp_path, **keys)
+    assert "mine.yaml: " in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_claim_that_is_no_mapping_is_refused(tmp_path):
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(FILE | {"claims": ["text"]}))
+    with pytest.raises(InputError, match=re.escape("claims[0]=text: give its entry")):
+        experiment.load(tmp_path)
+
+
+def result(
+    step: str, word: str = HOLDS, mean: float = 2.0, series: str = "g, {}: a over b"
+) -> evaluate.Result:
+    verdict = evaluate.Verdict(word)
+    ours = Estimate(mean, 0.1, 2)
+    return evaluate.Result(
+        "capgnn_table7", "x", series.format(step), verdict, 2.5, ours, "small", 1.0, series, step
+    )
+
+
+def test_cells_of_one_verdict_share_a_line():
+    """Apart stay other verdicts, other series, and parts that are no cells."""
+    alone = replace(result("x2"), series="", step="", says="a part")
+    found = [
+        result("x2"),
+        result("x3", FAILS, 0.5),
+        result("x4"),
+        result("x2", series="h, {}: a"),
+        alone,
+        alone,
+    ]
+    assert [(line.says, line.published, line.ours, line.verdict.word) for line in table.lines(found)] == [
+        ("g, x2, x4: a over b", "2.5, 2.5", "2, 2", HOLDS),
+        ("g, x3: a over b", "2.5", "0.5 ± 0.1", FAILS),
+        ("h, x2: a", "2.5", "2 ± 0.1", HOLDS),
+        ("a part", "2.5", "2 ± 0.1", HOLDS),
+        ("a part", "2.5", "2 ± 0.1", HOLDS),
+    ]
+    assert "  holds           g, x2, x4: a over b\n" in table.plain(found)
+    assert table.counts(found)[2] == "6 parts: 5 holds, 1 does not hold."
+
+
+def test_a_series_is_a_panel():
+    single = evaluate.Result(
+        "e", "x", "a number", evaluate.Verdict(HOLDS), 5.0, Estimate(4.5, 1.0, 3), "small", 0.0
+    )
+    cells = [result("x2"), result("x3", FAILS, 0.5), *(result("x2", series=f"{k}, {{}}: a") for k in "hijk")]
+    figure = picture.draw("t", [single, *cells], ["twin/reddit"])
+    number, first, *others = figure.axes
+    assert len(others) == 4 and first.get_title(loc="left") == "g: a over b"
+    lines = {line.get_label(): list(line.get_ydata()) for line in first.lines}
+    assert lines["published"] == [2.5, 2.5] and lines["no difference"] == [1, 1]
+    assert [2.0, 0.5] in [list(line.get_ydata()) for line in first.lines]
+
+
+def test_a_series_is_decided_from_runs(tmp_path):
+    plan = made(tmp_path, measure="test_acc_percent")
+    scores = {"vanilla": 0.9, "adaqp": 0.6, "capgnn": 0.3}
+
+    def folders(sweep: str) -> list[Path]:
+        system, gpus, graph, _ = sweep.split()
+        place = tmp_path / f"{graph.replace('/', '-')}-{system}-{gpus}"
+        return [
+            traces.finished(
+                place / str(seed), traces.config(seed=seed), target=scores[system.removeprefix("system=")]
+            )
+            for seed in (1, 2)
+        ]
+
+    found = [each for each in evaluate.results({"mine": plan}, folders) if each.experiment]
+    assert [each.step for each in found] == ["x2", "x6", "x2", "x6", "x2"]
+    assert [each.ours.mean for each in found] == pytest.approx([3, 3, 3, 3, 2], rel=0.02)
