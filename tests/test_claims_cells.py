@@ -90,6 +90,8 @@ def test_the_side_is_the_one_on_which_the_printed_numbers_lie(compare, turned):
         ({"printed": ["GCN/{graph}/{row}/{group}/0"]}, "give a place for each of rows="),
         ({"printed": None}, "claims[0]: give both, each: {NAME: [VALUE, ...]} and printed: [PLACE, ...]"),
         ({"each": ["x2"]}, "claims[0]: give both"),
+        ({"each": {"group": 2}}, "claims[0]: give both"),
+        ({"says": "{}"}, 'claims[0]: "{}" has braces without a name: give one of graph, row, group'),
         (
             {"compare": "descending"},
             "and compare as one of value, ratio, less_percent, difference, ratio_of_ratios",
@@ -145,7 +147,7 @@ def test_cells_of_one_verdict_share_a_line():
         ("a part", "2.5", "2 ± 0.1", HOLDS),
     ]
     assert "  holds           g, x2, x4: a over b\n" in table.plain(found)
-    assert table.counts(found)[2] == "6 parts: 5 holds, 1 does not hold."
+    assert table.counts(found)[2] == "6 parts, 4 of them cells of tables: 5 holds, 1 does not hold."
 
 
 def test_a_series_is_a_panel():

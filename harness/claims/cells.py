@@ -45,7 +45,8 @@ def expanded(claim: C, each: Any, printed: Any, where: str) -> Iterator[C]:
     if each is None and printed is None:
         yield claim
         return
-    if not (isinstance(each, Mapping) and each and isinstance(printed, list) and printed):
+    lists = isinstance(each, Mapping) and all(isinstance(values, Mapping | list) for values in each.values())
+    if not (lists and each and isinstance(printed, list) and printed):
         raise InputError(f"{where}: give both, each: {{NAME: [VALUE, ...]}} and printed: [PLACE, ...]")
     if claim.compare not in MADE or len(printed) != len(claim.rows):
         raise InputError(
@@ -101,6 +102,10 @@ def _named(text: str, names: Mapping[str, str], where: str) -> str:
         return text.format_map(names)
     except KeyError as error:
         raise InputError(f"{where}: {{{error.args[0]}}} is none of each; it has {', '.join(names)}") from None
+    except (IndexError, ValueError):
+        raise InputError(
+            f'{where}: "{text}" has braces without a name: give one of {", ".join(names)}'
+        ) from None
 
 
 def _number(entry: published.Entry, place: str, where: str) -> float | None:
