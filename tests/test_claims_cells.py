@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.check import InputError
-from harness.claims import evaluate, experiment, picture, published, table
+from harness.claims import evaluate, experiment, picture, published, reference, table
 from harness.claims.verdict import FAILS, HOLDS
 from harness.report.groups import Estimate
 from tests import traces
@@ -63,7 +63,7 @@ def test_a_claim_stands_for_the_cells_that_print_numbers(tmp_path):
         of_reddit["AdaQP"]["x2"][0] / of_reddit["CaPGNN"]["x2"][0], 1e-3
     )
     assert claims[4].says == "reddit, x2: an epoch of AdaQP over CaPGNN's"
-    assert {claim.direction for claim in claims} == {"above"}
+    assert [claim.direction for claim in claims] == ["above", None, *["above"] * 3], "22.74 s over 22.22"
     assert (claims[0].series, claims[0].step) == ("corafull, {}: an epoch of Vanilla over CaPGNN's", "x2")
 
 
@@ -72,8 +72,8 @@ def test_the_side_is_the_one_on_which_the_printed_numbers_lie(compare, turned):
     """Turned round, a claim has the other side."""
     claim = experiment.Claim("capgnn_table7", "{group}", "epoch_s", ["a", "b"], compare)
     places = ["GCN/Rt/Vanilla/{group}/0", "GCN/Rt/CaPGNN/{group}/0"]
-    asked = (places[::-1] if turned else places, "claims[0]")
-    cells = list(experiment.cells.expanded(claim, {"group": list(TABLE["GCN"]["Rt"]["Vanilla"])}, *asked))
+    asked = (places[::-1] if turned else places, None, "claims[0]")
+    cells = experiment.cells.expanded(claim, {"group": list(TABLE["GCN"]["Rt"]["Vanilla"])}, *asked)
     assert len(cells) == 7
     for cell in cells:
         a, b = (TABLE["GCN"]["Rt"][row][cell.step][0] for row in ("Vanilla", "CaPGNN"))
@@ -84,14 +84,94 @@ def test_the_side_is_the_one_on_which_the_printed_numbers_lie(compare, turned):
         assert cell.direction == ("above" if larger else "below")
 
 
+def test_on_neither_side_where_no_difference_would_hold():
+    """Of 1.05 a tenth holds 1; of 2 it does not; a tolerance of its own counts instead."""
+    claim = experiment.Claim("capgnn_table8", "{form}", "epoch_s", ["a", "b"], "difference")
+    places = ["GCN/{form}/Rt/2", "GCN/Vanilla/Rt/2"]  # 93.76 and 93.83 where Vanilla has 95.3
+    forms = {"form": {"JACA": "+JACA", "RAPA": "+RAPA"}}
+
+    def sides(**keys) -> list[str | None]:
+        made = experiment.cells.expanded(replace(claim, **keys), forms, places, None, "claims[0]")
+        return [cell.direction for cell in made]
+
+    assert sides() == ["below", "below"]
+    assert sides(tolerance=1.5, reason="r") == ["below", None]
+    assert sides(compare="ratio") == [None, None]
+
+
+def test_a_step_goes_by_our_name_and_texts_of_a_measure_are_filled():
+    claim = experiment.Claim(
+        "capgnn_table8", "{form}", {"replayed": "epoch", "words": "x={form}"}, ["{form}", "b"], "ratio"
+    )
+    places = ["GCN/{form}/Rt/0", "GCN/Vanilla/Rt/0"]
+    (cell,) = experiment.cells.expanded(claim, {"form": {"JACA": "+JACA"}}, places, None, "claims[0]")
+    assert (cell.step, cell.series, cell.rows) == ("JACA", "{}", ["JACA", "b"])
+    assert cell.measure == {"replayed": "epoch", "words": "x=JACA"}
+
+
+def test_four_numbers_make_a_ratio_of_ratios_and_whole_numbers_are_numbers():
+    """PSC-GCN's Table III: columns 0, 1 of two rows; its iterations are whole numbers."""
+    rows = ["a", "b", "c", "d"]
+    claim = experiment.Claim("pscgcn_table3", "{i}", "epoch_s", rows, "ratio_of_ratios")
+    places = [f"rows/{row}/{at}" for at in (1, 0) for row in ("Full-graph", "PipeGCN")]
+    (cell,) = experiment.cells.expanded(claim, {"i": [1]}, places, None, "claims[0]")
+    assert cell.published == pytest.approx((1517.53 / 1257.74) / (1.5974 / 1.1434), 1e-3)
+    whole = experiment.Claim("cdfgnn_table3", "{i}", "epoch_s", ["a"], "value")
+    values = published.entry("cdfgnn_table3").published
+    place, number = next(_whole(values, ""))
+    (cell,) = experiment.cells.expanded(whole, {"i": [1]}, [place], None, "claims[0]")
+    assert cell.published == pytest.approx(number, 1e-3)
+
+
+def _whole(value, place):
+    """The places of whole numbers."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        yield place.lstrip("/"), value
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        yield from _whole(inner, f"{place}/{key}")
+
+
+def test_cells_can_be_left_out(tmp_path):
+    claims = made(tmp_path, without=[{"graph": "reddit", "row": "AdaQP"}, {"group": "x6"}]).claims
+    assert [(claim.graph, claim.step, claim.rows[0]) for claim in claims] == [
+        ("corafull", "x2", "Vanilla x2"),
+        ("reddit", "x2", "Vanilla x2"),
+    ]
+
+
+def test_a_verdict_is_kept_whatever_else_is_shown_beside_it(tmp_path):
+    """Another graph among the cells, or another order, changes no fingerprint; another value does."""
+
+    def fingerprints(**keys) -> dict[str, str]:
+        plan = made(tmp_path, **keys)
+        return {claim.says: reference.asked(plan, claim, "small") for claim in plan.claims}
+
+    before = fingerprints()
+    fewer = fingerprints(each=CLAIM["each"] | {"graph": {"reddit": "Rt"}})
+    assert fewer.items() < before.items()
+    assert fingerprints(each=dict(reversed(CLAIM["each"].items()))) == before
+    turned = fingerprints(printed=CLAIM["printed"][::-1])
+    assert turned.keys() == before.keys() and not set(turned.values()) & set(before.values())
+
+
 @pytest.mark.parametrize(
     "keys,says",
     [
         ({"printed": ["GCN/{graph}/{row}/{group}/0"]}, "give a place for each of rows="),
-        ({"printed": None}, "claims[0]: give both, each: {NAME: [VALUE, ...]} and printed: [PLACE, ...]"),
-        ({"each": ["x2"]}, "claims[0]: give both"),
-        ({"each": {"group": 2}}, "claims[0]: give both"),
-        ({"says": "{}"}, 'claims[0]: "{}" has braces without a name: give one of graph, row, group'),
+        ({"printed": None}, "claims[0].printed=None: give the place of each row's number, as [PLACE, ...]"),
+        ({"each": ["x2"]}, "claims[0].each=['x2']: give the values of each name, as {NAME: [VALUE, ...]}"),
+        ({"each": {"group": 2}}, "claims[0].each.group=2: give [VALUE, ...]"),
+        ({"says": "{}"}, 'claims[0]: "{}" is none of each; it has graph, row, group'),
+        ({"says": "{graph.x}"}, 'claims[0]: "{graph.x}" is none of each'),
+        ({"says": "{graph}: an epoch"}, "stands twice for capgnn_table7: say what differs"),
+        ({"published": 2}, "claims[0] has published or direction beside printed, which makes both"),
+        ({"series": "{}"}, "claims[0].series is made of each: leave it out"),
+        ({"without": {"graph": "reddit"}}, "claims[0].without={'graph': 'reddit'}: give the cells"),
+        ({"without": [{"graf": "reddit"}]}, 'claims[0].without="graf" is not known; did you mean "graph"?'),
+        ({"without": [{"graph": "Rt"}]}, 'claims[0].without.graph="Rt" is not known'),
+        ({"entry": "capgnn_tabel7"}, 'claims[0].entry="capgnn_tabel7" is not known'),
+        ({"printed": ["GCN/Rt/Vanilla/x2/sec"] * 2}, "prints nothing there"),
         (
             {"compare": "descending"},
             "and compare as one of value, ratio, less_percent, difference, ratio_of_ratios",
@@ -101,8 +181,13 @@ def test_the_side_is_the_one_on_which_the_printed_numbers_lie(compare, turned):
             "claims[0].printed=GCN/Cl/Vanila/x2/0: capgnn_table7 prints nothing there",
         ),
         ({"printed": ["GCN/Rt/Vanilla/x2/7"] * 2}, "prints nothing there"),
-        ({"printed": ["GCN/Rt"] * 2}, "prints no number in any cell"),
-        ({"says": "{grap}"}, "claims[0]: {grap} is none of each; it has graph, row, group"),
+        ({"printed": ["GCN/Rt"] * 2}, "prints several numbers there, give one"),
+        ({"printed": ["GCN/Rt/AdaQP/x6/0"] * 2}, "prints no number in any cell"),
+        (
+            {"entry": "capgnn_table1", "printed": ["rows/0/11", "rows/0/11"]},
+            "claims[0].printed: capgnn_table1 prints 0 where",
+        ),
+        ({"says": "{grap}"}, 'claims[0]: "{grap}" is none of each; it has graph, row, group'),
         ({"rows": ["Vanilla {group}", "CapGNN {group}"]}, 'claims[0].rows="CapGNN x2" is not known'),
     ],
 )
@@ -110,6 +195,23 @@ def test_what_no_table_has_is_refused_in_one_sentence(tmp_path, keys, says):
     with pytest.raises(InputError, match=re.escape(says)) as caught:
         made(tmp_path, **keys)
     assert "mine.yaml: " in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "keys,says",
+    [
+        ({"by": ["x2"]}, "by=['x2']: give names, each with its overrides"),
+        ({"by": {"x2": "gpus=2 system=mine"}}, "rows.Vanilla and by.x2 both give system: give it once"),
+        (
+            {"rows": {"a": "system=a", "a b": "system=b"}, "by": {"b c": "gpus=1", "c": "gpus=2"}},
+            'rows and by make "a b c" twice: give other names',
+        ),
+    ],
+)
+def test_rows_that_cannot_be_made_are_refused(tmp_path, keys, says):
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(FILE | keys, sort_keys=False))
+    with pytest.raises(InputError, match=re.escape(says)):
+        experiment.load(tmp_path)
 
 
 def test_a_claim_that_is_no_mapping_is_refused(tmp_path):
@@ -147,7 +249,7 @@ def test_cells_of_one_verdict_share_a_line():
         ("a part", "2.5", "2 ± 0.1", HOLDS),
     ]
     assert "  holds           g, x2, x4: a over b\n" in table.plain(found)
-    assert table.counts(found)[2] == "6 parts, 4 of them cells of tables: 5 holds, 1 does not hold."
+    assert table.counts(found)[2:] == ["2 parts: 2 holds.", "4 cells of tables: 3 holds, 1 does not hold."]
 
 
 def test_a_series_is_a_panel():

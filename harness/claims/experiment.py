@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -223,36 +223,50 @@ def _experiment(name: str, given: Any) -> Experiment:
     for size, how in (given.get("sizes") or {}).items():
         choice("size", size, SIZES)
         sizes[size] = typed(Size, how, f"sizes.{size}")
-    rows, by = ({str(row): str(how) for row, how in (given.get(key) or {}).items()} for key in ("rows", "by"))
+    rows, by = (_words(key, given.get(key) or {}) for key in ("rows", "by"))
+    asked = [
+        (f"claims[{i}]", claim)
+        for i, each in enumerate(given.get("claims") or ())
+        for claim in _cells(each, f"claims[{i}]", name)
+    ]
     experiment = Experiment(
         name,
         str(given.get("title", "")),
         cells.rows_by(rows, by),
         sizes,
         _drawings(given.get("draw") or {}),
-        tuple(
-            each
-            for i, asked in enumerate(given.get("claims") or ())
-            for each in _cells(asked, f"claims[{i}]")
-        ),
+        tuple(claim for _, claim in asked),
         tuple(typed(Need, each, f"needs[{i}]") for i, each in enumerate(given.get("needs") or ())),
     )
     if experiment.claims and not (experiment.rows and experiment.sizes):
         raise InputError("its claims have no runs: give rows and sizes")
-    for i, claim in enumerate(experiment.claims):
-        choice(f"claims[{i}].entry", claim.entry, (*published.experiments(), name))
-        _check(f"claims[{i}]", claim, experiment.rows, sizes)
+    told = set()
+    for where, claim in asked:
+        _check(where, claim, experiment.rows, sizes)
+        if (claim.entry, claim.says) in told:
+            raise InputError(f'{where}.says="{claim.says}" stands twice for {claim.entry}: say what differs')
+        told.add((claim.entry, claim.says))
     for i, need in enumerate(experiment.needs):
         choice(f"needs[{i}].entry", need.entry, published.experiments())
     return experiment
 
 
-def _cells(given: Any, where: str) -> Iterator[Claim]:
+def _words(key: str, given: Any) -> dict[str, str]:
+    if not isinstance(given, dict):
+        raise InputError(f"{key}={given}: give names, each with its overrides, as NAME: system=SYSTEM")
+    return {str(name): str(how) for name, how in given.items()}
+
+
+def _cells(given: Any, where: str, name: str) -> list[Claim]:
     """A claim of a file, or, where it stands for the cells of a table, one for each."""
     if not isinstance(given, dict):
         raise InputError(f"{where}={given}: give its entry, says, measure and rows")
-    own = {key: value for key, value in given.items() if key not in ("each", "printed")}
-    return cells.expanded(typed(Claim, own, where), given.get("each"), given.get("printed"), where)
+    for key in {"series", "step"} & set(given):
+        raise InputError(f"{where}.{key} is made of each: leave it out")
+    each, printed, without = (given.get(key) for key in cells.KEYS)
+    claim = typed(Claim, {key: value for key, value in given.items() if key not in cells.KEYS}, where)
+    choice(f"{where}.entry", claim.entry, (*published.experiments(), name))
+    return cells.expanded(claim, each, printed, without, where)
 
 
 def _drawings(given: Any) -> dict[str, dict[str, Any]]:

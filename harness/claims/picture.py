@@ -100,13 +100,13 @@ def _series(ax: Axes, says: str, cells: Sequence[Result]) -> None:
         steps, [each.mean for each in ours], yerr=halves, fmt="o", color=OURS, capsize=2, markersize=3,
         label="here",
     )  # fmt: skip
-    if all(cell.neutral == 1 for cell in cells):  # ratios
+    if {cell.neutral for cell in cells} <= {1, None} and min(each.mean for each in ours) > 0:  # ratios
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         ax.yaxis.set_major_formatter("{x:g}")
         ax.yaxis.set_minor_formatter(NullFormatter())
     ax.tick_params(labelsize=7)
     if max(map(len, steps)) > 6:
-        ax.tick_params(axis="x", labelrotation=20)
+        ax.tick_params(axis="x", labelrotation=30, labelsize=6)
     what = says.replace(", {}", "").replace("{}, ", "").replace("{}: ", "")
     ax.set_title(textwrap.fill(what, 44), loc="left", fontsize=7)

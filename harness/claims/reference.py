@@ -49,9 +49,11 @@ def asked(experiment: Experiment, claim: Claim, size: str) -> str:
     if "OWN" in named:  # the clusters that the runs were given
         named = re.findall(r"\bcluster=([\w/]+)", repr(sweeps))
     clusters = [_cluster(name) for name in named]
-    # What a claim leaves as it is does not count: a new key takes no verdict away.
+    # What a claim leaves as it is does not count: a new key takes no verdict away; nor does how it is shown.
     said = {
-        f.name: given for f in dataclasses.fields(claim) if (given := getattr(claim, f.name)) != f.default
+        f.name: given
+        for f in dataclasses.fields(claim)
+        if (given := getattr(claim, f.name)) != f.default and f.name not in ("series", "step")
     }
     return hashlib.sha256(repr((said, sweeps, clusters)).encode()).hexdigest()[:12]
 

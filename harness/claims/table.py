@@ -62,7 +62,7 @@ def lines(results: Sequence[Result]) -> list[Line]:
     return [
         Line(
             first.entry,
-            first.series.format(", ".join(each.step for each in same)) if first.series else first.says,
+            first.series.replace("{}", ", ".join(each.step for each in same)) if first.series else first.says,
             ", ".join(filter(None, (said(each.published) for each in same))),
             value(first.ours)
             if len(same) == 1
@@ -108,19 +108,16 @@ def counts(results: Sequence[Result]) -> list[str]:
         f"{counted(len(by_entry), 'published experiment')}: {far['whole']} decided whole,"
         f" {far['in part']} in part, {far['not']} not.",
         f"With a verdict from traces on every part, be it cannot tell: {sum(map(traced, by_entry))}.",
-        f"{counted(len(results), 'part')}{_cells(results)}: {_verdicts(results)}.",
     ]
+    cells = [result for result in results if result.series]
+    rest = [result for result in results if not result.series]
+    papers += [f"{counted(len(rest), 'part')}: {_verdicts(rest)}."] if rest or not cells else []
+    papers += [f"{counted(len(cells), 'cell')} of tables: {_verdicts(cells)}."] if cells else []
     kept = [result for result in results if "reference" in result.size]
     if kept:
         papers.append(f"Verdicts kept of runs that are not in this folder: {len(kept)}.")
     findings = [f"{counted(len(own), 'finding')} of this project: {_verdicts(own)}."]
     return [*(papers if results or not own else []), *(findings if own else [])]
-
-
-def _cells(results: Sequence[Result]) -> str:
-    """How many parts are cells of tables; nothing where none is."""
-    cells = sum(bool(result.series) for result in results)
-    return f", {cells} of them cells of tables" if cells else ""
 
 
 def _verdicts(results: Sequence[Result]) -> str:
