@@ -42,6 +42,15 @@ def made(tmp_path, **keys) -> experiment.Experiment:
     return experiment.load(tmp_path)["mine"]
 
 
+def test_the_example_of_the_page_can_be_used(tmp_path):
+    page = Path(__file__).parent.parent / "docs" / "howto" / "claims.md"
+    (example,) = (part.split("```")[0] for part in page.read_text().split("```yaml\n") if "printed:" in part)
+    sizes = {"small": {"graphs": ["twin/reddit", "twin/yelp"], "runs": "seed=1,2", "minutes": 1}}
+    given = {"title": "t", "sizes": sizes} | yaml.safe_load(example)
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(given, sort_keys=False))
+    assert len(experiment.load(tmp_path)["mine"].claims) == 8, "two graphs, two rows, two groups"
+
+
 def test_every_row_is_run_with_each_of_by(tmp_path):
     plan = made(tmp_path)
     assert list(plan.rows) == [f"{row} {by}" for row in FILE["rows"] for by in FILE["by"]]
