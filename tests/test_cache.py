@@ -6,17 +6,19 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from harness.base.spent import spent
 from harness.check import InputError
 from harness.partition import cache as caches
 from harness.partition import io
 from harness.partition.assign import Block, Metis, Random, assign
-from harness.partition.cache import Cache, check_file, shards_for
+from harness.partition.cache import Cache, check_file, shards_for, took
 from harness.partition.config import EdgeCut
 from harness.partition.vertexcut import Dne, Ebv, Hep
 from tests.graphs import random_graph
@@ -311,3 +313,25 @@ def test_runs_that_start_together_share_one_partition(tmp_path):
 
     assert in_processes(4, body) == [0] * 4
     assert loads.read_text() == "loaded\n"
+
+
+def test_what_a_partition_took_stands_beside_its_entry(tmp_path):
+    cache = Cache(tmp_path)
+    for method in (Metis(), Random(), Ebv()):
+        folder = shards_for(cache, SPEC, lambda: random_graph(60, 5), method, 2, 1)
+        taken = took(folder)
+        assert set(taken) == {"assign_s", "assign_bytes"} and taken["assign_s"] > 0
+        if sys.platform == "linux":
+            assert taken["assign_bytes"] >= 0
+    folder.with_suffix(".took.json").unlink()
+    assert took(folder) == {}, "as of an earlier version"
+    assert shards_for(cache, SPEC, never, method, 2, 1) == folder
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's peak of memory is Linux's")
+def test_memory_is_counted_beside_what_was_there():
+    before = np.ones(1 << 24)
+    with spent() as taken:
+        np.ones(1 << 23).sum()
+    assert 0.95 * 2**26 <= taken.bytes < 2**27, "8 bytes each; the kernel counts pages by the dozen"
+    assert len(before)

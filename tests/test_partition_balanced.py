@@ -1,23 +1,26 @@
-"""METIS with several constraints."""
+"""METIS with several constraints, and as DistDGL extends it."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.check import InputError
 from harness.graph.csr import from_edges
-from harness.partition import balanced
+from harness.partition import extended, metis_library
 from harness.partition.assign import Metis, assign
 from harness.partition.balanced import DGLS, WEIGHTS, Balanced
+from harness.partition.extended import Extended
 from tests.graphs import random_graph
 
 
 def there() -> bool:
     try:
-        return bool(balanced.library())
+        return bool(metis_library.library("partition=metis/balanced"))
     except InputError:
         return False
 
@@ -93,3 +96,49 @@ def test_where_metis_is_not_installed_one_sentence_says_so(monkeypatch):
 def test_bad_constraints_are_one_sentence(balance, says):
     with pytest.raises(InputError, match=says):
         Balanced(balance=balance)
+
+
+@needs_metis
+def test_options_stand_where_metis_has_them():
+    """By the header that the package brings: an enumeration from 0."""
+    files = importlib.metadata.files("cmeel-metis") or []
+    header = next(path for path in files if path.name == "metis.h").read_text()
+    names = re.findall(r"^\s*METIS_OPTION_(\w+)", header, re.M)
+    assert {name: names.index(name.upper()) for name in metis_library.PLACES} == metis_library.PLACES
+
+
+@needs_metis
+def test_extended_with_metis_own_values_is_metis():
+    graph = random_graph(3000, 12.0, seed=1)
+    plain = Balanced(balance=["vertices"]).vertex_owners(graph, 4, 1)
+    own = {"drop_edges": False, "on_disk": False, "initial": None, "refinements": 10}
+    assert np.array_equal(Extended(**own).vertex_owners(graph, 4, 1), plain)
+    for knob in ("drop_edges", "initial", "refinements"):
+        changed = Extended(**{**own, knob: getattr(Extended(), knob)}).vertex_owners(graph, 4, 1)
+        assert not np.array_equal(changed, plain), knob
+    assert np.array_equal(Extended(**{**own, "on_disk": True}).vertex_owners(graph, 4, 1), plain)
+
+
+@needs_metis
+def test_what_metis_writes_stands_in_a_folder_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    stood = []
+
+    def writes(*args):
+        (Path.cwd() / "metis1.2").write_text("")
+        stood.append((Path.cwd(), args[-1]["ondisk"]))
+        return np.zeros(60, np.int32)
+
+    monkeypatch.setattr(extended, "kway", writes)
+    graph = random_graph(60, 5)
+    Extended().vertex_owners(graph, 2, 1)
+    Extended(on_disk=False).vertex_owners(graph, 2, 1)
+    assert stood[0][0] != tmp_path and not stood[0][0].exists() and stood == [(stood[0][0], 1), (tmp_path, 0)]
+    assert Path.cwd() == tmp_path and [path.name for path in tmp_path.iterdir()] == ["metis1.2"]
+
+
+def test_the_extension_balances_constraints_too():
+    assert Extended(balance=["train", "rest"]).constraints(lopsided()).sum(0).tolist() == [200, 600]
+    for knob in ("initial", "refinements"):
+        with pytest.raises(InputError, match=f"{knob}=0 .*give 1 or more"):
+            Extended(**{knob: 0})

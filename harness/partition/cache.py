@@ -3,6 +3,7 @@
 An entry's address is the hash of everything that determines it. It is made in a folder beside and renamed
 into place, so it is there whole or not at all; a lock lets one run make it while the others wait. Its
 `spec.json` holds the checksums of its files: an entry whose files are not what was written is made again.
+What a partition took to be found differs from time to time, so it stands beside the entry.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from filelock import FileLock
 
 from harness.base import checksum
 from harness.base.checksum import Damaged
+from harness.base.spent import spent
 from harness.check import InputError, writing
 from harness.graph.graph import Graph
 from harness.partition import io
@@ -29,7 +32,7 @@ from harness.partition.build import build_shards
 from harness.partition.build_replicas import build_replicas
 from harness.partition.config import EdgeCut, Partitioner, VertexCut
 from harness.partition.stats import LabelCounts, Statistics, facts, two_hops
-from harness.partition.vertexcut import assign_edges, statistics
+from harness.partition.vertexcut import EdgeAssignment, assign_edges, statistics
 
 FORMAT = 3  # of shards and graphs on disk: a new one leaves old entries untouched and unused
 
@@ -162,6 +165,7 @@ def shards_for(
     seed         the run's, for a partition that names none
     """
     spec = {"graph": graph_spec, "parts": parts, **partition.decides(parts, seed)}
+    beside = _took(cache.path("shards", spec))
     seed = seed if partition.seed is None else partition.seed
 
     def make_graph(folder: Path) -> None:
@@ -170,28 +174,48 @@ def shards_for(
     def make_shards(folder: Path) -> None:
         graph = io.load_graph(cache.get_or_make("graphs", graph_spec, make_graph) / "graph.safetensors")
         if isinstance(partition, VertexCut):
-            result = _cut_edges(graph, partition, parts, seed, folder)
+            with spent() as taken:
+                edges = assign_edges(graph, partition, parts, seed)
+            result = _cut_edges(graph, edges, partition, folder)
         else:
             assert isinstance(partition, EdgeCut), "a partitioner is one or the other"
-            result = _cut_vertices(graph, partition, parts, seed, folder)
+            with spent() as taken:
+                owner = assign(graph, partition, parts, seed)
+            result = _cut_vertices(graph, owner, parts, folder)
+        beside.write_text(json.dumps({"assign_s": taken.seconds, "assign_bytes": taken.bytes}))
         text = json.dumps({**result, "method": partition.name, "seed": seed}, indent=1)
         (folder / "stats.json").write_text(text)
 
     return cache.get_or_make("shards", spec, make_shards)
 
 
-def _cut_vertices(graph: Graph, partition: EdgeCut, parts: int, seed: int, folder: Path) -> dict[str, Any]:
+def took(shards: Path) -> dict[str, Any]:
+    """What finding the owners took when these shards were made: `assign_s` seconds by the clock, and
+    `assign_bytes` of memory at most beside the graph (None where the kernel does not say). Nothing where it
+    was not written down: the shards are of an earlier version.
+    """
+    try:
+        found = json.loads(_took(shards).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _took(shards: Path) -> Path:
+    return shards.with_suffix(".took.json")
+
+
+def _cut_vertices(graph: Graph, owner: np.ndarray, parts: int, folder: Path) -> dict[str, Any]:
     """Save the shards of an edge-cut; returns its statistics."""
-    counted, owner = Statistics(), assign(graph, partition, parts, seed)
+    counted = Statistics()
     for shard in build_shards(graph, owner, parts):
         io.save(shard, folder)
         counted.add(shard)
     return {**counted.result(), **two_hops(graph, owner, parts)}
 
 
-def _cut_edges(graph: Graph, partition: VertexCut, parts: int, seed: int, folder: Path) -> dict[str, Any]:
+def _cut_edges(graph: Graph, edges: EdgeAssignment, partition: VertexCut, folder: Path) -> dict[str, Any]:
     """Save the shards of a vertex-cut; returns its statistics."""
-    edges = assign_edges(graph, partition, parts, seed)
     entries, labels = 0, LabelCounts()
     for shard in build_replicas(graph, edges, partition.masters):
         io.save(shard, folder)

@@ -26,7 +26,7 @@ from harness.check import InputError
 from harness.core.config import EvaluateConfig
 from harness.core.context import RunFacts
 from harness.core.cuts import check_cut
-from harness.partition.cache import Cache, shards_for
+from harness.partition.cache import Cache, shards_for, took
 from harness.run import config as configs
 from harness.run import products
 from harness.run.config import Run
@@ -58,7 +58,7 @@ def prepare(run: Run) -> Path:
         raise _changed(run_dir)
     files.write_json_atomic(
         run_dir / "shards.json",
-        {"folder": str(folder.resolve()), "stats": stats, "graph": graph, **measured},
+        {"folder": str(folder.resolve()), "stats": {**stats, **took(folder)}, "graph": graph, **measured},
     )
     files.write_json_atomic(run_dir / "environment.json", {**here, "code": run.code})
     # Last, since a folder with a config is a run folder.
