@@ -21,6 +21,7 @@ from harness.core.checkpoint import Checkpoints
 from harness.run import config, prepare
 from harness.run.command import CONF
 from harness.run.process import RunFailed
+from harness.trace.reader import Trace
 
 
 def run_in(folder: Path, *more: str) -> config.Run:
@@ -141,3 +142,10 @@ def test_a_run_that_has_begun_on_an_unknown_graph_is_refused(tmp_path):
     (tmp_path / "stream" / "epochs-worker0-attempt0.arrow").touch()
     with pytest.raises(InputError, match=r"shards.json is damaged .*; give fresh=true"):
         prepare._begun_on(tmp_path)
+
+
+def test_a_run_knows_what_its_partition_took(place):
+    assert place.run("launch=prepare").code == 0
+    (run_dir,) = place.runs()
+    stats = Trace(run_dir).shards
+    assert stats["assign_s"] > 0 and stats["edge_cut"] > 0 and "assign_bytes" in stats
