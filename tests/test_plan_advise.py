@@ -25,13 +25,25 @@ PAGE = [command for command in commands() if command.name == "advise"]
 
 
 def candidate(
-    name: str, epoch_s: float, epochs: int | None = None, *, role: str = "", why: str = "", steps: int = 1
+    name: str,
+    epoch_s: float,
+    epochs: int | None = None,
+    *,
+    role: str = "",
+    why: str = "",
+    steps: int = 1,
+    fits: bool | None = None,
 ) -> Candidate:
     """A system with a modelled epoch, that reached the score after so many epochs."""
     system = SimpleNamespace(role=role, steps=lambda: steps)
     run = SimpleNamespace(system=system, settings=SimpleNamespace(epochs=60))
     planned = SimpleNamespace(
-        run=run, seconds=[SimpleNamespace(epoch=epoch_s / 2), SimpleNamespace(epoch=epoch_s)]
+        run=run,
+        seconds=[SimpleNamespace(epoch=epoch_s / 2), SimpleNamespace(epoch=epoch_s)],
+        fits=fits,
+        memory={"graph": [6e9]},
+        needs=6e9 + epoch_s,
+        has=[5e9, 4e9],
     )
     return Candidate(name, [f"system={name}"], planned, why, epochs=epochs)
 
@@ -85,15 +97,37 @@ def test_a_trials_time_counts_what_its_first_epoch_fetches():
 def test_the_winner_needs_least_time_and_not_fewest_epochs():
     exact = candidate("exact", 4.0, 10, role="reference")
     found = [candidate("slow", 1.0, 30), candidate("quick", 2.0, 12), exact, candidate("never", 0.1)]
-    lines = verdict(found, exact, 0.9)
+    lines, winner = verdict(found, exact, 0.9)
+    assert winner is found[1] and winner.command == "halobench run system=quick"
     assert lines[0].startswith("take quick: 24 s modelled to a validation score of 0.9000")
     assert lines[1:3] == ["slow needs 1.25 times as long", "exact needs 1.67 times as long"]
-    assert lines[-1] == "halobench run system=quick" and not any("never" in line for line in lines)
-    assert not any("improving" in line for line in lines)
-    found[1].words.append("results=a folder")  # which a shell must not take apart
-    assert shlex.split(verdict(found, exact, 0.9)[-1])[2:] == ["system=quick", "results=a folder"]
+    assert not any("never" in line or "improving" in line or "fit" in line for line in lines)
+    winner.words.append("results=a folder")  # which a shell must not take apart
+    assert shlex.split(winner.command)[2:] == ["system=quick", "results=a folder"]
     exact.epochs = 59
-    assert any("still improving after 60 epochs" in line for line in verdict(found, exact, 0.9))
+    assert any("still improving after 60 epochs" in line for line in verdict(found, exact, 0.9)[0])
+
+
+def test_exact_training_that_does_not_fit_is_held_to_but_never_named():
+    exact = candidate("exact", 1.0, 10, role="reference", fits=False)
+    lines, winner = verdict([exact, other := candidate("other", 2.0, 12)], exact, 0.9)
+    assert winner is other and not any("exact needs" in line for line in lines)
+    assert "exact training does not fit: it was trained here for its score alone" in lines
+    other.epochs = None
+    lines, winner = verdict([exact, other], exact, 0.9)
+    assert winner is None and lines[0] == "no system that fits comes to a validation score of 0.9000"
+
+
+def test_where_nothing_fits_it_says_what_the_least_lacks():
+    exact = candidate("exact", 1.0, role="reference", fits=False)
+    least = candidate("least", 0.5, why=advise.FULL, fits=False)
+    control = candidate("control", 0.1, role="control", why=advise.FULL, fits=False)
+    drawn = candidate("drawn", 1.0, why=advise.UNKNOWN)
+    drawn.plan.memory = {}
+    lines, winner = verdict([exact, least, control, drawn], exact, None)
+    assert winner is None
+    assert lines[0].startswith("no system fits: least, which needs least, takes 6 GB of a device that has 4:")
+    assert lines[1:] == ["not planned, since only a run tells what it sends: drawn"]
 
 
 def test_work_lasts_as_traced_on_processors_of_this_machines_kind(place):
@@ -193,6 +227,20 @@ def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_pa
         assert told == [] and page.evaluate("document.documentElement.scrollWidth") <= 360
         axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
         assert not axe.run(page).response["violations"]
+
+
+def test_nothing_is_trained_where_no_system_fits(here, tmp_path, capsys):
+    """Memory that no plan fits into, and no probes, so that mini-batches are not known."""
+    html, small = tmp_path / "advice.html", tmp_path / "small.yaml"
+    devices = [{"host": 0, "memory_gb": 0.1, "fp32_tflops": 1, "memory_gbytes_per_s": 1}] * 2
+    small.write_text(yaml.safe_dump({"name": "small", "devices": devices, "inside": {"gbytes_per_s": 1}}))
+    words = [f"cluster={small}", "probe=0", "--html", str(html)]
+    assert main([*SMALL, *words, *here]) == 0, capsys.readouterr().err
+    said = capsys.readouterr().out
+    assert "no system fits: " in said and "not planned, since" in said and "halobench run" not in said
+    assert not list(tmp_path.glob("*/*/summary.json"))
+    text = html.read_text()
+    assert "No system fits: " in text and "were trained" not in text
 
 
 @pytest.mark.parametrize(

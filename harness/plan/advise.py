@@ -23,7 +23,7 @@ from harness.check import InputError
 from harness.page.layout import check_place, write
 from harness.plan import page, trial
 from harness.plan.candidate import HEADINGS, Candidate
-from harness.plan.plan import plan
+from harness.plan.plan import Plan, plan
 from harness.plan.words import Given, parse
 from harness.run import runner
 from harness.trace.reader import Trace
@@ -33,6 +33,7 @@ TRAINED = 3  # systems that are trained, beside exact training
 EPOCHS = 60  # where `epochs` is not given
 PROBED = 20  # epochs of a probe where `probe` is not given
 SHARE = 0.99  # of exact training's best validation score
+FULL = "does not fit"
 UNKNOWN = "only a run tells what it sends"
 ACROSS = "shares memory: one host only"
 ASYNCHRONOUS = "asynchronous: its scores elsewhere are not known"
@@ -88,11 +89,14 @@ def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
         raise InputError(
             "exact training cannot be planned here, and systems are held to its validation score"
         )
-    # What a plan leaves out, as codes, caches and draws, and what only a run tells, is in a probe's trace.
-    if given.probe is not None and given.sample is None:
+    probes = given.probe is not None and given.sample is None
+    # Mini-batches are not planned, so that only a probe tells of them.
+    some = any(each.fits and (probes or each.times is not None) for each in found if _may_run(each))
+    if some and probes:
+        # A probe's trace has what a plan leaves out, as codes, caches and draws, and what only a run tells.
         probe([exact, *(each for each in found if _may_run(each) and each is not exact)], given)
     found.sort(key=lambda each: each.rank)
-    goal = train_best(found, exact, given)
+    goal = train_best(found, exact, given) if some else None
     rows = [_row(each, exact) for each in found]
     shown = Table(box=SIMPLE_HEAD, pad_edge=False)
     for number, heading in enumerate(HEADINGS):
@@ -101,12 +105,13 @@ def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
     for row in rows:
         shown.add_row(*row)
     console.print(shown)
-    said = verdict(found, exact, goal)
-    for line in said:
+    said, winner = verdict(found, exact, goal)
+    command = [] if winner is None else [winner.command]
+    for line in [*said, *command]:
         console.print(line, highlight=False, soft_wrap=True)
     if html is not None:
-        command = shlex.join(["halobench", "advise", *words, "--html", str(html)])
-        write("html", html, page.made(found, exact, rows, said, command))
+        again = shlex.join(["halobench", "advise", *words, "--html", str(html)])
+        write("html", html, page.made(found, exact, rows, said, winner, again))
         console.print(f"{html}: open it in a browser", highlight=False, soft_wrap=True)
 
 
@@ -131,7 +136,9 @@ def candidates(rest: Sequence[str]) -> tuple[Given, list[Candidate]]:
         asked = given
         why = ACROSS if planned.across else UNKNOWN if planned.lacking else ""
         why = ASYNCHRONOUS if run.system.asynchronous else why
-        made.append(Candidate(name, words, planned, "does not fit" if planned.fits is False else why))
+        if planned.fits is False and run.system.role != "reference":
+            why = FULL
+        made.append(Candidate(name, words, planned, why))
     if asked is None:
         raise InputError(made[0].why)
     return asked, made
@@ -235,26 +242,49 @@ def _scores(trace: Trace) -> pd.Series:
     return epochs[f"val_{leading_score(trace)}"].dropna()
 
 
-def verdict(found: Sequence[Candidate], exact: Candidate, goal: float) -> list[str]:
-    """The winner, why and by how much, and the command that trains it."""
+def verdict(
+    found: Sequence[Candidate], exact: Candidate, goal: float | None
+) -> tuple[list[str], Candidate | None]:
+    """The answer, why and by how much; and the winner, None where no system fits or comes to `goal`, which is
+    None where nothing was trained since nothing fits."""
     there = sorted(
         (each for each in found if each.reached_s is not None), key=lambda each: each.reached_s or 0.0
     )
-    winner = there[0]
-    assert winner.reached_s is not None and exact.reached_s is not None and exact.plan is not None
-    lines = [
-        f"take {winner.name}: {winner.reached_s:.4g} s modelled to a validation score of {goal:.4f}, which is"
-        f" {100 * SHARE:.0f} % of exact training's best ({counted(winner.epochs or 0, 'epoch')} of"
-        f" {1e3 * _epoch_s(winner):.4g} ms)"
-    ]
-    for each in there[1:]:
-        assert each.reached_s is not None
-        lines.append(f"{each.name} needs {each.reached_s / winner.reached_s:.3g} times as long")
-    lines.append("one seed, so that systems within a few per cent of each other are not told apart")
+    assert exact.plan is not None
+    if goal is None:
+        return _none_fits(found, exact.plan), None
+    lines, winner = [f"no system that fits comes to a validation score of {goal:.4f}"], None
+    if there:
+        winner = there[0]
+        assert winner.reached_s is not None
+        taken = f"{counted(winner.epochs or 0, 'epoch')} of {1e3 * _epoch_s(winner):.4g} ms"
+        lines = [
+            f"take {winner.name}: {winner.reached_s:.4g} s modelled to a validation score of {goal:.4f}, "
+            f"which is {100 * SHARE:.0f} % of exact training's best ({taken})"
+        ]
+        for each in there[1:]:
+            assert each.reached_s is not None
+            lines.append(f"{each.name} needs {each.reached_s / winner.reached_s:.3g} times as long")
+        lines.append("one seed, so that systems within a few per cent of each other are not told apart")
+    if not exact.fits:
+        lines.append("exact training does not fit: it was trained here for its score alone")
     epochs = exact.plan.run.settings.epochs
     if exact.epochs is not None and exact.epochs > 0.9 * epochs:
         lines.append(f"exact training was still improving after {epochs} epochs: give more epochs")
-    lines.append(f"halobench run {shlex.join(winner.words)}")
+    return lines, winner
+
+
+def _none_fits(found: Sequence[Candidate], exact: Plan) -> list[str]:
+    """What to do where no planned system fits, so that nothing was trained."""
+    planned = [each for each in found if each.role != "control" and each.plan and each.plan.memory]
+    needs, least = min((each.plan.needs, each.name) for each in planned if each.plan)
+    lines = [
+        f"no system fits: {least}, which needs least, takes {needs / 1e9:.3g} GB of a device that has"
+        f" {min(exact.has) / 1e9:.3g}: give more workers, a smaller model, or devices with more memory"
+    ]
+    unplanned = ", ".join(each.name for each in found if each.why == UNKNOWN)
+    if unplanned:
+        lines.append(f"not planned, since {UNKNOWN}: {unplanned}")
     return lines
 
 
@@ -283,7 +313,7 @@ def _epoch_s(each: Candidate) -> float:
 
 def _role(each: Candidate, exact: Candidate) -> str:
     if each is exact:
-        return "exact training"
+        return "exact training" if each.fits else f"exact training, {FULL}"
     return each.role or ("" if each.best is not None else "slower, not trained")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from harness.plan.plan import Plan
@@ -36,9 +37,20 @@ class Candidate:
     best: float | None = None
 
     @property
+    def command(self) -> str:
+        """What trains it."""
+        return f"halobench run {shlex.join(self.words)}"
+
+    @property
     def role(self) -> str:
         """ "reference", "control", or "" """
         return self.plan.run.system.role if self.plan is not None else ""
+
+    @property
+    def fits(self) -> bool:
+        """False where its plan is known not to fit the cluster's devices. Exact training is trained on this
+        machine even so, since its score is what others are held to."""
+        return self.plan is None or self.plan.fits is not False
 
     @property
     def times(self) -> Times | None:
@@ -74,7 +86,8 @@ class Candidate:
 
     @property
     def reached_s(self) -> float | None:
-        """Modelled seconds until the score is reached; of a trial with what its first epoch fetches."""
-        if self.epochs is None or self.times is None:
+        """Modelled seconds until the score is reached; of a trial with what its first epoch fetches. None too
+        where the system does not fit."""
+        if self.epochs is None or self.times is None or not self.fits:
             return None
         return self.trial.ends[self.epochs - 1] if self.trial is not None else self.epochs * self.times.epoch

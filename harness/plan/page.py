@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 import matplotlib
@@ -21,23 +20,25 @@ def made(
     exact: Candidate,
     rows: Sequence[Sequence[str]],
     said: Sequence[str],
-    command: str,
+    winner: Candidate | None,
+    again: str,
 ) -> str:
     """The page.
 
-    rows      a row per system, as the command prints them
-    said      the answer, its reasons, and the command of the winner
-    command   what makes the page again
+    rows    a row per system, as the command prints them
+    said    the answer, and its reasons
+    winner  whose command is shown; None: nobody
+    again   the command that makes the page again
     """
     assert exact.plan is not None
     run, cluster = exact.plan.run, exact.plan.cluster
-    answer, *reasons, winner = said
+    answer, *reasons = said
     named = [name or "remark" for name in HEADINGS]
     table = Table(
         "Every system of conf/system, in the order of its probe, then of its modelled optimiser step",
         [(heading, number in WORDS, "") for number, heading in enumerate(named)],
-        [[Cell(text, best=winner.startswith(f"halobench run system={row[0]} ") and not number)
-          for number, text in enumerate(row)] for row in rows],
+        [[Cell(text, best=each is winner and not number) for number, text in enumerate(row)]
+         for each, row in zip(found, rows)],
     )  # fmt: skip
     ran = ["systems that were run here: the seconds of their traces, replayed on the cluster"]
     ran = ran if exact.trial is not None else []
@@ -47,14 +48,15 @@ def made(
         title=f"{run.dataset.label} on {cluster.name}",
         workers=run.settings.workers,
         fits=exact.plan.fits,
+        trained=bool(trained),
         answer=answer[0].upper() + answer[1:],
         reasons=reasons,
-        winner=winner,
+        winner=None if winner is None else winner.command,
         picture=_epochs(found),
         table=table,
         notes=[*ran, *exact.plan.notes],
-        commands=[(each.name, f"halobench run {shlex.join(each.words)}") for each in trained],
-        command=command,
+        commands=[(each.name, each.command) for each in trained],
+        command=again,
     )
 
 
