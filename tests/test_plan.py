@@ -208,8 +208,11 @@ def test_who_reads_another_hosts_memory_is_said(here):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["system=vanilla", *SMALL], "cluster=NAME describes no devices and links"),
+        (["system=vanilla", *SMALL], "no cluster is given: add cluster=NAME"),
         (["system=vanilla", *SMALL, "cluster=measured"], "cluster=measured describes no devices"),
+        (["system=vanilla", *SMALL, "cluster=nowhere"], 'cluster="nowhere" is not known; known: bytegnn,'),
+        (["system=vanilla", *SMALL, *APART, "sampel=0.1"], '"sampel=0.1" cannot be given here; did you mean'),
+        (["system=vanilla", *SMALL, *APART, "--csv", "/no/such/a.csv"], "csv=/no/such/a.csv is no place"),
         (["system=vanilla", *SMALL, "cluster=hosts/1g"], 'did you mean "hosts/10g"'),
         ([*SMALL, *APART], "system is not given: add system=NAME"),
         (["system=vanila", *SMALL, *APART], 'did you mean "vanilla"'),

@@ -247,7 +247,7 @@ def test_nothing_is_trained_where_no_system_fits(here, tmp_path, capsys):
     "words, said",
     [
         (["system=vanilla", *SMALL, *APART], "system= is what is asked for: leave it out"),
-        (SMALL, "cluster=NAME describes no devices and links"),
+        (SMALL, "no cluster is given: add cluster=NAME"),
         ([*SMALL, *APART, "workers=20"], "workers=20 is more than cluster=hosts/10g has devices"),
         ([*SMALL, *APART, "seed=1,2"], "several values of a key are for halobench plan"),
         ([*SMALL, *APART, "--html", "/no/such/a.html"], "html=/no/such/a.html is no place for a file"),

@@ -10,13 +10,14 @@ import difflib
 import errno
 import functools
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.base.terminal import CONTROL, printable
-from harness.check.mistyped import mistyped
+from harness.check.mistyped import blocks, mistyped
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -78,6 +79,14 @@ def did_you_mean(word: object, known: Iterable[object]) -> str:
     return f'; did you mean "{near[0]}"?' if near else f"; known: {', '.join(sorted(names))}"
 
 
+def check_place(field: str, path: Path) -> None:
+    """InputError where no file can stand at `path`, before what goes there is made."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(
+            f"{field}={path} is no place for a file: give the name of one in a folder that is there"
+        )
+
+
 def choice(field: str, value: object, known: Iterable[object]) -> None:
     known = list(known)
     if value in known:
@@ -129,9 +138,12 @@ def typed(cls: type[D], values: Mapping[str, Any], where: str) -> D:
     try:
         config = OmegaConf.merge(_schema(cls), OmegaConf.create(dict(values)))
         made = OmegaConf.to_object(config)
-    except InputError as error:
-        raise InputError(f"{prefix}{error}") from None
-    except OmegaConfBaseException as error:
+    except (InputError, OmegaConfBaseException) as error:
+        # A block inside says best where it is wrong itself.
+        for place, kind, block in blocks(cls, values):
+            typed(kind, block, f"{prefix}{place}")
+        if isinstance(error, InputError):
+            raise InputError(f"{prefix}{error}") from None
         raise InputError(mistyped(cls, values, prefix, error)) from None
     assert isinstance(made, cls)
     return made

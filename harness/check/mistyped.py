@@ -6,7 +6,7 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -40,6 +40,19 @@ def mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaConf
         give += f", as {name}={default}"
     null = ", or null" if type(None) in _options(kind) else ""
     return f"{name}={as_given(value)} is not {wanted}: give {give}{null}"
+
+
+def blocks(cls: type, values: Mapping[str, Any]) -> Iterator[tuple[str, type, Mapping[str, Any]]]:
+    """The blocks of keys among the `values` of the dataclass `cls`: their places, as "devices[0]", their
+    dataclasses and what they hold."""
+    for key, kind in _kinds(cls).items():
+        value = values.get(key)
+        if _is_block(kind) and isinstance(value, Mapping):
+            yield key, kind, value
+        elif typing.get_origin(kind) is list and isinstance(value, list):
+            (each,) = typing.get_args(kind)
+            places = enumerate(value) if _is_block(each) else ()
+            yield from ((f"{key}[{at}]", each, block) for at, block in places if isinstance(block, Mapping))
 
 
 def as_given(value: object) -> str:

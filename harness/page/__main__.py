@@ -13,9 +13,9 @@ from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.check import InputError
+from harness.check import InputError, check_place
 from harness.page import content
-from harness.page.layout import check_place, rendered, write
+from harness.page.layout import rendered, write
 from harness.page.verdicts import verdicts
 from harness.report import groups
 from harness.report.groups import Group

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 import harness
-from harness.check import InputError, writing
+from harness.check import writing
 
 HERE = Path(__file__).parent
 Picture = tuple[Markup, str, list[tuple[str, str]]]  # the picture, its caption, its letters and what they say
@@ -47,14 +47,6 @@ def rendered(template: str, title: str, **values: Any) -> str:
         js=Markup((HERE / "page.js").read_text()),
         **values,
     )
-
-
-def check_place(field: str, path: Path) -> None:
-    """InputError where no file can stand at `path`, before a page is made for it."""
-    if path.is_dir() or not path.parent.is_dir():
-        raise InputError(
-            f"{field}={path} is no place for a file: give the name of one in a folder that is there"
-        )
 
 
 def write(field: str, path: Path, text: str) -> None:

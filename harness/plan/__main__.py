@@ -17,7 +17,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from harness.base.terminal import Terminal, read_as_far_as_wanted
-from harness.check import InputError
+from harness.check import InputError, check_place
 from harness.plan.plan import Plan, plan
 from harness.plan.probe import Probe, probe
 from harness.plan.words import parse
@@ -46,6 +46,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     parser.add_argument("--csv", metavar="FILE", type=Path, help="write the table in full precision")
     options = parser.parse_intermixed_args(list(sys.argv[1:] if arguments is None else arguments))
     try:
+        if options.csv is not None:
+            check_place("csv", options.csv)
         with read_as_far_as_wanted():
             given = parse(options.words)
             console = Terminal()

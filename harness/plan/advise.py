@@ -19,8 +19,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
-from harness.check import InputError
-from harness.page.layout import check_place, write
+from harness.check import InputError, check_place
+from harness.page.layout import write
 from harness.plan import page, trial
 from harness.plan.candidate import HEADINGS, Candidate
 from harness.plan.plan import Plan, plan

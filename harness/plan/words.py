@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.check import InputError, at_least, more_than
+from harness.check import InputError, at_least, did_you_mean, more_than
 from harness.cluster.config import Cluster
-from harness.replay.settings import TRACED, cluster_of
+from harness.replay.settings import MEASURED, TRACED, cluster_of
 from harness.run import overrides
-from harness.run.config import Run
+from harness.run.config import ALL as BLOCKS_OF_A_RUN
+from harness.run.config import Run, RunConfig
 from harness.run.runner import CONF, composed, expand
 
 OWN = {"sample": float, "probe": int, "per_host": int}  # keys that are no run's, and what their values are
@@ -43,10 +44,19 @@ def parse(words: Sequence[str]) -> Given:
             changes.append(word.removeprefix("cluster."))
         else:
             rest.append(word)
-    if name is None or name in (TRACED, "measured"):
+    known = [*OWN, "cluster", "gpus", *RunConfig.__dataclass_fields__, *BLOCKS_OF_A_RUN]
+    for word in rest:
+        key, equals, _ = word.partition("=")
+        if equals and key.isidentifier() and key not in known:
+            raise InputError(f'"{word}" cannot be given here{did_you_mean(key, known)}')
+    if name is None:
         raise InputError(
-            f"cluster={name or 'NAME'} describes no devices and links: name a cluster of conf/cluster, or a"
-            " file that ends in .yaml"
+            "no cluster is given: add cluster=NAME of conf/cluster, or a file that ends in .yaml"
+        )
+    if name in (TRACED, MEASURED):
+        raise InputError(
+            f"cluster={name} describes no devices and links: name a cluster of conf/cluster, or a file that"
+            " ends in .yaml"
         )
     if not any(word.startswith("system=") for word in rest):
         raise InputError("system is not given: add system=NAME")

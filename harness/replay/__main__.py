@@ -17,7 +17,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
-from harness.check import InputError, writing
+from harness.check import InputError, check_place, writing
 from harness.replay import crossover, folder, scores
 from harness.replay.critical import critical_path
 from harness.replay.engine import Timeline
@@ -74,6 +74,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     )
     given = parser.parse_intermixed_args(words)
     try:
+        if given.csv is not None:
+            check_place("csv", given.csv)
         with read_as_far_as_wanted():
             if given.words[0] == "crossover":
                 _crossover(given.words[1:], given.csv, given.out)

@@ -2,7 +2,8 @@
 
 With P workers, n bytes, a latency L and links of B bytes per second that nobody else uses:
 
-    pairs        a message from each worker to each peer, all at once      L + (bytes out of a worker) / B
+    pairs        a message from each worker to each peer, all at once      L + (bytes out of a worker) / B,
+                 if all pairs have equally many; else at least the most out of, or into, one worker
     broadcast
       ring       around the workers, each handing on what has arrived      (P - 1) L + n / B
       tree       doubling the workers that have it in every round          ceil(log2 P) (L + n / B)

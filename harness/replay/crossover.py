@@ -85,8 +85,10 @@ def _range(key: str, given: object) -> list[float]:
     if len(numbers) == 1:
         return numbers
     low, high, points = numbers[0], numbers[1], int(numbers[2])
-    more_than(key, high, low)
-    at_least(f"{key}'s points", points, 2)
+    if high <= low or points < 2:
+        raise InputError(
+            f"{key}={given} is no range: give LOW:HIGH:POINTS, with HIGH above LOW and two points or more"
+        )
     return [float(f"{value:.9g}") for value in np.geomspace(low, high, points)]
 
 

@@ -24,6 +24,7 @@ from harness.replay.roofline import Roofline
 from harness.trace.reader import Trace
 
 PRESETS = Path(__file__).resolve().parents[2] / "conf" / "cluster"
+MEASURED = "measured"  # the preset of a run whose devices are measured when it starts: it describes none
 TRACED = "traced"  # cluster=traced: the machine that the run was made on
 COMPUTE = ("traced", "roofline")
 ENGINES = ("own", "simgrid", "simgrid/default")
@@ -105,10 +106,16 @@ class Settings:
         at_least("slowdown", self.slowdown, 1)
         if self.straggler is not None:
             at_least("straggler", self.straggler, 0)
-        if (self.straggler is None) != (self.delay == 0 and self.slowdown == 1):
+        if self.straggler is None and (self.delay != 0 or self.slowdown != 1):
+            key = "delay" if self.delay else "slowdown"
             raise InputError(
-                f"straggler={self.straggler} delay={self.delay:g} slowdown={self.slowdown:g} is no straggler:"
-                " give the worker's number, and a delay in seconds or a slowdown of more than 1"
+                f"{key}={getattr(self, key):g} slows no worker: add straggler=N, a worker's number, or leave"
+                f" {key} out"
+            )
+        if self.straggler is not None and self.delay == 0 and self.slowdown == 1:
+            raise InputError(
+                f"straggler={self.straggler} is as fast as it was: give a delay in seconds, or a slowdown of"
+                " more than 1"
             )
         choice("engine", self.engine, ENGINES)
         if self.engine != "own" and self.cluster == TRACED:
@@ -248,12 +255,16 @@ def parse(
                     f"{key} is for described clusters: leave it out, or name one by cluster=NAME"
                 )
         return runs, Replayer(settings, None), extra
-    return runs, Replayer(settings, cluster_of(settings.cluster, changes), tuple(changes)), extra
+    described = cluster_of(settings.cluster, changes, beside=(TRACED,))
+    return runs, Replayer(settings, described, tuple(changes)), extra
 
 
-def cluster_of(name: str, changes: Sequence[str] = ()) -> Cluster:
+def cluster_of(name: str, changes: Sequence[str] = (), beside: Sequence[str] = ()) -> Cluster:
     """A preset, or the cluster of a file that ends in .yaml, changed by words like between.latency_us=50.
-    InputError where there is none, or a word or value does not fit."""
+    InputError where there is none, or a word or value does not fit.
+
+    beside   what else could have been given
+    """
     own = name.endswith(".yaml")
     path = Path(name) if own else PRESETS / f"{name}.yaml"
     if name == "local":
@@ -262,9 +273,9 @@ def cluster_of(name: str, changes: Sequence[str] = ()) -> Cluster:
             " local.yaml, and give cluster=local.yaml"
         )
     if not path.is_file():
-        presets = sorted(str(p.relative_to(PRESETS).with_suffix("")) for p in PRESETS.rglob("*.yaml"))
+        presets = {str(p.relative_to(PRESETS).with_suffix("")) for p in PRESETS.rglob("*.yaml")} - {MEASURED}
         nothing = "does not exist" if own else "is not known"
-        raise InputError(f'cluster="{name}" {nothing}{did_you_mean(name, [TRACED, *presets])}')
+        raise InputError(f'cluster="{name}" {nothing}{did_you_mean(name, [*beside, *presets])}')
     try:
         block = OmegaConf.merge(OmegaConf.create(path.read_text()), OmegaConf.from_dotlist(list(changes)))
         values = OmegaConf.to_container(block)
