@@ -16,7 +16,16 @@ from harness.check import InputError
 from harness.claims import evaluate, experiment, picture, published, table
 from harness.claims.evaluate import NOT_RUN
 from harness.claims.experiment import FOLDER
-from harness.claims.verdict import DIRECTION, FAILS, HOLDS, UNKNOWN, as_well, judge, judge_order
+from harness.claims.verdict import (
+    DIRECTION,
+    FAILS,
+    HOLDS,
+    UNKNOWN,
+    WIDE,
+    as_well,
+    judge,
+    judge_order,
+)
 from harness.figures import __main__ as figures
 from harness.graph import twin
 from harness.report.groups import Estimate
@@ -50,6 +59,25 @@ FLOATS = st.floats(-100, 100)
 )
 def test_the_rule(ours, published, direction, word):
     assert judge(Estimate(*ours, 3), published, direction).word == word
+
+
+@pytest.mark.parametrize(
+    "ours,published,direction,why",
+    [
+        ((3, 5), 6, "above", WIDE),
+        ((3, 5), (6, 9), "above", WIDE),
+        ((3, 5), -1, "above", WIDE),  # on the other side than our mean
+        ((3, 5), 3.2, "above", ""),  # within 10 % of our mean
+        ((3, 2), 4.5, "above", ""),  # an interval without 0
+        ((3, 5), 6, None, ""),  # the paper has no direction
+    ],
+)
+def test_what_holds_by_an_interval_that_holds_no_difference_says_so(ours, published, direction, why):
+    verdict = judge(Estimate(*ours, 3), published, direction)
+    assert (verdict.word, verdict.why) == (HOLDS, why)
+    kept = evaluate.Result("sancus_table5", "x", "a part", verdict)
+    apart = " (1 of them by intervals that hold no difference too)" if why else ""
+    assert table.counts([kept, kept])[2] == f"2 parts: 2 holds{apart.replace('1', '2')}."
 
 
 @given(FLOATS, st.floats(0, 50), FLOATS)

@@ -251,7 +251,7 @@ def test_cells_of_one_verdict_share_a_line():
         alone,
     ]
     assert [(line.says, line.published, line.ours, line.verdict.word) for line in table.lines(found)] == [
-        ("g, x2, x4: a over b", "2.5, 2.5", "2, 2", HOLDS),
+        ("g, x2, x4: a over b", "2.5, 2.5", "2 ± 0.1, 2 ± 0.1", HOLDS),
         ("g, x3: a over b", "2.5", "0.5 ± 0.1", FAILS),
         ("h, x2: a", "2.5", "2 ± 0.1", HOLDS),
         ("a part", "2.5", "2 ± 0.1", HOLDS),
@@ -272,6 +272,14 @@ def test_a_series_is_a_panel():
     lines = {line.get_label(): list(line.get_ydata()) for line in first.lines}
     assert lines["published"] == [2.5, 2.5] and lines["no difference"] == [1, 1]
     assert [2.0, 0.5] in [list(line.get_ydata()) for line in first.lines]
+    assert first.get_yscale() == "log"
+
+
+@pytest.mark.parametrize("neutrals", [(0.0, None), (None, None)])
+def test_differences_are_not_on_a_logarithmic_axis(neutrals):
+    """Also where the paper has no direction in some cells, or in any: intervals may go below 0."""
+    cells = [replace(result(f"x{n}"), neutral=neutral) for n, neutral in enumerate(neutrals)]
+    assert picture.draw("t", cells, ["twin/reddit"]).axes[0].get_yscale() == "linear"
 
 
 def test_a_series_is_decided_from_runs(tmp_path):

@@ -100,7 +100,8 @@ def _series(ax: Axes, says: str, cells: Sequence[Result]) -> None:
         steps, [each.mean for each in ours], yerr=halves, fmt="o", color=OURS, capsize=2, markersize=3,
         label="here",
     )  # fmt: skip
-    if {cell.neutral for cell in cells} <= {1, None} and min(each.mean for each in ours) > 0:  # ratios
+    neutrals = {cell.neutral for cell in cells} - {None}
+    if neutrals == {1} and min(each.mean for each in ours) > 0:  # ratios
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         ax.yaxis.set_major_formatter("{x:g}")

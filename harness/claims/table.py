@@ -13,7 +13,7 @@ import pandas as pd
 from harness.base.terminal import counted
 from harness.claims import published
 from harness.claims.evaluate import Result, traced, whole
-from harness.claims.verdict import Verdict
+from harness.claims.verdict import HOLDS, WIDE, Verdict
 from harness.report.groups import Estimate
 
 COLUMNS = ("entry", "part", "published", "ours", "verdict", "why", "experiment", "size")
@@ -64,19 +64,13 @@ def lines(results: Sequence[Result]) -> list[Line]:
             first.entry,
             first.series.replace("{}", ", ".join(each.step for each in same)) if first.series else first.says,
             ", ".join(filter(None, (said(each.published) for each in same))),
-            value(first.ours)
-            if len(same) == 1
-            else ", ".join(_mean(each.ours) for each in same if each.ours),
+            ", ".join(value(each.ours) for each in same if each.ours),
             first.verdict,
             first.size,
         )
         for first, *more in found.values()
         for same in [[first, *more]]
     ]
-
-
-def _mean(ours: Estimate) -> str:
-    return f"{ours.mean:.4g}"
 
 
 def plain(results: Sequence[Result]) -> str:
@@ -122,7 +116,9 @@ def counts(results: Sequence[Result]) -> list[str]:
 
 def _verdicts(results: Sequence[Result]) -> str:
     words = Counter(result.verdict.word for result in results)
-    return ", ".join(f"{count} {word}" for word, count in words.most_common())
+    wide = sum(result.verdict.why == WIDE for result in results)
+    apart = {HOLDS: f" ({wide} of them by intervals that hold no difference too)"} if wide else {}
+    return ", ".join(f"{count} {word}{apart.get(word, '')}" for word, count in words.most_common())
 
 
 def said(number: Any) -> str:

@@ -1,7 +1,7 @@
 """The rule by which a published value, or a direction, holds here.
 
-    holds             the published value lies in our 95 % interval over seeds, or within 10 % of our mean; of
-                      a published range: our mean lies in it, or our interval meets it
+    holds             the published value, or a value of a published range, lies in our 95 % interval over
+                      seeds, or within 10 % of our mean
     direction holds   our interval excludes "no difference", on the paper's side
     does not hold     our interval excludes the paper's direction; without a direction, the published value
     cannot tell       anything else, or it would hold and the control does as well
@@ -9,6 +9,9 @@
 A control without remote rows that does as well shows that a system which keeps its promise here need not have
 used what the promise is about. It takes nothing from a promise that is not kept. Where no seed shows any
 difference, the interval is that one point and excludes either direction.
+
+An interval may be so wide that it holds the published value and "no difference" too. That holds by the rule
+and says little: the verdict says so, and it is counted apart.
 
 Another tolerance than the 10 % is given in an experiment's file with its reason.
 """
@@ -26,6 +29,7 @@ DECIDED = (HOLDS, DIRECTION, FAILS)
 SHARE = 0.1  # of our mean, by which a published value may be off
 SIDES = {"above": 1.0, "below": -1.0}
 NONE = "no seed shows a difference"
+WIDE = "our interval holds no difference too"
 ROUNDING = 1e-12  # of a difference that double precision may leave where there is none
 
 
@@ -57,8 +61,12 @@ def judge(
     if published is not None:
         low, high = published if isinstance(published, tuple) else (published, published)
         meets = interval is not None and interval[0] <= high and low <= interval[1]
-        if meets or low - near <= ours.mean <= high + near:
+        if low - near <= ours.mean <= high + near:
             return Verdict(HOLDS)
+        if meets:
+            assert interval is not None
+            wide = direction is not None and interval[0] <= neutral <= interval[1]
+            return Verdict(HOLDS, WIDE if wide else "")
     if interval is None:
         return Verdict(UNKNOWN, "one seed has no interval")
     if direction is None:
