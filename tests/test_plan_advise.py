@@ -188,7 +188,8 @@ def here(place, tmp_path, monkeypatch):
 def test_the_pages_command_names_a_winner_with_its_margins(command, here, tmp_path, capsys):
     """On a small twin, with few epochs, of six systems: two share memory between workers, and one is
     asynchronous."""
-    short = [word for word in command.rest if not word.startswith(("dataset", "workers"))]
+    own = ("dataset", "workers", "sample", "epochs")
+    short = [word for word in command.rest if not word.startswith(own)]
     html = tmp_path / "advice.html"
     if "--html" in short:
         short[short.index("--html") + 1] = str(html)
