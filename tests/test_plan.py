@@ -210,7 +210,6 @@ def test_who_reads_another_hosts_memory_is_said(here):
     [
         (["system=vanilla", *SMALL], "no cluster is given: add cluster=NAME"),
         (["system=vanilla", *SMALL, "cluster=measured"], "cluster=measured describes no devices"),
-        (["system=vanilla", *SMALL, "cluster=nowhere"], 'cluster="nowhere" is not known; known: bytegnn,'),
         (["system=vanilla", *SMALL, *APART, "sampel=0.1"], '"sampel=0.1" cannot be given here; did you mean'),
         (["system=vanilla", *SMALL, *APART, "--csv", "/no/such/a.csv"], "csv=/no/such/a.csv is no place"),
         (["system=vanilla", *SMALL, "cluster=hosts/1g"], 'did you mean "hosts/10g"'),
@@ -231,6 +230,12 @@ def test_what_cannot_be_planned_is_refused_in_a_sentence(words, said, here, caps
     assert main([*words, *here]) == 2
     told = capsys.readouterr().err
     assert told.startswith("error: ") and told.count("\n") == 1 and said in told, told
+
+
+def test_an_unknown_clusters_mend_names_none_that_a_plan_refuses(here, capsys):
+    assert main(["system=vanilla", *SMALL, "cluster=nowhere", *here]) == 2
+    named = capsys.readouterr().err.strip().partition("; known: ")[2].split(", ")
+    assert "cdfgnn" in named and not {"measured", "traced"} & {*named}
 
 
 def test_a_sample_is_of_a_twin(place, here, capsys):

@@ -10,27 +10,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
-from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException
 
 WORDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
 def mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaConfBaseException) -> str:
-    """One sentence for what OmegaConf refuses among the `values` of the dataclass `cls`: the key with
-    `prefix` before it, its value, what is wanted and an example where the key has a default.
+    """One sentence for what OmegaConf refuses among `values` of the dataclass `cls`, outside of its `blocks`:
+    the key with `prefix` before it, its value, what is wanted and an example where the key has a default.
     """
-    key, owner = str(error.full_key or ""), error.object_type or cls
+    key = str(error.full_key or "")
     if not key:  # a block of keys that was given as something else: OmegaConf does not say which
         key = next(k for k, kind in _kinds(cls).items() if _is_block(kind) and not _is_block(values.get(k)))
-    if isinstance(error, ConfigKeyError) and dataclasses.is_dataclass(owner):
-        known = ", ".join(field.name for field in dataclasses.fields(owner))
-        return f"{prefix}{key} is not a key of {owner.__name__}; known: {known}"
-    try:
-        kind, value, default = _found(cls, values, key)
-        name = f"{prefix}{key}"
-    except (KeyError, TypeError):  # inside a list, whose place OmegaConf does not say
-        kind, value, default = _found(owner, {key: error.value}, key)
-        name = f"{prefix}{owner.__name__}.{key}"
+    kind, value, default = _found(cls, values, key)
+    name = f"{prefix}{key}"
     options = [each for each in _options(kind) if each is not type(None)]
     wanted = WORDS.get(options[0]) if len(options) == 1 else None
     if wanted is None:
@@ -45,8 +38,9 @@ def mistyped(cls: type, values: Mapping[str, Any], prefix: str, error: OmegaConf
 def blocks(cls: type, values: Mapping[str, Any]) -> Iterator[tuple[str, type, Mapping[str, Any]]]:
     """The blocks of keys among the `values` of the dataclass `cls`: their places, as "devices[0]", their
     dataclasses and what they hold."""
-    for key, kind in _kinds(cls).items():
+    for key, given in _kinds(cls).items():
         value = values.get(key)
+        kind = next(each for each in _options(given) if each is not type(None))
         if _is_block(kind) and isinstance(value, Mapping):
             yield key, kind, value
         elif typing.get_origin(kind) is list and isinstance(value, list):

@@ -107,8 +107,8 @@ def keep(
 
 
 def _small(picture: Path, target: Path) -> None:
-    """A picture in 256 colours, which few have and no eye misses: two fifths of the bytes that matplotlib
-    writes, of what a repository keeps for ever."""
+    """A picture in 256 colours, which looks the same and takes two fifths of the bytes: a repository keeps
+    them for ever."""
     with Image.open(picture) as read:
         few = read.convert("RGB").quantize(256, dither=Image.Dither.NONE)
         few.save(target, "PNG", optimize=True, dpi=read.info.get("dpi", (150, 150)))

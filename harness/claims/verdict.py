@@ -60,11 +60,9 @@ def judge(
     interval = None if ours.half is None else (ours.mean - ours.half, ours.mean + ours.half)
     if published is not None:
         low, high = published if isinstance(published, tuple) else (published, published)
-        meets = interval is not None and interval[0] <= high and low <= interval[1]
         if low - near <= ours.mean <= high + near:
             return Verdict(HOLDS)
-        if meets:
-            assert interval is not None
+        if interval is not None and interval[0] <= high and low <= interval[1]:
             wide = direction is not None and interval[0] <= neutral <= interval[1]
             return Verdict(HOLDS, WIDE if wide else "")
     if interval is None:

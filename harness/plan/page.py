@@ -48,7 +48,6 @@ def made(
         title=f"{run.dataset.label} on {cluster.name}",
         workers=run.settings.workers,
         fits=exact.plan.fits,
-        trained=bool(trained),
         answer=answer[0].upper() + answer[1:],
         reasons=reasons,
         winner=None if winner is None else winner.command,

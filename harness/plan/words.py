@@ -12,6 +12,7 @@ from harness.run import overrides
 from harness.run.config import ALL as BLOCKS_OF_A_RUN
 from harness.run.config import Run, RunConfig
 from harness.run.runner import CONF, composed, expand
+from harness.trace.identity import ALIAS
 
 OWN = {"sample": float, "probe": int, "per_host": int}  # keys that are no run's, and what their values are
 
@@ -44,7 +45,7 @@ def parse(words: Sequence[str]) -> Given:
             changes.append(word.removeprefix("cluster."))
         else:
             rest.append(word)
-    known = [*OWN, "cluster", "gpus", *RunConfig.__dataclass_fields__, *BLOCKS_OF_A_RUN]
+    known = [*OWN, "cluster", ALIAS, *RunConfig.__dataclass_fields__, *BLOCKS_OF_A_RUN]
     for word in rest:
         key, equals, _ = word.partition("=")
         if equals and key.isidentifier() and key not in known:
