@@ -19,20 +19,25 @@ Decisions
 - epoch_fixed broadcasts when Ver - Ver(j) > eps_E: every eps_E + 1 epochs. epoch_adaptive does so by block.
   Everything is broadcast in epoch 0, when caches are empty; for a block whose turn comes later this does not
   move its version.
+- `phase` of SCS-A: as printed (`paper`), all blocks have one version after epoch 0, and the procedure ends
+  at the first block of another worker that P(i) finds too stale: at most two blocks per check, since all
+  P(i) see the same versions. With more than 2 (eps_A + 1) workers the last blocks are then never broadcast
+  again, which breaks Definition 2's bound. So `stagger`, ours, is the default: block j is first due at epoch
+  j mod (eps_A + 1), and every block is broadcast when it is due.
 - the backward pass broadcasts delta_j every epoch, clipped locally to th sqrt(P) as printed, th = inf by
   default; `clip_scale=inverse` for th / sqrt(P). dL/dW = sum_i H_i^T (A^T delta)_i with own, fresh H_i (eq.
   5).
-- layer 0: `features=once`, exact since features are static, fetches it in the first epoch only; `refetch`
-  puts it under the rule that holds for the other layers, as Algorithm 3 does.
-- preset `sancus/official` builds what the authors' public code does: layer 0 cached once, layer 1 broadcast
-  every epoch up to epoch 51 and every second one after.
+- layer 0: `features=once`, exact since features are static, fetches it in the first epoch only and keeps its
+  product A X; `kept` broadcasts its blocks in the first epoch only and computes the product in every epoch;
+  `refetch` puts it under the rule that holds for the other layers, as Algorithm 3 does.
+- preset `sancus/official` builds what the authors' public code does: the broadcast of layer 0's blocks is
+  skipped after the first epoch, its product is not, and its deltas travel in every epoch (`features=kept`);
+  layer 1 is broadcast every epoch up to epoch 51 and every second one after.
 - metric `cache_bytes`: what a worker's cache of the remote blocks of one layer holds, 4 (N - n_i) F bytes,
   which for equal blocks is (P - 1) / P N F 4. Table 6 prints this for two layers of the input's width.
 Departures: the own block is always fresh; Algorithm 3, as printed, uses the cached copy of
-every block whose flag is STALE, a worker's own among them. Phase of SCS-A: from equal versions Algorithm 5
-would broadcast all blocks in the same epochs, as SCS-E does, so block j is first due at epoch j mod (eps_A +
-1); and a block that is due is broadcast in that epoch, where in the example of Figure 14(b) a block found too
-stale in epoch 9 is broadcast in epoch 10. `flags=worker`: a worker ACTIVE in one layer stays ACTIVE in all
+every block whose flag is STALE, a worker's own among them. A block that is due under SCS-A is broadcast in
+that epoch, where in the example of Figure 14(b) a block found too stale in epoch 9 is broadcast in epoch 10. `flags=worker`: a worker ACTIVE in one layer stays ACTIVE in all
 later layers of the epoch, where Algorithm 3 sets its flag anew after every layer. As for CAGNET, the
 broadcasts of a layer are posted together, and the local product runs meanwhile.
 """
@@ -48,7 +53,7 @@ import torch
 from harness.check import InputError, at_least, choice, more_than
 from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
-from harness.core.system import System, check_features
+from harness.core.system import System
 from harness.core.traffic import to_all
 from systems.parts.blocks import Blocks, block_traffic, held_blocks
 
@@ -62,11 +67,15 @@ class Sancus(System):
                 its rows have changed by more than `bound`
     bound       eps_E or eps_A in epochs (0: broadcast every epoch), eps_H under `norm` (0: whenever anything
                 changed)
+    phase       of "epoch_adaptive": "stagger": block j is first due at epoch j mod (bound + 1), and every
+                block is broadcast when it is due; "paper": from equal versions, each worker's check ends at
+                the first block of another that is due
     norm        how the variation gap measures a change: "relative": Frobenius norm over that of the cached
                 block; "max": largest entry; "fro": Frobenius norm; "mean": mean of the entries' sizes
     flags       "layer": one flag per layer and block; "worker": one per block
-    features    "once": layer 0's blocks are broadcast in the first epoch only; "refetch": by the rule of the
-                other layers
+    features    "once": layer 0's blocks are broadcast in the first epoch only, and its product is kept;
+                "kept": the blocks are, and its product is computed in every epoch; "refetch": layer 0 is
+                broadcast by the rule of the other layers
     clip        th, the L2 norm above which gradients that are broadcast are scaled down; inf: never
     clip_scale  how th follows the number P of workers: "sqrt": th sqrt(P) at each; "inverse": th / sqrt(P)
     warmup      epochs at the start in which everything is broadcast
@@ -74,6 +83,7 @@ class Sancus(System):
 
     staleness: str = "epoch_fixed"
     bound: float = 1.0
+    phase: str = "stagger"
     norm: str = "relative"
     flags: str = "layer"
     features: str = "once"
@@ -92,9 +102,10 @@ class Sancus(System):
             raise InputError(
                 f"bound={self.bound} counts epochs under staleness={self.staleness}: give a whole number"
             )
+        choice("phase", self.phase, ("stagger", "paper"))
         choice("norm", self.norm, ("relative", "max", "fro", "mean"))
         choice("flags", self.flags, ("layer", "worker"))
-        check_features(self.features)
+        choice("features", self.features, ("once", "kept", "refetch"))
         more_than("clip", self.clip, 0)
         choice("clip_scale", self.clip_scale, ("sqrt", "inverse"))
         at_least("warmup", self.warmup, 1)
@@ -115,7 +126,8 @@ class Sancus(System):
 
     def initial_version(self, j: int) -> int:
         period = int(self.bound) + 1
-        return (j % period if self.staleness == "epoch_adaptive" else 0) - period
+        staggered = self.staleness == "epoch_adaptive" and self.phase == "stagger"
+        return (j % period if staggered else 0) - period
 
     def before_epoch(self, epoch):
         self.epoch, self.worker_active = epoch, False
@@ -133,6 +145,8 @@ class Sancus(System):
 
     def stale_check(self, layer: int, h: torch.Tensor) -> list[int]:
         """STALE(): the workers that are ACTIVE now, in rank order. Algorithms 4, 5 and 6."""
+        if layer == 0 and self.features == "kept":
+            return self.blocks.everyone if self.epoch == 0 else []
         if self.staleness == "variation_gap":
             # A gap that is not a number is within no bound.
             mine = self.epoch < self.warmup or not self.gap(layer, h) <= self.bound
@@ -140,11 +154,18 @@ class Sancus(System):
                 mine = self.worker_active = mine or self.worker_active
             flags = self.comm.all_gather_flag(mine, layer)
             return [j for j, active in enumerate(flags) if active]
-        version = self.version[layer]
-        due = [j for j in self.blocks.everyone if self.epoch - version[j] > self.bound]
-        for j in due:
-            version[j] = self.epoch
-        return self.blocks.everyone if self.epoch < self.warmup else due
+        return self.due(self.version[layer], self.epoch)
+
+    def due(self, version: list[int], epoch: int) -> list[int]:
+        """The blocks that the epoch rules broadcast in an epoch, their versions moved to it."""
+        stale = [j for j in range(len(version)) if epoch - version[j] > self.bound]
+        if self.staleness == "epoch_adaptive" and self.phase == "paper" and epoch >= self.warmup:
+            # "EndProcedure": every P(i) stops at the first block of another that it finds too stale.
+            first = {next((j for j in stale if j != i), None) for i in range(len(version))}
+            stale = sorted(first - {None})
+        for j in stale:
+            version[j] = epoch
+        return list(range(len(version))) if epoch < self.warmup else stale
 
     def gap(self, layer: int, h: torch.Tensor) -> float:
         """||H_i - Ht_i|| under the chosen norm; 0 for a block without rows."""
@@ -187,14 +208,17 @@ class Sancus(System):
         if self.staleness == "variation_gap":
             active = [epoch < self.warmup for _ in everyone]
         else:
-            # A block is due in the epochs at which its first version stands, and every bound + 1 from there.
-            active = [
-                epoch < self.warmup or (epoch - self.initial_version(j)) % (int(self.bound) + 1) == 0
-                for j in everyone
-            ]
+            version = [self.initial_version(j) for j in everyone]
+            due = [set(self.due(version, before)) for before in range(epoch + 1)][-1]
+            active = [j in due for j in everyone]
         by_gap = self.staleness == "variation_gap"
-        made = block_traffic(parts, epoch, self.features, [active] * parts.layers, perhaps=by_gap)
-        for layer in range(1 if self.features == "once" else 0, parts.layers if by_gap else 0):
+        by_layer = [active] * parts.layers
+        if self.features == "kept":
+            by_layer[0] = [epoch == 0 for _ in everyone]
+        # The layers whose flags peers learn: under a rule that only a run can tell.
+        asked = range(0 if self.features == "refetch" else 1, parts.layers if by_gap else 0)
+        made = block_traffic(parts, epoch, self.features, by_layer, perhaps=asked)
+        for layer in asked:
             made.add(layer, "forward", "flags", to_all([1] * parts.workers))
         return made
 

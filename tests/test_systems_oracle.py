@@ -50,9 +50,10 @@ def sancus_knobs(draw) -> dict:
     return {
         "staleness": staleness,
         "bound": bound,
+        "phase": draw(st.sampled_from(["stagger", "paper"])),
         "norm": draw(st.sampled_from(["relative", "max", "fro", "mean"])),
         "flags": draw(st.sampled_from(["layer", "worker"])),
-        "features": draw(st.sampled_from(["refetch", "once"])),
+        "features": draw(st.sampled_from(["refetch", "kept", "once"])),
         "clip": draw(st.sampled_from([math.inf, 0.05, 0.005])),
         "clip_scale": draw(st.sampled_from(["sqrt", "inverse"])),
         "warmup": draw(st.sampled_from([1, 1, 2, 3])),
@@ -125,13 +126,15 @@ def test_sancus_bytes_follow_its_flags(pool):
 
 
 def test_sancus_official_is_the_published_schedule(pool):
-    """Layer 0 once; layer 1 in epochs 0 to 50, the first 51, and in every second one after."""
+    """Layer 0's blocks once, its deltas always; layer 1 in epochs 0 to 50, the first 51, and in every second
+    one after."""
     outcome = systems.run(
         pool, random_graph(4, vertices=20), systems.block("sancus/official"), 3, settings=Settings(epochs=57)
     )
     active = flags_of(outcome, 3, 57, 2)
     np.testing.assert_array_equal(active[:, 1, 0], [1] * 51 + [0, 1, 0, 1, 0, 1])
-    assert all(("features" in {p for _, _, p in outcome.sent(e)}) == (e == 0) for e in range(57))
+    assert all(((0, "forward", "blocks") in outcome.sent(e)) == (e == 0) for e in range(57))
+    assert all((0, "backward", "deltas") in outcome.sent(e) for e in range(57))
     unclipped = {"clip": math.inf, "clip_scale": "sqrt"}
     assert (
         systems.block("sancus/official").items()

@@ -57,14 +57,19 @@ class Adam(Optimiser):
 class AdamW(Optimiser):
     """AdamW (Loshchilov and Hutter, 2019): Adam whose weight decay, lr * weight_decay * W, is taken from the
     weights apart from the gradient.
+
+    amsgrad   divide by the largest second moment so far instead of the latest (Reddi, Kale and Kumar, 2018)
     """
 
     weight_decay: float = 0.01
+    amsgrad: bool = False
 
     def make(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
         parameters = list(parameters)
         fused = in_one_pass(parameters)
-        return torch.optim.AdamW(parameters, lr=lr, weight_decay=self.weight_decay, fused=fused)
+        return torch.optim.AdamW(
+            parameters, lr=lr, weight_decay=self.weight_decay, amsgrad=self.amsgrad, fused=fused
+        )
 
 
 @dataclass

@@ -4,7 +4,7 @@ picked from them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
@@ -117,13 +117,13 @@ def block_traffic(
     features: str,
     active: Sequence[Sequence[bool]],
     deltas: bool = True,
-    perhaps: bool = False,
+    perhaps: Collection[int] = (),
 ) -> Traffic:
     """What a system that broadcasts blocks counts in an epoch.
 
     active   [L, P] which blocks of H are broadcast, in the layers that are broadcast at all
     deltas   whether those of delta are
-    perhaps  whether any other block of H may be too
+    perhaps  layers in which any other block of H may be too
     """
     made, first = with_weights(parts), 1 if features == "once" else 0
     if features == "once" and epoch == 0:
@@ -132,7 +132,7 @@ def block_traffic(
         f_in, f_out = parts.widths[layer : layer + 2]
         most = to_all(parts.vertices * f_in * parts.value)
         least = most * np.asarray(active[layer], float)[:, None]
-        made.add(layer, "forward", "blocks", least, most if perhaps else least, route="broadcast")
+        made.add(layer, "forward", "blocks", least, most if layer in perhaps else least, route="broadcast")
         if deltas:
             each = to_all(parts.vertices * f_out * parts.value)
             made.add(layer, "backward", "deltas", each, route="broadcast")

@@ -101,7 +101,7 @@ def sancus(
 
     Forward: an ACTIVE block j costs 4 (P-1) n_j f_l. Backward: as CAGNET. Flags: before the broadcasts of a
     layer every rank tells the P-1 others one byte, in every epoch (0 included) and for every layer to which
-    the staleness rule applies: all with "refetch", all but layer 0 with "once".
+    the staleness rule applies: all with "refetch", all but layer 0 with "once" and "kept".
     """
     layers, parts = active.shape
     sizes = [len(rows) for rows in blocks_of(assignment)]
@@ -112,7 +112,8 @@ def sancus(
                 forward[l] += FLOAT * (parts - 1) * sizes[j] * widths[l]
         if l > 0 or features == "refetch":
             flags[l] = (parts - 1) * parts
-    backward = cagnet(len(assignment), parts, widths, features=features, first=False)["backward"]
+    deltas = "once" if features == "once" else "refetch"
+    backward = cagnet(len(assignment), parts, widths, features=deltas, first=False)["backward"]
     return {"forward": forward, "backward": backward, "flags": flags}
 
 

@@ -27,7 +27,10 @@ epoch_fixed (Algorithm 4)     when e - Ver(j) > ε_E; a broadcast sets Ver(j) = 
 epoch_adaptive (Algorithm 5)  when e - Ver(j) > ε_A, where Ver(j) = (j mod (ε_A + 1)) - (ε_A + 1) at the
                               start, so that block j is first due at epoch d_j = j mod (ε_A + 1) and then
                               every ε_A + 1 epochs. In epoch 0 all broadcast, but that stamps only the blocks
-                              due then (d_j = 0): the others are due at d_j all the same.
+                              due then (d_j = 0): the others are due at d_j all the same. phase = "paper":
+                              all Ver(j) are alike at the start, every P(i) goes through the blocks of the
+                              others in order and stops at the first that is due; what any of them found is
+                              ACTIVE.
 variation_gap (Algorithm 6)   when ‖H_j - H̃_j‖ > ε_H, strictly. norm = "relative": ‖H_j - H̃_j‖_F > ε_H
                               ‖H̃_j‖_F (so after a cache of zeros any change is sent); "fro": ‖.‖_F; "max":
                               the largest
@@ -37,11 +40,12 @@ a function                    (epoch, layer, block) -> bool, for a schedule fixe
 flags = "layer": each (layer, block) by itself. "worker": one flag a worker. The epoch rules are then the
 same. Under variation_gap H^(l) is known only once layer l is reached, so a worker is ACTIVE at layer l when
 ANY of its layers 0..l exceeded the bound in this epoch: a flag that was raised stays up until the epoch ends.
-(With features = "once" layer 0 has no say.)
+(With features = "once" or "kept" layer 0 has no say.)
 
 features = "refetch": the rule is applied to layer 0 as to any other. "once": layer 0 is broadcast in epoch 0
 and then static; the gradient of W^(0) is the local product Σ_i (ÂX)_iᵀ δ_i^(1), equal in value, for which
-δ^(1) need not travel.
+δ^(1) need not travel. "kept": layer 0 is broadcast in epoch 0 only, and all else is as in any other layer: δ^(1)
+travels in every epoch.
 
 Clipping: δ_i^(l), l = L..1, is scaled down to L2 norm t where it is above t = th √P (clip_scale "sqrt", as
 printed) or t = th / √P ("inverse").
@@ -83,11 +87,22 @@ class SancusHistory(History):
         return np.arange(len(self.versions))[:, None, None] - np.array(self.versions)
 
 
-def first_stamps(staleness, bound, parts: int) -> list[float]:
+def first_stamps(staleness, bound, parts: int, phase: str) -> list[float]:
     """Ver(j) before epoch 0."""
-    if staleness == "epoch_adaptive":
+    if staleness == "epoch_adaptive" and phase == "stagger":
         return [j % (bound + 1) - (bound + 1) for j in range(parts)]
     return [-math.inf] * parts
+
+
+def ended_checks(versions: list[float], epoch: int, bound: float) -> set[int]:
+    """Algorithm 5 as printed: the blocks that some P(i) finds, each of which stops at the first one."""
+    active = set()
+    for i in range(len(versions)):
+        for j in range(len(versions)):
+            if j != i and epoch - versions[j] > bound:
+                active.add(j)
+                break
+    return active
 
 
 def exceeds(h: np.ndarray, cached: np.ndarray, bound: float, norm: str) -> bool:
@@ -113,6 +128,7 @@ def train(
     *,
     staleness,
     bound: float = 0,
+    phase: str = "stagger",
     norm: str = "relative",
     flags: str = "layer",
     features: str = "refetch",
@@ -129,7 +145,7 @@ def train(
     assert (
         warmup >= 1
         and flags in ("layer", "worker")
-        and features in ("refetch", "once")
+        and features in ("refetch", "kept", "once")
         and clip_scale in ("sqrt", "inverse")
     )
     blocks, layers, count = blocks_of(assignment), num_layers(weights), int(graph.train.sum())
@@ -142,7 +158,7 @@ def train(
     cache = [[None for _ in processes] for _ in range(layers)]
     computed = np.zeros((layers, len(blocks)), dtype=int)  # the epoch of each cached copy
     # Ver(j) of Algorithms 4 and 5
-    stamp = [first_stamps(staleness, bound, len(blocks)) for _ in range(layers)]
+    stamp = [first_stamps(staleness, bound, len(blocks), phase) for _ in range(layers)]
     history = SancusHistory()
 
     def epoch_step(epoch, weights):
@@ -153,9 +169,10 @@ def train(
         h, z, t = [x], [None], []
         for l in range(layers):
             w, b = weights[f"layers.{l}.weight"], weights[f"layers.{l}.bias"]
+            found = ended_checks(stamp[l], epoch, bound) if phase == "paper" else set(processes)
             for j in processes:
                 # the staleness check: F(j)
-                if features == "once" and l == 0:
+                if features != "refetch" and l == 0:
                     active[l, j] = epoch == 0
                 elif callable(staleness):
                     active[l, j] = epoch < warmup or staleness(epoch, l, j)
@@ -164,7 +181,9 @@ def train(
                     exceeded[j] = exceeded[j] or exceeds_here
                     active[l, j] = exceeded[j] if flags == "worker" else exceeds_here
                 else:
-                    due = epoch - stamp[l][j] > bound
+                    due = epoch - stamp[l][j] > bound and (
+                        staleness == "epoch_fixed" or epoch < warmup or j in found
+                    )
                     active[l, j] = epoch < warmup or due
                     if due:
                         stamp[l][j] = epoch

@@ -10,6 +10,7 @@ EXACT = {
 }
 STALE = [
     ("sancus", {"staleness": "epoch_fixed", "bound": 2}),
+    ("sancus", {"staleness": "variation_gap", "bound": 0.05, "features": "kept"}),
     ("sancus", {"staleness": "epoch_adaptive", "bound": 2, **REFETCH}),
     ("sancus", {"staleness": "variation_gap", "bound": 0.05, **REFETCH}),
     ("sancus/official", {"warmup": 3}),
