@@ -86,6 +86,9 @@ class Adaqp(System):
             return "adaqp weighs rows by all edges that use them under assignment=adaptive"
         return super().needs_every_row(run)
 
+    def overlaps(self):
+        return True
+
     def setup(self, context):
         super().setup(context)
         self.epoch = 0

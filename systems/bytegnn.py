@@ -153,6 +153,9 @@ class Bytegnn(SampledBatches):
     def access(self, own):
         return Mapped(self.comm, own, "system=distdgl system.service=exchange")
 
+    def overlaps(self):
+        return True
+
     def setup(self, context):
         super().setup(context)
         self.local = threading.local()  # each thread's expander, which has a scratch array

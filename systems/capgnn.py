@@ -218,6 +218,9 @@ class Capgnn(System):
         )
         return kept
 
+    def overlaps(self):
+        return self.pipeline
+
     def setup(self, context):
         super().setup(context)
         self.epoch, self.cache = 0, None

@@ -127,6 +127,9 @@ class Digest(System):
     def own_straggler(self):
         return self.slow
 
+    def overlaps(self):
+        return True
+
     def setup(self, context):
         super().setup(context)
         self.context, self.round = context, 0

@@ -131,6 +131,9 @@ class DigestA(System):
         """Whether every worker makes as many rounds as the others."""
         return self.order == "rotation" or self.features == "refetch"
 
+    def overlaps(self):
+        return True
+
     def setup(self, context):
         super().setup(context)
         self.context, self.round = context, 0

@@ -118,6 +118,9 @@ class Distdgl(SampledBatches):
             )
         return alone
 
+    def overlaps(self):
+        return True
+
     def setup(self, context):
         super().setup(context)
         self.beside = self.pulls.beside() if self.prefetch else None

@@ -122,6 +122,9 @@ class Gas(BatchSystem):
     def seeds_in(self, epoch, step):
         return self.batches.rows(step)[1]
 
+    def overlaps(self):
+        return True
+
     def setup(self, context):
         super().setup(context)
         shard, comm = self.shard, self.comm

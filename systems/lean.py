@@ -92,6 +92,9 @@ class Lean(System[Shard, PerLayer]):
             return f"wire={run.wire} cannot be: lean codes what it sends; give wire=float32 or system.bits=32"
         return super().supports(run)
 
+    def overlaps(self):
+        return True
+
     def setup(self, context):
         super().setup(context)
         self.epoch = 0

@@ -57,6 +57,9 @@ class Pipegcn(System):
         within("momentum", self.momentum, 0, 0.999)
         check_features(self.features)
 
+    def overlaps(self):
+        return True
+
     def setup(self, context):
         super().setup(context)
         send, receive = (

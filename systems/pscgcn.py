@@ -135,6 +135,9 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
     def resolved(self):
         return {"refresh": self.period}
 
+    def overlaps(self):
+        return self.tau > 0
+
     def setup(self, context):
         super().setup(context)
         self.full, self.model = context.adjacency, context.model

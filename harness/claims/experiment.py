@@ -135,6 +135,18 @@ class Experiment:
     claims: tuple[Claim, ...] = ()
     needs: tuple[Need, ...] = ()
 
+    def rows_on(self, size: str, graph: str) -> list[str]:
+        """The rows to run on a graph: all where they are drawn or the size does not have it, else all but those
+        that only claims on other graphs need."""
+        graphs = self.sizes[size].graphs
+        if self.draw or graph not in graphs:
+            return list(self.rows)
+        needed = {row: False for claim in self.claims for row in claim.needed}
+        for claim in self.claims:
+            if graphs.index(graph) in self.on(size, claim.graph):
+                needed |= dict.fromkeys(claim.needed, True)
+        return [row for row in self.rows if needed.get(row, True)]
+
     def sweeps(self, row: str, size: str) -> list[str]:
         """The sweep of a row on each graph of a size."""
         return [self.sweep(row, size, graph) for graph in self.sizes[size].graphs]

@@ -81,8 +81,9 @@ def keep(
             (" ".join(words), Run(path))
             for words, path in zip(runner.expand(sweep), folders(sweep), strict=True)
         ]
-        for row in experiment.rows
-        for graph, sweep in zip(experiment.sizes[size].graphs, experiment.sweeps(row, size))
+        for graph in experiment.sizes[size].graphs
+        for row in experiment.rows_on(size, graph)
+        for sweep in [experiment.sweep(row, size, graph)]
     }
     with writing(place, MEND):
         folder.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from harness.check import InputError, at_least, more_than
+from harness.check import InputError, at_least, more_than, within_above
 
 GIB = 1024**3
 TIMES = ("mm_s", "spmm_s", "h2d_s", "d2h_s", "idt_s")
@@ -109,12 +109,38 @@ class Rate:
 
 
 @dataclass
+class Fit:
+    """What a testbed reached on a graph, fitted to one row that its paper prints (`halobench cluster fit`).
+
+    graph        its name, without "twin/"
+    source       the row: where it stands in `harness/claims/published.yaml`
+    efficiency   of all work: seconds that the devices' speeds allow over seconds that it took; above 1 where
+                 caches answer
+    inside_gbytes_per_s, between_gbytes_per_s   the rates that links of these kinds reached, of pairs and of
+                 broadcasts alike; null: as the cluster has them
+    """
+
+    graph: str = ""
+    source: str = ""
+    efficiency: float = 1.0
+    inside_gbytes_per_s: float | None = None
+    between_gbytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        more_than("efficiency", self.efficiency, 0)
+        for name in ("inside_gbytes_per_s", "between_gbytes_per_s"):
+            if getattr(self, name) is not None:
+                more_than(name, getattr(self, name), 0)
+
+
+@dataclass
 class Cluster:
     """Devices in rank order and what joins them.
 
     name     of the testbed; "measured": the devices are those of the run, measured when it starts
     devices  one per worker; a run with fewer workers takes the first
     matrix   rows of the matrix that the devices' times are of
+    density  share of the entries of the sparse one that are not 0
     inside   the link between two devices of one host
     bridge   the link that all devices of a host share
     between  the link from host to host
@@ -123,11 +149,13 @@ class Cluster:
     device_cores   how many of them a device is made of; null: of none, as a GPU
     rates    of each kind of work at the shapes at which it was measured, on any of the devices: for each kind
              every width with every size and degree
+    fits     what it reached on each graph, fitted to printed numbers
     """
 
     name: str = "measured"
     devices: list[Device] = field(default_factory=list)
     matrix: int | None = None
+    density: float | None = None
     inside: Link = field(default_factory=Link)
     bridge: Link = field(default_factory=Link)
     between: Link = field(default_factory=Link)
@@ -135,10 +163,13 @@ class Cluster:
     host_cores: int | None = None
     device_cores: int | None = None
     rates: list[Rate] = field(default_factory=list)
+    fits: list[Fit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.matrix is not None:
             at_least("matrix", self.matrix, 1)
+        if self.density is not None:
+            within_above("density", self.density, 0, 1)
         if self.host_memory_gb is not None:
             more_than("host_memory_gb", self.host_memory_gb, 0)
         for name in ("host_cores", "device_cores"):

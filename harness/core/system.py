@@ -182,6 +182,12 @@ class System(Generic[S, A]):
         value and why. They are shown as warnings before workers start."""
         return []
 
+    def overlaps(self) -> bool:
+        """Whether, as published, what it sends travels while it computes. Here every exchange does; a replay
+        goes by this with `overlap=published`.
+        """
+        return False
+
     def needs_devices(self) -> bool:
         """Whether it reads `cluster.devices`: they are then there, one per worker, measured where the run's
         cluster names none.

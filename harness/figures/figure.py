@@ -84,7 +84,7 @@ def of_experiment(plan: Experiment, size: str, own: Mapping[str, ModuleType]) ->
         plan.name,
         plan.title,
         [[graph] for graph in plan.sizes[size].graphs],
-        lambda graph: {row: plan.sweep(row, size, graph) for row in plan.rows},
+        lambda graph: {row: plan.sweep(row, size, graph) for row in plan.rows_on(size, graph)},
         drawings,
         plan,
         size,

@@ -18,7 +18,7 @@ NCCL makes broadcasts and large sums around a ring, small sums over trees, and a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.check import choice
 from harness.replay.platform import Platform
@@ -61,6 +61,15 @@ class Message:
     after: tuple[int, ...] = ()
     along: int = -1
     delay: float = 0.0
+
+
+def on_links(operation: Operation, platform: Platform, sent: list[Message]) -> list[Message]:
+    """The operation's messages with the sizes that they have for a platform's links: those of broadcasts go at
+    the rate of broadcasts."""
+    if operation.route != "broadcast":
+        return sent
+    size = platform.broadcast_size
+    return [replace(each, size=size(each.source, each.target, each.size)) for each in sent]
 
 
 MOST = 65_536  # messages of an operation that are simulated one by one

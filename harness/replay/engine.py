@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from harness.check import InputError
 from harness.comm.recorder import STRAGGLE
-from harness.replay.collectives import Message, Shapes, lumped, messages
+from harness.replay.collectives import Message, Shapes, lumped, messages, on_links
 from harness.replay.cores import Cores, Making
 from harness.replay.flows import NEAR, Flows
 from harness.replay.platform import Platform
@@ -302,9 +302,9 @@ class _Simulation:
         operation = self.program.operations[number]
         lumps = lumped(operation, self.platform, self.shapes)
         if lumps is not None:
-            sent = [Sent(message, 1) for message in lumps]
+            sent = [Sent(message, 1) for message in on_links(operation, self.platform, lumps)]
             return Going(operation, sent, {-1: len(sent)}, {}, {}, together=True)
-        made = messages(operation, self.program.workers, self.shapes)
+        made = on_links(operation, self.platform, messages(operation, self.program.workers, self.shapes))
         pending = dict.fromkeys(operation.parts, 0)
         followers: dict[int, list[int]] = {}
         waiting: dict[int, list[int]] = {}

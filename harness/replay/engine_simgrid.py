@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.check import InputError
-from harness.replay.collectives import Message, Shapes, messages
+from harness.replay.collectives import Message, Shapes, messages, on_links
 from harness.replay.engine import ALONE, Going, Segment, Sent, Timeline
 from harness.replay.platform import Platform
 from harness.replay.program import Aside, Begin, Operation, Post, Program, Step, Take, Wait, Work
@@ -73,7 +73,10 @@ def simulate(
             f"engine=simgrid shares no cores, and cluster={platform.name} has {platform.cores:g} for more"
             " threads: give engine=own"
         )
-    made = [messages(operation, program.workers, shapes or Shapes()) for operation in program.operations]
+    made = [
+        on_links(operation, platform, messages(operation, program.workers, shapes or Shapes()))
+        for operation in program.operations
+    ]
     given = _given(program, platform, made)
     given["options"] = [f"--cfg={option}" for option in MODELS[model]]
     done = subprocess.run(

@@ -5,6 +5,9 @@
     within a host     out of one device, the host's bridge, into the other device       inside + bridge
     between hosts     the bridge, out of one host, into the other host, its bridge      between + 2 bridge
 
+A byte of a broadcast takes the links between devices, or hosts, as long as `broadcast_gbytes_per_s` says,
+where that is given: NCCL's broadcasts and its messages between pairs do not reach the same rates.
+
 Each crossing is a link of its own in each direction: a device sends and receives at `inside.gbytes_per_s` at
 once, a host at `between.gbytes_per_s`, and all devices of a host share `bridge.gbytes_per_s` towards it and
 from it. A cluster without a bridge has none that anybody has to share. Messages between hosts do not cross
@@ -78,6 +81,14 @@ class Platform:
             for way in both if rate is not None and math.isfinite(rate) else ():
                 self._numbers[kind, way, of] = len(self.capacity)
                 self.capacity.append(GIGA * (rate or 0.0))
+
+    def broadcast_size(self, source: int, target: int, size: int) -> int:
+        """The bytes of a message that takes as long between two workers as one of `size` in a broadcast."""
+        kind = "inside" if self._host(source) == self._host(target) else "between"
+        link = self._links[kind]
+        if link.broadcast_gbytes_per_s is None or link.gbytes_per_s is None:
+            return size
+        return round(size * link.gbytes_per_s / link.broadcast_gbytes_per_s)
 
     @property
     def shared(self) -> bool:

@@ -151,6 +151,31 @@ def held_up(program: Program, rank: int, delay: float, slowdown: float) -> Progr
     return replace(program, steps=steps)
 
 
+def blocking(program: Program) -> Program:
+    """The same, where every worker stops at each operation that it posts until that is through: its wait, if
+    it stands in the same epoch, follows the posting, and no work goes on beside what travels."""
+    made = replace(program, steps=[])
+    for steps in program.steps:
+        waits: dict[int, int] = {}  # by operation posted in this epoch, the place of its wait
+        posted: set[int] = set()
+        for place, step in enumerate(steps):
+            if isinstance(step, Begin):
+                posted = set()
+            elif isinstance(step, Post):
+                posted.add(step.operation)
+            elif isinstance(step, Wait) and step.operation in posted:
+                waits.setdefault(step.operation, place)
+        moved = set(waits.values())
+        own: list[Step] = []
+        for place, step in enumerate(steps):
+            if place not in moved:
+                own.append(step)
+            if isinstance(step, Post) and step.operation in waits:
+                own.append(steps[waits[step.operation]])
+        made.steps.append(own)
+    return made
+
+
 def grown(program: Program, times: float, work: bool = True) -> Program:
     """The same as if the graph were so many times as large, at the same degrees and partition: whatever
     belongs to a layer (its work, the rows that its operations carry, and what the transport does for those)

@@ -18,7 +18,7 @@ from harness.replay import engine_simgrid, rounds
 from harness.replay.collectives import BROADCASTS, REDUCTIONS, Shapes
 from harness.replay.engine import Timeline, simulate
 from harness.replay.platform import Platform, instant, platform_of
-from harness.replay.program import Program, grown, held_up
+from harness.replay.program import Program, blocking, grown, held_up
 from harness.replay.read import CLOCKS, clock_of, program_of
 from harness.replay.roofline import Roofline
 from harness.trace.reader import Trace
@@ -27,6 +27,7 @@ PRESETS = Path(__file__).resolve().parents[2] / "conf" / "cluster"
 MEASURED = "measured"  # the preset of a run whose devices are measured when it starts: it describes none
 TRACED = "traced"  # cluster=traced: the machine that the run was made on
 COMPUTE = ("traced", "roofline")
+OVERLAPS = ("ours", "published")
 ENGINES = ("own", "simgrid", "simgrid/default")
 
 
@@ -43,6 +44,8 @@ class Settings:
                  the cluster's devices (`harness.replay.roofline`)
     clock        "wall" or "cpu" seconds of them; None: CPU seconds where workers outnumbered the cores, with
                  a roofline, or with `cores`
+    overlap      "ours": what is sent travels while workers compute, as here; "published": only in systems
+                 whose papers have it so (`harness.core.system.System.overlaps`), the others stop for it
     broadcast, all_reduce   how collectives are made (`harness.replay.collectives`)
     efficiency   of a roofline, for kinds of work that the cluster gives no rate of, in (0, 1]
     uncounted    of a roofline: segments that say nothing of what they computed last as "traced", in CPU
@@ -59,6 +62,7 @@ class Settings:
     cores: int | None = None
     compute: str = "traced"
     clock: str | None = None
+    overlap: str = "ours"
     broadcast: str = "ring"
     all_reduce: str = "ring"
     efficiency: float = 1.0
@@ -95,6 +99,11 @@ class Settings:
                 )
         if self.clock is not None:
             choice("clock", self.clock, CLOCKS)
+        choice("overlap", self.overlap, OVERLAPS)
+        if self.overlap != "ours" and self.cluster == TRACED:
+            raise InputError(
+                f"overlap={self.overlap} is for described clusters: name one, or leave overlap out"
+            )
         choice("broadcast", self.broadcast, BROADCASTS)
         choice("all_reduce", self.all_reduce, REDUCTIONS)
         within_above("efficiency", self.efficiency, 0, 1)
@@ -165,6 +174,8 @@ class Replayer:
                 )
                 self.rooflines[trace.run_dir] = lasts
             read = program_of(trace, waits=self.described is None, clock=self.clock(trace), lasts=lasts)
+            if self.settings.overlap == "published" and not overlaps(trace):
+                read = blocking(read)
             read = grown(read, self.settings.grown, work=lasts is None)
             if (rank := self.settings.straggler) is not None:
                 if rank >= read.workers:
@@ -217,6 +228,18 @@ class Replayer:
         # What no roofline says, and what shares cores, others' work must not lengthen.
         settings = self.settings
         return "cpu" if settings.compute == "roofline" or settings.cores is not None else clock_of(trace)
+
+
+def overlaps(trace: Trace) -> bool:
+    """Whether a run's system, as published, computes while what it sends travels. InputError where the trace
+    does not say."""
+    said = (trace.resolved or {}).get("overlaps")
+    if said is None:
+        raise InputError(
+            f"{trace.run_dir} does not say whether its system's exchanges overlap in its paper: run it again"
+            " with fresh=true, or give overlap=ours"
+        )
+    return bool(said)
 
 
 def parse(

@@ -260,6 +260,7 @@ def train(
             "steps": run.system.steps(),
             "asynchronous": run.system.asynchronous,
             "devices": run.system.needs_devices(),
+            "overlaps": run.system.overlaps(),
             "knobs": run.system.resolved(),
             "run": name,
         }

@@ -29,6 +29,8 @@ PLACE_KEYS = frozenset(
 # Synchronous systems compute the same whenever they are saved; the workers of an asynchronous one meet there.
 MEETING_KEYS = frozenset({"checkpoint_every"})
 
+# Of a cluster: what only a replay reads, and is fitted to printed numbers long after runs were made.
+MODEL_KEY = "fits"
 
 # The number of workers: its key, and the name it had before, which stands for it wherever a config is read.
 WORKERS, ALIAS = "workers", "gpus"
@@ -55,7 +57,10 @@ def identity(config: dict[str, Any], asynchronous: bool) -> dict[str, Any]:
     asynchronous   whether its system is (`harness.core.system.System.asynchronous`)
     """
     left_out = PLACE_KEYS if asynchronous else PLACE_KEYS | MEETING_KEYS
-    return {key: value for key, value in canonical(config).items() if key not in left_out}
+    found = {key: value for key, value in canonical(config).items() if key not in left_out}
+    if isinstance(cluster := found.get("cluster"), dict) and MODEL_KEY in cluster:
+        found["cluster"] = {key: value for key, value in cluster.items() if key != MODEL_KEY}
+    return found
 
 
 def fingerprint(config: dict[str, Any], asynchronous: bool) -> str:
