@@ -37,10 +37,10 @@ Decisions
   which for equal blocks is (P - 1) / P N F 4. Table 6 prints this for two layers of the input's width.
 Departures: the own block is always fresh; Algorithm 3, as printed, uses the cached copy of
 every block whose flag is STALE, a worker's own among them. A block that is due under SCS-A is broadcast in
-that epoch, where in the example of Figure 14(b) a block found too stale in epoch 9 is broadcast in epoch 10. `flags=worker`: a worker ACTIVE in one layer stays ACTIVE in all
-later layers of the epoch, where Algorithm 3 sets its flag anew after every layer. As for CAGNET, the
-broadcasts of a layer are posted together, and the local product runs meanwhile.
-"""
+that epoch, where in the example of Figure 14(b) a block found too stale in epoch 9 is broadcast in epoch 10.
+`flags=worker`: a worker ACTIVE in one layer stays ACTIVE in all later layers of the epoch, where Algorithm 3
+sets its flag anew after every layer. As for CAGNET, the broadcasts of a layer are posted together, and the
+local product runs meanwhile. """
 
 from __future__ import annotations
 
@@ -161,8 +161,7 @@ class Sancus(System):
         stale = [j for j in range(len(version)) if epoch - version[j] > self.bound]
         if self.staleness == "epoch_adaptive" and self.phase == "paper" and epoch >= self.warmup:
             # "EndProcedure": every P(i) stops at the first block of another that it finds too stale.
-            first = {next((j for j in stale if j != i), None) for i in range(len(version))}
-            stale = sorted(first - {None})
+            stale = sorted({j for i in range(len(version)) for j in [j for j in stale if j != i][:1]})
         for j in stale:
             version[j] = epoch
         return list(range(len(version))) if epoch < self.warmup else stale

@@ -175,19 +175,38 @@ def test_a_changed_trace_changes_the_verdict(tmp_path):
     assert verdict_of(tmp_path, {"a": 0.8}).verdict == evaluate.Verdict("not run", "halobench figures mine")
     ahead = verdict_of(tmp_path, {"a": 0.8, "b": 0.7})
     assert ahead.verdict.word == DIRECTION
-    assert verdict_of(tmp_path, {"a": 0.7, "b": 0.8}).verdict.word == FAILS
+    behind = {"a": 0.7, "b": 0.8}
+    assert verdict_of(tmp_path, behind, cause="paper").verdict.word == FAILS
+    twins = verdict_of(tmp_path, behind, cause="twin", because="it is small").verdict
+    assert twins == evaluate.Verdict(
+        UNKNOWN, "here it does not hold; deterministic; it is small", cause="twin"
+    )
     assert verdict_of(tmp_path, {"a": 0.8, "b": 0.7}, published=1.05 * ahead.ours.mean).verdict.word == HOLDS
     alone = {"rows": ["a"], "compare": "value", "control": "b"}
-    control = evaluate.Verdict(UNKNOWN, "b, the control, does as well")
-    assert verdict_of(tmp_path, {"a": 0.8, "b": 0.8}, **alone).verdict == control
+    control = evaluate.Verdict(UNKNOWN, "b, the control, does as well", cause="seeds")
+    assert verdict_of(tmp_path, {"a": 0.8, "b": 0.8}, **alone, cause="seeds").verdict == control
     assert verdict_of(tmp_path, {"a": 0.8, "b": 0.7}, **alone).verdict.word == DIRECTION
-    never = {**alone, "published": 1e9, "direction": None}
+    never = {**alone, "published": 1e9, "direction": None, "cause": "paper"}
     lost = verdict_of(tmp_path, {"a": 0.8, "b": 0.8}, **never).verdict
-    assert lost == evaluate.Verdict(FAILS), "a promise that is not kept, whatever a control does"
+    assert (lost.word, lost.cause) == (FAILS, "paper"), "a promise that is not kept, whatever a control does"
     both, why = {"a": 0.8, "b": 0.7}, "the twin was made so"
-    made = verdict_of(tmp_path, both, "twin/cora", by_construction=why)
+    made = verdict_of(tmp_path, both, "twin/cora", calibrated=why)
     assert made.verdict == evaluate.Verdict("by construction", why)
-    assert verdict_of(tmp_path, both, by_construction=why).verdict.word == DIRECTION, "the real graph was not"
+    assert verdict_of(tmp_path, both, calibrated=why).verdict.word == DIRECTION, "the real graph was not"
+    assert verdict_of(tmp_path, both, by_construction="a format").verdict.why == "a format"
+    assert verdict_of(tmp_path, both, compared=True).verdict.word == evaluate.COMPARED
+
+
+def test_two_parts_of_one_measurement_are_counted_once(tmp_path):
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed()))
+    plan = experiment.load(tmp_path)["mine"]
+    (claim,) = plan.claims
+    again = replace(claim, entry="sancus_fig23", says="in other words", published=3.0, direction="above")
+    other = replace(claim, says="of the other row", rows=claim.rows[::-1])
+    plan = replace(plan, claims=(claim, again, other))
+    found = evaluate.results({"mine": plan}, runs_of(tmp_path, {"a": 0.8, "b": 0.7}))
+    told = {each.says: each.again for each in found if each.experiment == "mine"}
+    assert told == {claim.says: "sancus_fig23", "in other words": "", "of the other row": ""}
 
 
 def test_one_is_told_in_the_singular():

@@ -150,7 +150,8 @@ def test_cells_can_be_left_out(tmp_path):
 
 
 def test_a_verdict_is_kept_whatever_else_is_shown_beside_it(tmp_path):
-    """Another graph among the cells, or another order, changes no fingerprint; another value does."""
+    """Another graph among the cells, another order or another printed value changes no fingerprint; other
+    rows do."""
 
     def fingerprints(**keys) -> dict[str, str]:
         plan = made(tmp_path, **keys)
@@ -160,7 +161,8 @@ def test_a_verdict_is_kept_whatever_else_is_shown_beside_it(tmp_path):
     fewer = fingerprints(each=CLAIM["each"] | {"graph": {"reddit": "Rt"}})
     assert fewer.items() < before.items()
     assert fingerprints(each=dict(reversed(CLAIM["each"].items()))) == before
-    turned = fingerprints(printed=CLAIM["printed"][::-1])
+    assert fingerprints(printed=CLAIM["printed"][::-1]) == before
+    turned = fingerprints(rows=CLAIM["rows"][::-1])
     assert turned.keys() == before.keys() and not set(turned.values()) & set(before.values())
 
 

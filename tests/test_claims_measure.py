@@ -145,7 +145,7 @@ def test_two_ratios_are_held_against_one_another(tmp_path):
     rows = {"once": ["fast", "fast", "slow", "slow"], "twice": ["fast", "slow", "slow", "fast"]}
     same, squared = (decided(tmp_path / name, rows=each, **keys) for name, each in rows.items())
     ratio = decided(tmp_path / "one", **{**keys, "compare": "ratio"}, rows=["fast", "slow"]).ours.mean
-    assert (same.ours.mean, same.verdict.word) == (1, "does not hold")
+    assert (same.ours.mean, same.verdict.word) == (1, "no effect here")
     assert (
         squared.ours.mean == pytest.approx(ratio**2, rel=1e-4) and squared.verdict.word == "direction holds"
     )

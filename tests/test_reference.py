@@ -18,7 +18,7 @@ from harness import cli
 from harness.check import InputError
 from harness.claims import evaluate, experiment, reference, table
 from harness.claims.experiment import Experiment
-from harness.claims.verdict import DIRECTION, FAILS
+from harness.claims.verdict import DIRECTION, FAILS, HOLDS
 from harness.figures import __main__ as figures
 from harness.report.columns import ALL
 from tests.test_claims import RULE, changed, runs_of
@@ -65,7 +65,7 @@ def test_verdicts_and_values_are_what_the_runs_said(kept, tmp_path):
 
 
 def test_runs_that_are_there_come_before_what_was_kept(kept, tmp_path):
-    plan = plan_of(tmp_path)
+    plan = plan_of(tmp_path, cause="paper")
     there = evaluate.results({"mine": plan}, runs_of(tmp_path, {"a": 0.6, "b": 0.7}))
     (found,) = (
         each for each in reference.with_kept(there, kept, {"mine": plan}) if each.experiment == "mine"
@@ -73,9 +73,16 @@ def test_runs_that_are_there_come_before_what_was_kept(kept, tmp_path):
     assert found.verdict.word == FAILS and found.size == "small"
 
 
-@pytest.mark.parametrize("keys", [{"direction": "below"}, {"published": 3}, {"rows": ["b", "a"]}])
+@pytest.mark.parametrize("keys", [{"measure": "last_acc_percent"}, {"rows": ["b", "a"]}])
 def test_what_was_kept_of_another_claim_is_not_taken(kept, tmp_path, keys):
     assert from_kept(kept, plan_of(tmp_path, **keys)).verdict.word == "not run"
+
+
+def test_what_was_kept_is_judged_by_the_claim_as_it_stands(kept, tmp_path):
+    miss = from_kept(kept, plan_of(tmp_path, direction="below", cause="paper")).verdict
+    assert (miss.word, miss.cause) == (FAILS, "paper")
+    held = from_kept(kept, plan_of(tmp_path))
+    assert from_kept(kept, plan_of(tmp_path, published=held.ours.mean)).verdict.word == HOLDS
 
 
 def test_what_was_kept_of_other_runs_is_not_taken(kept, tmp_path):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from harness.check import InputError, choice
 from harness.claims import published
-from harness.claims.verdict import SHARE
+from harness.claims.verdict import TOLERANCE
 
 KEYS = ("each", "printed", "without")  # of a claim in a file
 C = TypeVar("C", bound=Any)  # a claim, whose module imports this one
@@ -124,7 +124,7 @@ def _left_out(without: Any, names: Mapping[str, Mapping[str, str]], where: str) 
 
 def _side(value: float, claim: Any) -> str | None:
     """The side of no difference on which a published value lies, if it is farther from it than what holds."""
-    near = SHARE * abs(value) if claim.tolerance is None else claim.tolerance
+    near = TOLERANCE * abs(value) if claim.tolerance is None else claim.tolerance
     if abs(value - claim.no_difference) <= near:
         return None
     return "above" if value > claim.no_difference else "below"

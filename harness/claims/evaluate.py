@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,21 @@ import numpy as np
 from harness.check import InputError
 from harness.claims import cells, published
 from harness.claims.experiment import SIZES, Claim, Experiment, Need
-from harness.claims.verdict import DECIDED, FAILS, UNKNOWN, Verdict, as_well, judge, judge_order
+from harness.claims.verdict import (
+    DECIDED,
+    FAILS,
+    NO_EFFECT,
+    TWIN,
+    UNKNOWN,
+    Verdict,
+    as_well,
+    judge,
+    judge_order,
+    signed,
+)
 from harness.report.groups import Estimate, Run, estimate
 
-CONSTRUCTED, NOT_RUN, NOT_YET = "by construction", "not run", "not yet"
+CONSTRUCTED, COMPARED, NOT_RUN, NOT_YET = "by construction", "compared", "not run", "not yet"
 # Run folders of an experiment's sweep, finished or not.
 Folders = Callable[[str], list[Path]]
 
@@ -29,6 +40,8 @@ class Result:
     ours         the value here, over seeds; None where nothing was measured
     neutral      the value of no difference; None where the paper has no direction
     size         of the runs it is from
+    measured     what the verdict was made of
+    again        the entry that shows this measurement first; "" where this is it. It is counted there alone
     series, step where it is a cell of a table: what the series says, with {} for the step, and the step
     """
 
@@ -42,6 +55,8 @@ class Result:
     neutral: float | None = None
     series: str = ""
     step: str = ""
+    again: str = ""
+    measured: Measured | None = None
 
     @property
     def own(self) -> bool:
@@ -54,23 +69,30 @@ def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Res
     findings that are no paper's, by experiment.
     """
     found: dict[str, list[Result]] = defaultdict(list)
+    measured: dict[str, list[tuple[Any, ...]]] = defaultdict(list)  # by entry, what each part is taken of
     for experiment in experiments.values():
         runs = _Runs(experiment, folders)
         for claim in experiment.claims:
             found[claim.entry].append(runs.decide(claim))
+            measured[claim.entry].append((experiment.name, *claim.measurement))
         for need in experiment.needs:
             found[need.entry].append(_waits(experiment, need))
+            measured[need.entry].append((need.entry, need.part))
     nowhere = Verdict(NOT_YET, "no experiment has it")
-    return [
-        result
-        for name, entry in published.experiments().items()
-        for result in found.get(name) or [Result(name, "", entry.title, nowhere)]
-    ] + [result for name in experiments for result in found.get(name, ()) if result.own]
+    first: dict[tuple[Any, ...], str] = {}
+    told = []
+    own = [name for name in experiments if name in found and name not in published.entries()]
+    for name in (*published.experiments(), *own):
+        parts = found.get(name) or [Result(name, "", published.entry(name).title, nowhere)]
+        for part, of in zip(parts, measured.get(name) or [(name,)]):
+            shown = first.setdefault(of, name)
+            told.append(replace(part, again="" if shown == name else shown))
+    return told
 
 
 def traced(parts: list[Result]) -> bool:
     """Whether every part of an entry has a verdict from traces, "cannot tell" among them."""
-    return all(part.verdict.word in (*DECIDED, UNKNOWN) for part in parts)
+    return all(part.verdict.word in (*DECIDED, NO_EFFECT, UNKNOWN) for part in parts)
 
 
 def whole(parts: list[Result]) -> str:
@@ -106,7 +128,9 @@ class _Runs:
             there = {row: [self.of(size, row, graph) for graph in chosen] for row in claim.needed}
             known = {row: [runs for runs in graphs if runs is not None] for row, graphs in there.items()}
             if chosen and all(len(runs) == len(chosen) for runs in known.values()):
-                return self._result(claim, *decided(claim, known), size)
+                measured = measure(claim, known)
+                own = claim.entry not in published.entries()
+                return self._result(claim, measured, judged(claim, measured, own), size)
         # The smallest size that has its graph, named where it is not the one that comes without asking.
         first = next(size for size in SIZES if size in sizes)
         least = next(size for size in SIZES if size in sizes and self.experiment.on(size, claim.graph))
@@ -114,63 +138,96 @@ class _Runs:
         why = f"halobench figures {self.experiment.name}{option}"
         return self._result(claim, None, Verdict(NOT_RUN, why))
 
-    def _result(self, claim: Claim, ours: Estimate | None, verdict: Verdict, size: str = "") -> Result:
-        name = self.experiment.name
-        neutral = None if claim.direction is None else claim.no_difference
-        return Result(
-            claim.entry,
-            name,
-            claim.says,
-            verdict,
-            claim.published,
-            ours,
-            size,
-            neutral,
-            claim.series,
-            claim.step,
-        )
+    def _result(self, claim: Claim, measured: Measured | None, verdict: Verdict, size: str = "") -> Result:
+        return result_of(self.experiment.name, claim, measured, verdict, size)
 
 
-def decided(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> tuple[Estimate | None, Verdict]:
-    """Our value of a claim, over graphs by seed and then the mean over seeds, and the verdict on it.
+@dataclass(frozen=True)
+class Measured:
+    """What the runs of a claim say, before any rule.
 
-    runs   of each row on each graph
+    ours    our value, over graphs by seed and then the mean over seeds; None of "descending", and where lost
+    order   of "descending": the verdict on its steps
+    lost    why there is no value
+    control whether the claim's control does as well
+    twin    whether some run is of a twin
     """
+
+    ours: Estimate | None = None
+    order: Verdict | None = None
+    lost: str = ""
+    control: bool = False
+    twin: bool = False
+
+
+def result_of(
+    experiment: str, claim: Claim, measured: Measured | None, verdict: Verdict, size: str = ""
+) -> Result:
+    return Result(
+        claim.entry,
+        experiment,
+        claim.says,
+        verdict,
+        claim.published,
+        measured.ours if measured else None,
+        size,
+        None if claim.direction is None else claim.no_difference,
+        claim.series,
+        claim.step,
+        measured=measured,
+    )
+
+
+def judged(claim: Claim, measured: Measured, own: bool = False) -> Verdict:
+    """The verdict on a claim.
+
+    own   whether it is no paper's but a finding of its experiment, which no cause takes anything from
+    """
+    if measured.lost:
+        return Verdict(UNKNOWN, measured.lost, cause="" if own else claim.cause)
+    found = measured.order
+    if found is None:
+        assert measured.ours is not None
+        said = claim.published
+        ends = (float(said[0]), float(said[1])) if isinstance(said, list) else said
+        found = judge(
+            measured.ours, ends, claim.direction, claim.no_difference, claim.tolerance, claim.logarithmic
+        )
+    if claim.compared:
+        return replace(found, word=COMPARED, why=claim.by_construction)
+    if claim.by_construction or (claim.calibrated and measured.twin):
+        return replace(found, word=CONSTRUCTED, why=claim.by_construction or claim.calibrated)
+    if measured.control and found.word != FAILS:
+        why = f"{claim.control}, the control, does as well"
+        return Verdict(UNKNOWN, why, found.share, "" if own else TWIN if measured.twin else claim.cause)
+    return found if own else signed(found, claim.cause, claim.because)
+
+
+def measure(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> Measured:
+    """What runs say of a claim: of each row on each graph."""
+    twin = any(_twin(run) for graphs in runs.values() for own in graphs for run in own)
     lost = [row for row, graphs in runs.items() if any(_diverged(run) for runs in graphs for run in runs)]
     if lost and claim.value.scored:
-        return None, Verdict(UNKNOWN, f"{', '.join(lost)} diverged")
+        return Measured(lost=f"{', '.join(lost)} diverged", twin=twin)
     try:
         _same_seeds(runs)
         targets = [claim.value.of_seeds(_by_seeds(own)) for own in runs.get(claim.value.reference, ())]
         asked = [*claim.rows, *([claim.control] if claim.control else [])]
         by_row = {row: _by_seed(claim, runs[row], targets) for row in asked}
     except InputError as error:
-        return None, Verdict(UNKNOWN, str(error))
+        return Measured(lost=str(error), twin=twin)
     missing = [row for row, values in by_row.items() if np.isnan(values).any()]
     if missing:
         why = "never gets there" if claim.value.reference and claim.value.scored else "has no value"
-        return None, Verdict(UNKNOWN, f"a seed of {missing[0]} {why}")
+        return Measured(lost=f"a seed of {missing[0]} {why}", twin=twin)
     values = [by_row[row] for row in claim.rows]
+    control = claim.control is not None and as_well(_flat(by_row[claim.control]), _flat(values[0]))
     if claim.compare == "descending":
         steps = [estimate(_flat(a - b)) for a, b in itertools.pairwise(values)]
-        ours, verdict = None, judge_order(steps)
-    else:
-        ours = estimate(getattr(cells.MADE[claim.compare](*values), claim.across)(axis=0).tolist())
-        said = claim.published
-        verdict = judge(
-            ours,
-            tuple(said) if isinstance(said, list) else said,
-            claim.direction,
-            claim.no_difference,
-            claim.tolerance,
-        )
-    if claim.by_construction and any(_twin(run) for graphs in runs.values() for own in graphs for run in own):
-        return ours, Verdict(CONSTRUCTED, claim.by_construction)
-    if verdict.word == FAILS or not claim.control:
-        return ours, verdict
-    if as_well(_flat(by_row[claim.control]), _flat(values[0])):
-        return ours, Verdict(UNKNOWN, f"{claim.control}, the control, does as well")
-    return ours, verdict
+        return Measured(order=judge_order(steps), control=control, twin=twin)
+    made = cells.MADE[claim.compare](*values)
+    ours = estimate(getattr(made, claim.across)(axis=0).tolist())
+    return Measured(ours, control=control, twin=twin)
 
 
 def _by_seeds(runs: list[Run]) -> list[Run]:

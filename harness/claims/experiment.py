@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import yaml
 from harness.check import InputError, choice, typed
 from harness.claims import cells, published
 from harness.claims.measure import Measure, measure_of
-from harness.claims.verdict import SIDES
+from harness.claims.verdict import CAUSES, SIDES
 from harness.run import runner
 
 FOLDER = Path(runner.CONF) / "experiment"
@@ -29,6 +29,9 @@ COMPARED = {
     "ratio_of_ratios": (4, 4),
     "descending": (2, 99),
 }
+
+
+KEYS = ("title", "rows", "by", "sizes", "draw", "cause", "because", "claims", "needs")
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,14 @@ class Claim:
                      its best or worst case, the "max" or "min" of what is compared
     control          a row that has none of what the claim is about: where it does as well in `measure`, the
                      verdict is "cannot tell"
-    by_construction  why agreement proves nothing on a twin: it was made to have this value, or a schedule, a
-                     format or equal products fix it
+    by_construction  why agreement proves nothing: a schedule, a format, equal products or a knob that was set
+                     to reproduce it fix the value, on any graph
+    calibrated       why agreement proves nothing on a twin: it was made to have this value
+    compared         whether it is judged by no rule, but shown beside what is printed
+                     (`harness.claims.seconds`)
+    cause            what a verdict other than "holds" is owed to (`harness.claims.verdict.CAUSES`); null: the
+                     experiment's
+    because          why it is that
     series, step     of a cell of a table (`harness.claims.cells`): what its series says, with {} for the
                      step, and the step
     """
@@ -87,16 +96,30 @@ class Claim:
     across: str = "mean"
     control: str | None = None
     by_construction: str = ""
+    calibrated: str = ""
+    compared: bool = False
+    cause: str = ""
+    because: str = ""
     series: str = ""
     step: str = ""
 
     @property
+    def logarithmic(self) -> bool:
+        """Whether an effect is a difference of logarithms."""
+        return self.compare.startswith("ratio")
+
+    @property
     def no_difference(self) -> float:
-        return self.neutral if self.neutral is not None else float(self.compare.startswith("ratio"))
+        return self.neutral if self.neutral is not None else float(self.logarithmic)
 
     @property
     def value(self) -> Measure:
         return measure_of(self.measure)
+
+    @property
+    def measurement(self) -> tuple[Any, ...]:
+        """What is measured, whatever is printed of it: the same for claims of one measurement."""
+        return repr(self.measure), tuple(self.rows), self.compare, self.graph, self.across
 
     @property
     def needed(self) -> list[str]:
@@ -122,6 +145,7 @@ class Experiment:
     title   what is compared
     rows    overrides by row
     sizes   by name, of "smoke", "small" and "paper"
+    cause, because   of its claims that name none
     draw    what draws its runs (a file of `harness/figures/`), each with its options
     claims  what its runs decide
     needs   parts of entries that wait for something
@@ -136,8 +160,8 @@ class Experiment:
     needs: tuple[Need, ...] = ()
 
     def rows_on(self, size: str, graph: str) -> list[str]:
-        """The rows to run on a graph: all where they are drawn or the size does not have it, else all but those
-        that only claims on other graphs need."""
+        """The rows to run on a graph: all where they are drawn or the size does not have it, else all but
+        those that only claims on other graphs need."""
         graphs = self.sizes[size].graphs
         if self.draw or graph not in graphs:
             return list(self.rows)
@@ -230,14 +254,15 @@ def _experiment(name: str, given: Any) -> Experiment:
     if not isinstance(given, dict):
         raise InputError("it holds no keys: give title, rows, sizes and claims")
     for key in given:
-        choice("key", key, ("title", "rows", "by", "sizes", "draw", "claims", "needs"))
+        choice("key", key, KEYS)
     sizes = {}
     for size, how in (given.get("sizes") or {}).items():
         choice("size", size, SIZES)
         sizes[size] = typed(Size, how, f"sizes.{size}")
     rows, by = (_words(key, given.get(key) or {}) for key in ("rows", "by"))
+    cause, because = (str(given.get(key, "")) for key in ("cause", "because"))
     asked = [
-        (f"claims[{i}]", claim)
+        (f"claims[{i}]", claim if claim.cause else replace(claim, cause=cause, because=because))
         for i, each in enumerate(given.get("claims") or ())
         for claim in _cells(each, f"claims[{i}]", name)
     ]
@@ -314,6 +339,9 @@ def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str
         )
     if claim.direction is not None:
         choice(f"{where}.direction", claim.direction, SIDES)
+        _check_side(where, claim)
+    if claim.cause:
+        choice(f"{where}.cause", claim.cause, CAUSES)
     if claim.tolerance is not None and not claim.reason:
         raise InputError(f"{where}.tolerance={claim.tolerance} has no reason: give reason")
     if claim.graph is not None:
@@ -330,3 +358,14 @@ def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str
         ends = claim.published
         if not (isinstance(ends, list) and len(ends) == 2 and ends[0] <= ends[1]):
             raise InputError(f"{where}.published={ends}: give a number, or [least, most]")
+
+
+def _check_side(where: str, claim: Claim) -> None:
+    """InputError where what is printed does not lie on the side that the paper claims."""
+    ends = claim.published if isinstance(claim.published, list) else [claim.published]
+    beyond = [SIDES[str(claim.direction)] * (end - claim.no_difference) for end in ends if end is not None]
+    if beyond and not max(beyond) > 0:
+        raise InputError(
+            f"{where}.published={claim.published} is not {claim.direction} {claim.no_difference:g}, the value"
+            " of no difference: leave out direction, or give neutral"
+        )

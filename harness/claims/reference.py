@@ -1,6 +1,8 @@
 """What an experiment's runs said, kept without the runs: a folder per experiment, as in results/reference/.
 
-    claims.csv        a row per claim: ours in full, the verdict, and a fingerprint of what was asked
+    claims.csv        a row per claim: what was measured, in full, and a fingerprint of what was asked;
+                      verdicts
+                      follow from it and the claim by the rule (`harness.claims.verdict`)
     runs.csv          a row per run: size, row, graph, seed, what was asked for, steps per epoch, rows asked
                       for by id per epoch, all measured
     environment.json  of the first run; runs.csv names another machine or other code where there is one
@@ -11,7 +13,6 @@ None of these files is a run's, so that no reader takes a kept folder for one.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import re
@@ -19,6 +20,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +28,8 @@ import yaml
 from PIL import Image
 
 from harness.check import InputError, writing
-from harness.claims.evaluate import Folders, Result
+from harness.claims import published
+from harness.claims.evaluate import Folders, Measured, Result, judged, result_of
 from harness.claims.experiment import SIZES, Claim, Experiment
 from harness.claims.verdict import Verdict
 from harness.report.columns import ALL
@@ -36,12 +39,14 @@ from harness.trace import files
 
 FOLDER = Path("results/reference")
 MEND = "give another --keep"
-COLUMNS = ("entry", "part", "mean", "half", "seeds", "verdict", "why", "size", "asked")
+# `order` is the word on a "descending" claim's steps, `why` what it says of them, or why there is no value.
+COLUMNS = ("entry", "part", "mean", "half", "seeds", "order", "why", "control", "twin", "size", "asked")
 
 
 def asked(experiment: Experiment, claim: Claim, size: str) -> str:
-    """A fingerprint of a claim, of the runs that decide it and of the clusters that it models: another one
-    where a file that says these has changed."""
+    """A fingerprint of what a claim measures, of the runs that decide it and of the clusters that it models:
+    another one where a file that says these has changed. What is printed and how it is judged does not
+    count."""
     sweeps = [
         experiment.sweeps(row, size)[at] for row in claim.needed for at in experiment.on(size, claim.graph)
     ]
@@ -49,13 +54,8 @@ def asked(experiment: Experiment, claim: Claim, size: str) -> str:
     if "OWN" in named:  # the clusters that the runs were given
         named = re.findall(r"\bcluster=([\w/]+)", repr(sweeps))
     clusters = [_cluster(name) for name in named]
-    # What a claim leaves as it is does not count: a new key takes no verdict away; nor does how it is shown.
-    said = {
-        f.name: given
-        for f in dataclasses.fields(claim)
-        if (given := getattr(claim, f.name)) != f.default and f.name not in ("series", "step")
-    }
-    return hashlib.sha256(repr((said, sweeps, clusters)).encode()).hexdigest()[:12]
+    said = claim.measurement, claim.control, sweeps, clusters
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
 
 
 @functools.cache
@@ -137,26 +137,37 @@ def with_kept(found: Sequence[Result], folder: Path, experiments: Mapping[str, E
     a damaged file.
     """
     kept = {path.parent.name: _read(path) for path in sorted(folder.glob("*/claims.csv"))}
-    fingerprints = {
-        (plan.name, claim.entry, claim.says, size): asked(plan, claim, size)
+    claims = {
+        (plan.name, claim.entry, claim.says): (plan, claim)
         for plan in experiments.values()
         if plan.name in kept
         for claim in plan.claims
-        for size in plan.sizes
     }
 
     def taken(result: Result) -> Result:
         row = kept.get(result.experiment, {}).get((result.entry, result.says))
         if row is None or _rank(row["size"]) <= _rank(result.size):
             return result
-        if fingerprints.get((result.experiment, result.entry, result.says, row["size"])) != row["asked"]:
+        known = claims.get((result.experiment, result.entry, result.says))
+        if known is None or row["size"] not in known[0].sizes or asked(*known, row["size"]) != row["asked"]:
             return result
-        half = None if np.isnan(row["half"]) else row["half"]
-        ours = None if np.isnan(row["mean"]) else Estimate(row["mean"], half, int(row["seeds"]))
-        verdict = Verdict(row["verdict"], row["why"])
-        return replace(result, verdict=verdict, ours=ours, size=f"{row['size']}, reference")
+        _, claim = known
+        measured = _measured(row)
+        own = claim.entry not in published.entries()
+        made = result_of(
+            result.experiment, claim, measured, judged(claim, measured, own), f"{row['size']}, reference"
+        )
+        return replace(made, again=result.again)
 
     return [taken(result) for result in found]
+
+
+def _measured(row: Mapping[str, Any]) -> Measured:
+    half = None if np.isnan(row["half"]) else row["half"]
+    ours = None if np.isnan(row["mean"]) else Estimate(row["mean"], half, int(row["seeds"]))
+    order = Verdict(row["order"], row["why"]) if row["order"] else None
+    lost = row["why"] if ours is None and order is None else ""
+    return Measured(ours, order, lost, row["control"] == "yes", row["twin"] == "yes")
 
 
 def _rank(size: str) -> int:
@@ -168,10 +179,26 @@ def _claims(experiment: Experiment, size: str, found: Sequence[Result]) -> pd.Da
     claims = {(claim.entry, claim.says): claim for claim in experiment.claims}
     rows = []
     for each in found:
-        if each.size == size:
-            ours = (None, None, None) if each.ours is None else (each.ours.mean, each.ours.half, each.ours.n)
-            print_ = asked(experiment, claims[each.entry, each.says], size)
-            rows.append((each.entry, each.says, *ours, each.verdict.word, each.verdict.why, size, print_))
+        if each.size == size and each.measured is not None:
+            measured, claim = each.measured, claims[each.entry, each.says]
+            ours = measured.ours or Estimate(float("nan"), None, 0)
+            order = measured.order or Verdict("", measured.lost)
+            told = ("yes" if flag else "" for flag in (measured.control, measured.twin))
+            print_ = asked(experiment, claim, size)
+            rows.append(
+                (
+                    each.entry,
+                    each.says,
+                    ours.mean,
+                    ours.half,
+                    ours.n,
+                    order.word,
+                    order.why,
+                    *told,
+                    size,
+                    print_,
+                )
+            )
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -209,7 +236,7 @@ def _read(path: Path) -> dict[tuple[str, str], dict]:
     words = {name: str for name in COLUMNS if name not in numbers}
     try:
         table = pd.read_csv(path, dtype={**numbers, **words})
-        rows = table.fillna({"why": ""})[list(COLUMNS)].to_dict("records")
+        rows = table.fillna(dict.fromkeys(words, ""))[list(COLUMNS)].to_dict("records")
     except (OSError, ValueError, KeyError):
         raise InputError(
             f"{path} cannot be read: remove it, or make it again with halobench figures {path.parent.name}"

@@ -64,8 +64,8 @@ class Message:
 
 
 def on_links(operation: Operation, platform: Platform, sent: list[Message]) -> list[Message]:
-    """The operation's messages with the sizes that they have for a platform's links: those of broadcasts go at
-    the rate of broadcasts."""
+    """The operation's messages with the sizes that they have for a platform's links: those of broadcasts go
+    at the rate of broadcasts."""
     if operation.route != "broadcast":
         return sent
     size = platform.broadcast_size

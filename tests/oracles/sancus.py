@@ -44,8 +44,8 @@ ANY of its layers 0..l exceeded the bound in this epoch: a flag that was raised 
 
 features = "refetch": the rule is applied to layer 0 as to any other. "once": layer 0 is broadcast in epoch 0
 and then static; the gradient of W^(0) is the local product Σ_i (ÂX)_iᵀ δ_i^(1), equal in value, for which
-δ^(1) need not travel. "kept": layer 0 is broadcast in epoch 0 only, and all else is as in any other layer: δ^(1)
-travels in every epoch.
+δ^(1) need not travel. "kept": layer 0 is broadcast in epoch 0 only, and all else is as in any other layer:
+δ^(1) travels in every epoch.
 
 Clipping: δ_i^(l), l = L..1, is scaled down to L2 norm t where it is above t = th √P (clip_scale "sqrt", as
 printed) or t = th / √P ("inverse").
