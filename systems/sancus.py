@@ -40,7 +40,7 @@ every block whose flag is STALE, a worker's own among them. A block that is due 
 that epoch, where in the example of Figure 14(b) a block found too stale in epoch 9 is broadcast in epoch 10.
 `flags=worker`: a worker ACTIVE in one layer stays ACTIVE in all later layers of the epoch, where Algorithm 3
 sets its flag anew after every layer. As for CAGNET, the broadcasts of a layer are posted together, and the
-local product runs meanwhile. """
+local product runs meanwhile."""
 
 from __future__ import annotations
 

@@ -279,7 +279,7 @@ def test_imbalance_is_the_slowest_workers_computing_over_the_fastests(replayed):
 def test_modelled_seconds_to_a_score_are_as_many_epochs_as_modelled(tmp_path, monkeypatch):
     run = Run(traces.finished(tmp_path / "run", traces.config(epochs=5)))
     best, words = best_validation(run), " ".join(APART)
-    monkeypatch.setattr(measure, "_replayed", lambda run, what, words, whole: 7.0 if whole else 3.0)
+    monkeypatch.setattr(measure, "replayed", lambda run, what, words, whole: 7.0 if whole else 3.0)
     asked = {"to": 1.0, "of": "mine"}
     epochs = measure_of({**asked, "in": "epochs"}).value(run, best)
     made = measure_of({**asked, "in": "modelled", "words": words})

@@ -76,10 +76,8 @@ def expanded(claim: C, each: Any, printed: Any, without: Any, where: str) -> lis
     last = list(names)[-1]
     entry = published.entry(claim.entry)
     made = []
-    for cell in itertools.product(*(values.items() for values in names.values())):
-        ours = dict(zip(names, (mine for mine, _ in cell)))
-        theirs = dict(zip(names, (printed for _, printed in cell)))
-        numbers = [_number(entry, _named(str(place), theirs, where), where) for place in printed]
+    for ours, theirs in each_of(each, where):
+        numbers = [number_at(entry, named(str(place), theirs, where), where) for place in printed]
         if None in numbers or any(left.items() <= ours.items() for left in out):
             continue
         try:
@@ -87,7 +85,7 @@ def expanded(claim: C, each: Any, printed: Any, without: Any, where: str) -> lis
         except ZeroDivisionError:
             raise InputError(f"{where}.printed: {entry.id} prints 0 where {ours} divides by it") from None
         texts = {f.name: _filled(getattr(claim, f.name), ours, where) for f in dataclasses.fields(claim)}
-        of_series = {"series": _named(claim.says, {**ours, last: "{}"}, where), "step": ours[last]}
+        of_series = {"series": named(claim.says, {**ours, last: "{}"}, where), "step": ours[last]}
         side = {"published": value, "direction": _side(value, claim)}
         made.append(dataclasses.replace(claim, **{**texts, **side, **of_series}))
     if not made:
@@ -108,6 +106,18 @@ def _names(each: Any, where: str) -> dict[str, dict[str, str]]:
         pairs = values.items() if isinstance(values, Mapping) else zip(values, values)
         names[str(name)] = {str(mine): str(printed) for mine, printed in pairs}
     return names
+
+
+def each_of(each: Any, where: str) -> list[tuple[dict[str, str], dict[str, str]]]:
+    """For every cell of `each` what {NAME} stands for: what we call it, and what the table prints."""
+    names = _names(each, where)
+    return [
+        (
+            dict(zip(names, (mine for mine, _ in cell))),
+            dict(zip(names, (printed for _, printed in cell))),
+        )
+        for cell in itertools.product(*(values.items() for values in names.values()))
+    ]
 
 
 def _left_out(without: Any, names: Mapping[str, Mapping[str, str]], where: str) -> list[dict[str, str]]:
@@ -133,7 +143,7 @@ def _side(value: float, claim: Any) -> str | None:
 def _filled(value: Any, names: Mapping[str, str], where: str) -> Any:
     """With {NAME} replaced in every text of a value."""
     if isinstance(value, str):
-        return _named(value, names, where)
+        return named(value, names, where)
     if isinstance(value, list):
         return [_filled(each, names, where) for each in value]
     if isinstance(value, Mapping):
@@ -141,7 +151,7 @@ def _filled(value: Any, names: Mapping[str, str], where: str) -> Any:
     return value
 
 
-def _named(text: str, names: Mapping[str, str], where: str) -> str:
+def named(text: str, names: Mapping[str, str], where: str) -> str:
     """A text with {NAME} replaced. InputError where it has braces with anything else."""
     for found in re.findall(r"\{([^{}]*)\}", text):
         if found not in names:
@@ -149,7 +159,7 @@ def _named(text: str, names: Mapping[str, str], where: str) -> str:
     return re.sub(r"\{([^{}]*)\}", lambda found: names[found[1]], text)
 
 
-def _number(entry: published.Entry, place: str, where: str) -> float | None:
+def number_at(entry: published.Entry, place: str, where: str) -> float | None:
     """The number at a place of what an entry prints; None where it prints a word, or nothing."""
     found: Any = (entry.published or {}).get("values", entry.published)
     for key in place.split("/"):

@@ -136,7 +136,7 @@ class _Runs:
         least = next(size for size in SIZES if size in sizes and self.experiment.on(size, claim.graph))
         option = "" if least == first else f" --size {least}"
         why = f"halobench figures {self.experiment.name}{option}"
-        return self._result(claim, None, Verdict(NOT_RUN, why))
+        return self._result(claim, None, Verdict(COMPARED if claim.compared else NOT_RUN, why))
 
     def _result(self, claim: Claim, measured: Measured | None, verdict: Verdict, size: str = "") -> Result:
         return result_of(self.experiment.name, claim, measured, verdict, size)

@@ -31,7 +31,7 @@ COMPARED = {
 }
 
 
-KEYS = ("title", "rows", "by", "sizes", "draw", "cause", "because", "claims", "needs")
+KEYS = ("title", "rows", "by", "sizes", "draw", "cause", "because", "fits", "claims", "needs")
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,8 @@ class Experiment:
     sizes   by name, of "smoke", "small" and "paper"
     cause, because   of its claims that name none
     draw    what draws its runs (a file of `harness/figures/`), each with its options
+    fits    printed rows that clusters are fitted to from its runs (`harness.claims.fit`), as the file has
+            them
     claims  what its runs decide
     needs   parts of entries that wait for something
     """
@@ -156,6 +158,7 @@ class Experiment:
     rows: Mapping[str, str] = field(default_factory=dict)
     sizes: Mapping[str, Size] = field(default_factory=dict)
     draw: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    fits: Sequence[Any] = ()
     claims: tuple[Claim, ...] = ()
     needs: tuple[Need, ...] = ()
 
@@ -178,17 +181,21 @@ class Experiment:
     def sweep(self, row: str, size: str, graph: str) -> str:
         """The sweep of a row on a graph, as on the command line.
 
-        What a row says wins over what its size says of the same key; EPOCHS/5 stands for a fifth of the
-        size's epochs, GPUS/4 for a fourth of its workers, and so on.
+        What a row says of a key wins over what its graph says of it, and that over what its size says;
+        EPOCHS/5 stands for a fifth of the size's epochs, GPUS/4 for a fourth of its workers, and so on.
         """
-        asked = self.sizes[size]
+        option, *words = f"dataset={graph}".split()
+        runs, more = (
+            dict(word.split("=", 1) for word in each) for each in (self.sizes[size].runs.split(), words)
+        )
         own = self.rows[row].split()
-        given = dict(word.split("=", 1) for word in asked.runs.split())
-        for key in {"epochs", "gpus"} & set(given):
-            own = [_part(word, key.upper(), int(given[key])) for word in own]
+        both = {**runs, **more}
+        for key in {"epochs", "gpus"} & both.keys():
+            own = [_part(word, key.upper(), int(both[key])) for word in own]
         keys = {word.split("=", 1)[0] for word in own}
-        common = [f"{key}={value}" for key, value in given.items() if key not in keys]
-        return " ".join([*own, f"dataset={graph}", *common])
+        beside = [f"{key}={value}" for key, value in more.items() if key not in keys]
+        common = [f"{key}={value}" for key, value in runs.items() if key not in keys | more.keys()]
+        return " ".join([*own, option, *beside, *common])
 
     def on(self, size: str, graph: str | None) -> list[int]:
         """The places of a graph among those of a size, by all of its overrides or by its name; of all graphs
@@ -272,6 +279,7 @@ def _experiment(name: str, given: Any) -> Experiment:
         cells.rows_by(rows, by),
         sizes,
         _drawings(given.get("draw") or {}),
+        given.get("fits") or (),
         tuple(claim for _, claim in asked),
         tuple(typed(Need, each, f"needs[{i}]") for i, each in enumerate(given.get("needs") or ())),
     )

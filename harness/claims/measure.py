@@ -74,13 +74,14 @@ REPLAYED: dict[str, Callable[[Times], float]] = {
     "communicating": lambda times: float(np.mean([own.comm for own in times.workers])),
     "computing": lambda times: float(np.mean([own.compute + own.rest for own in times.workers])),
     "waiting": lambda times: _slowest(times).exposed + _slowest(times).idle,
+    "exposed": lambda times: float(np.mean([own.exposed + own.idle for own in times.workers])),
     "waiting_percent": lambda times: 100 * REPLAYED["waiting"](times) / _slowest(times).epoch,
 }
 
 
 # Of these the ones that grow with the number of steps; and the word for that (`whole`).
 STEPS = "steps"
-SECONDS = ("epoch", "compute", "communicating", "computing", "waiting")
+SECONDS = ("epoch", "compute", "communicating", "computing", "waiting", "exposed")
 
 
 def best_validation(run: Run) -> float:
@@ -128,16 +129,20 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
     {shards: NAME, how: max}             a statistic of the partition, of a list by `how` (default max)
     {shards: NAME, of: NAME}             the sum of one over workers as a ratio to that of another
     {bytes_per_row: forward, layer: 1}   of the rows sent in a direction for a layer
-    {replayed: epoch, words: WORDS, whole: true}
+    {replayed: epoch, words: WORDS, whole: true, times: 200}
                                          seconds of the modelled epoch on a described cluster, as `halobench
                                          replay RUN WORDS` has them: "epoch", or of the slowest worker
                                          "compute" (with making messages), "waiting", or "waiting_percent" of
                                          the epoch; "computing" (with making messages) and "communicating":
-                                         some message in flight, both in the mean over workers; "imbalance":
+                                         some message in flight, both in the mean over workers; "exposed":
+                                         what
+                                         training waited for, as a program that stops for communication times
+                                         it, in the mean over workers; "imbalance":
                                          the slowest worker's computing over the fastest's; a list of
                                          segments' names: percent of the slowest worker's epoch that they
                                          take; `whole`: of a twin as if it were at scale 1: "steps", with as
                                          many more of them (batches of a fixed size), or true, larger ones;
+                                         times a number, where a paper prints many epochs together;
                                          WORKERS/2 among the words stands for half of the run's workers,
                                          cluster=OWN for the cluster that the run was given
     {to: 0.99, of: ROW, in: epochs}      epochs, seconds (of the run's clock), wall (seconds by the wall) or
@@ -174,7 +179,7 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
             return Measure(lambda run, _: float(how(_shards(run, given["shards"])[None, :])))
         if keys == {"bytes_per_row", "layer"}:
             return Measure(lambda run, _: _bytes_per_row(run, given["bytes_per_row"], given["layer"]))
-        if {"replayed", "words"} <= keys <= {"replayed", "words", "whole"}:
+        if {"replayed", "words"} <= keys <= {"replayed", "words", "whole", "times"}:
             what = given["replayed"]
             if not isinstance(what, list):
                 choice(f"{field}.replayed", what, REPLAYED)
@@ -182,7 +187,8 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
             _known_words(words)
             whole = given.get("whole", False)
             choice(f"{field}.whole", whole, (True, False, STEPS))
-            return Measure(lambda run, _: _replayed(run, what, words, whole))
+            times = given.get("times", 1)
+            return Measure(lambda run, _: times * replayed(run, what, words, whole))
         if {"saved", "of", "words"} <= keys <= {"saved", "of", "words", "whole"}:
             return _saved(given, field)
         if keys == {"to", "of", "in"}:
@@ -297,7 +303,8 @@ def _known_words(words: str) -> None:
     parse(["RUN", *words.replace(HALF, "1").replace(OWN, "cluster=cdfgnn").split()])
 
 
-def _replayed(run: Run, what: str | list[str], words: str, whole: bool | str) -> float:
+def replayed(run: Run, what: str | list[str], words: str, whole: bool | str) -> float:
+    """A number of the replay of a run with these words, as `measure_of` says."""
     scale = float(run.keys.get("dataset.scale") or 1.0)
     half = max(1, int(run.summary["workers"]) // 2)
     if OWN in words:
@@ -311,7 +318,7 @@ def _replayed(run: Run, what: str | list[str], words: str, whole: bool | str) ->
     return steps * REPLAYED[what](times)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=8192)
 def _times(path: Path, written: int, words: tuple[str, ...]) -> Times:
     """Of the replay of a run whose files were last `written` then; several claims ask for one."""
     _, replayer, _ = parse([str(path), *words])

@@ -62,6 +62,7 @@ COMMANDS = {
         "harness.plan.advise",
         "which system for a graph on a cluster: plans and probes all, trains the best three",
     ),
+    "cluster fit": Command("harness.claims.fit", "a preset fitted to a row that its paper prints"),
     "cluster measure": Command(
         "harness.calibrate.__main__", "this machine as a cluster that runs can be replayed on"
     ),

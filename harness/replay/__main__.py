@@ -206,6 +206,8 @@ def _said(replayer: Replayer, clock: str) -> str:
         slow += f" {settings.slowdown:g} times as long"
     engine = "" if settings.engine == "own" else f"; timed by {settings.engine}"
     made = f"all-reduce {settings.all_reduce}, broadcast {settings.broadcast}"
+    made += "; exchanges overlap where their papers have it" if settings.overlap == "published" else ""
+    made += "; speeds fitted to what is printed" if settings.fit == "printed" else ""
     return f"{lasts}; {made}{hosts}{larger}{slow}{engine}"
 
 

@@ -144,6 +144,10 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
     one system only, or fewer than two of them reach the score."""
     if replayer.described is None:
         raise InputError("crossover varies the links of a described cluster: name one, as cluster=NAME")
+    if replayer.settings.fit != "none":
+        raise InputError(
+            f"crossover varies the rates of links that fit={replayer.settings.fit} gives: leave fit out"
+        )
     if len(groups) < 2:
         raise InputError(f"{groups[0].label} is the only system given: give runs of two or more")
     for what, values in (

@@ -2,11 +2,16 @@
 
     t = launch + max(flops / peak, (read + written) / memory rate) / efficiency(kind, shape)
 
-peak, memory rate and launch are the device's; the efficiency is the cluster's, measured at a few shapes for
-each kind (`halobench cluster measure`) and interpolated between them: linearly over the logarithms of width,
-size and degree, and constant beyond what was measured. A kind that the cluster gives no rate has efficiency
-1. A segment that says nothing of what it computed lasts as traced.
-"""
+peak, memory rate and launch are the device's. Where a cluster has measured seconds of its devices' products
+and no rates (Table 1 of CaPGNN), these give the peak of dense products, and the memory rate of what gathers:
+
+    peak = 2 n^3 / mm_s        memory rate = bytes of a product over a sparse n x n matrix / spmm_s
+
+so that what a system knows of its devices and what a replay makes of them come from one table. The efficiency
+is the cluster's, measured at a few shapes for each kind (`halobench cluster measure`) and interpolated
+between them: linearly over the logarithms of width, size and degree, and constant beyond what was measured. A
+kind that the cluster gives no rate has efficiency 1. A segment that says nothing of what it computed lasts as
+traced. """
 
 from __future__ import annotations
 
@@ -19,7 +24,7 @@ import numpy as np
 
 from harness.check import InputError
 from harness.cluster.config import Cluster, Device, Rate
-from harness.comm.work import KINDS, Work
+from harness.comm.work import KINDS, Work, sparse
 from harness.replay.platform import devices_of
 
 GATHERS = ("sparse", "attention")  # kinds whose size is that of what they gather from
@@ -75,7 +80,7 @@ def _between(place: int, axis: Sequence[int], values: np.ndarray) -> np.ndarray:
 
 
 class Speeds:
-    """What work takes on a device of a cluster. InputError where the cluster gives rates of no kind of work,
+    """What work takes on a device of a cluster, as the module says. InputError where the cluster gives rates of no kind of work,
     or rates that are no grid.
 
     unmeasured   efficiency of a kind that the cluster gives no rate
@@ -92,14 +97,27 @@ class Speeds:
             by_kind.setdefault(rate.kind, []).append(rate)
         self.efficiencies = {kind: Efficiency(cluster.name, rates) for kind, rates in by_kind.items()}
         self.unmeasured = unmeasured
+        # What the devices' times are of.
+        self.flops = self.gathered = 0.0
+        if (n := cluster.matrix) is not None:
+            self.flops = 2.0 * n**3
+            gathered = sparse(n, n, round((cluster.density or 0) * n * n), n, 4, values=True)
+            self.gathered = float(gathered.read + gathered.written) if cluster.density else 0.0
+
+    def _limits(self, kind: str, device: Device) -> tuple[float, float]:
+        """Operations and bytes per second of a kind of work."""
+        assert device.fp32_tflops is not None and device.memory_gbytes_per_s is not None
+        peak, rate = 1e12 * device.fp32_tflops, 1e9 * device.memory_gbytes_per_s
+        if kind == "dense" and kind not in self.efficiencies and device.mm_s and self.flops:
+            peak = self.flops / device.mm_s
+        if kind in GATHERS and kind not in self.efficiencies and device.spmm_s and self.gathered:
+            rate = self.gathered / device.spmm_s
+        return peak, rate
 
     def seconds(self, work: Work, device: Device) -> float:
         """Of one launch, the launch itself included, on a device that says its peak and rate of memory."""
-        assert device.fp32_tflops is not None and device.memory_gbytes_per_s is not None
-        allowed = max(
-            work.flops / (1e12 * device.fp32_tflops),
-            (work.read + work.written) / (1e9 * device.memory_gbytes_per_s),
-        )
+        peak, rate = self._limits(work.kind, device)
+        allowed = max(work.flops / peak, (work.read + work.written) / rate)
         efficiency = self.efficiencies.get(work.kind)
         reached = self.unmeasured if efficiency is None else efficiency.at(shape_of(work))
         return (device.launch_us or 0.0) / 1e6 + allowed / reached

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.check import InputError, at_least, choice, did_you_mean, more_than, typed, within_above
-from harness.cluster.config import Cluster
+from harness.cluster.config import Cluster, Fit
 from harness.replay import engine_simgrid, rounds
 from harness.replay.collectives import BROADCASTS, REDUCTIONS, Shapes
 from harness.replay.engine import Timeline, simulate
@@ -28,6 +28,7 @@ MEASURED = "measured"  # the preset of a run whose devices are measured when it 
 TRACED = "traced"  # cluster=traced: the machine that the run was made on
 COMPUTE = ("traced", "roofline")
 OVERLAPS = ("ours", "published")
+FITS = ("none", "printed")
 ENGINES = ("own", "simgrid", "simgrid/default")
 
 
@@ -48,6 +49,8 @@ class Settings:
                  whose papers have it so (`harness.core.system.System.overlaps`), the others stop for it
     broadcast, all_reduce   how collectives are made (`harness.replay.collectives`)
     efficiency   of a roofline, for kinds of work that the cluster gives no rate of, in (0, 1]
+    fit          "printed": efficiency and rates of links as fitted to what is printed of the testbed and the
+                 run's graph (`harness.cluster.config.Fit`); "none"
     uncounted    of a roofline: segments that say nothing of what they computed last as "traced", in CPU
                  seconds, or take no time, "none"
     grown        as if the graph were so many times as large (`harness.replay.program.grown`)
@@ -66,6 +69,7 @@ class Settings:
     broadcast: str = "ring"
     all_reduce: str = "ring"
     efficiency: float = 1.0
+    fit: str = "none"
     uncounted: str = "traced"
     grown: float = 1.0
     straggler: int | None = None
@@ -83,6 +87,7 @@ class Settings:
         if self.compute != "roofline":
             for key, value, default in (
                 ("efficiency", self.efficiency, 1.0), ("uncounted", self.uncounted, "traced"),
+                ("fit", self.fit, "none"),
             ):  # fmt: skip
                 if value != default:
                     raise InputError(
@@ -108,6 +113,9 @@ class Settings:
         choice("all_reduce", self.all_reduce, REDUCTIONS)
         within_above("efficiency", self.efficiency, 0, 1)
         choice("uncounted", self.uncounted, ("traced", "none"))
+        choice("fit", self.fit, FITS)
+        if self.fit != "none" and self.efficiency != 1:
+            raise InputError(f"fit={self.fit} has an efficiency of its own: leave efficiency out")
         more_than("grown", self.grown, 0)
         if self.grown != 1 and self.cluster == TRACED:
             raise InputError("grown is for described clusters: name one, or leave it out")
@@ -164,11 +172,12 @@ class Replayer:
             if self.settings.compute == "roofline":
                 assert self.described is not None
                 workers, settings = int(trace.config["workers"]), self.settings
+                fit = self.fit(trace)
                 lasts = Roofline(
                     self.described,
                     workers,
                     settings.per_host,
-                    settings.efficiency,
+                    fit.efficiency if fit is not None else settings.efficiency,
                     settings.grown,
                     settings.uncounted,
                 )
@@ -195,7 +204,37 @@ class Replayer:
                     " be replayed; name a described cluster"
                 )
             return self.simulated(program, instant(program.workers), Shapes("direct", "ring"))
-        return self.simulated(program, self.platform(program.workers))
+        return self.simulated(program, self.platform(program.workers, self.fitted(trace)))
+
+    def fit(self, trace: Trace) -> Fit | None:
+        """What the cluster is fitted to on a run's graph; None where that is not asked for. InputError where
+        it is fitted to nothing on it."""
+        if self.settings.fit == "none" or self.described is None:
+            return None
+        graph = str(trace.config["dataset"]["name"]).removeprefix("twin/")
+        for fit in self.described.fits:
+            if fit.graph == graph:
+                return fit
+        known = ", ".join(fit.graph for fit in self.described.fits) or "no graph"
+        raise InputError(
+            f"cluster={self.described.name} is fitted to {known}, not to {graph}: give fit=none with efficiency"
+            " and rates of links, or run halobench cluster fit"
+        )
+
+    def fitted(self, trace: Trace) -> Cluster:
+        """The cluster with the rates of links that are fitted to a run's graph."""
+        assert self.described is not None
+        if (fit := self.fit(trace)) is None:
+            return self.described
+        links = {"inside": fit.inside_gbytes_per_s, "between": fit.between_gbytes_per_s}
+        changed = {
+            name: dataclasses.replace(
+                getattr(self.described, name), gbytes_per_s=rate, broadcast_gbytes_per_s=None
+            )
+            for name, rate in links.items()
+            if rate is not None
+        }
+        return dataclasses.replace(self.described, **changed)
 
     def simulated(self, program: Program, platform: Platform, shapes: Shapes | None = None) -> Timeline:
         """A program on a platform, by the engine that is asked for.

@@ -9,7 +9,7 @@
 `needs_devices()`, `overlaps` its `overlaps()` and `knobs` its `resolved()` (absent in older files); `run` is
 the fingerprint that the run began with, by which its checkpoints know it. A config says what was asked for
 (`auto`); this file says what that became. A run that goes on from a checkpoint keeps the values that its bits
-depend on (HELD). """
+depend on (HELD)."""
 
 from __future__ import annotations
 
