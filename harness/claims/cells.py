@@ -160,7 +160,12 @@ def named(text: str, names: Mapping[str, str], where: str) -> str:
 
 
 def number_at(entry: published.Entry, place: str, where: str) -> float | None:
-    """The number at a place of what an entry prints; None where it prints a word, or nothing."""
+    """The number at a place of what an entry prints, or with "ENTRY:PLACE" another one; None where it prints
+    a word, or nothing."""
+    other, colon, within = place.partition(":")
+    if colon:
+        choice(f"{where}.printed", other, published.entries())
+        entry, place = published.entry(other), within
     found: Any = (entry.published or {}).get("values", entry.published)
     for key in place.split("/"):
         if isinstance(found, str):  # a word for all of the cell's numbers

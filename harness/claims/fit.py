@@ -146,8 +146,8 @@ def _runs(plan: Experiment, row: str, size: str, graph: str, places: Places) -> 
 
 
 def _fit(row: Row, named: Mapping[str, str], target: Target, runs: Sequence[Run]) -> dict[str, Any]:
-    """Efficiency and rate by turns, each by as much as its own seconds are off: computing goes with 1 over the
-    efficiency, and waiting nearly with 1 over the rate."""
+    """Efficiency and rate by turns, each by as much as its own seconds are off: computing goes with 1 over
+    the efficiency, and waiting nearly with 1 over the rate."""
     fit: dict[str, Any] = {"graph": named["graph"], "source": "", "efficiency": 1.0}
     key = f"{row.link}_gbytes_per_s"
     if row.link is not None:

@@ -11,7 +11,7 @@ so that what a system knows of its devices and what a replay makes of them come 
 is the cluster's, measured at a few shapes for each kind (`halobench cluster measure`) and interpolated
 between them: linearly over the logarithms of width, size and degree, and constant beyond what was measured. A
 kind that the cluster gives no rate has efficiency 1. A segment that says nothing of what it computed lasts as
-traced. """
+traced."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def _between(place: int, axis: Sequence[int], values: np.ndarray) -> np.ndarray:
 
 
 class Speeds:
-    """What work takes on a device of a cluster, as the module says. InputError where the cluster gives rates of no kind of work,
-    or rates that are no grid.
+    """What work takes on a device of a cluster, as the module says. InputError where the cluster gives rates
+    of no kind of work, or rates that are no grid.
 
     unmeasured   efficiency of a kind that the cluster gives no rate
     """

@@ -215,10 +215,10 @@ class Replayer:
         for fit in self.described.fits:
             if fit.graph == graph:
                 return fit
-        known = ", ".join(fit.graph for fit in self.described.fits) or "no graph"
+        known = ", ".join(fit.graph for fit in self.described.fits) or "none"
         raise InputError(
-            f"cluster={self.described.name} is fitted to {known}, not to {graph}: give fit=none with efficiency"
-            " and rates of links, or run halobench cluster fit"
+            f"cluster={self.described.name} has no fit for {graph} (it has {known}): give fit=none with"
+            " efficiency and rates of links, or run halobench cluster fit"
         )
 
     def fitted(self, trace: Trace) -> Cluster:
