@@ -38,15 +38,23 @@ def recorded(
     cores: int = 4,
     label: str | None = None,
     lag: bool = False,
+    overlaps: bool = False,
 ) -> Path:
     """A run of given numbers: in epoch e worker k computes work[e][k] s, packs 1 ms, posts an exchange of
     `size` bytes to every other, computes 2 ms and waits, until the last has posted and `tail` after that.
     Then comes a sum of 1000 bytes. Worker k begins every epoch k * late after worker 0.
 
-    lag   the exchange is waited for in the next epoch only
+    lag       the exchange is waited for in the next epoch only
+    overlaps  whether its system says that its exchanges overlap
     """
     P = len(work[0])
-    traces.prepare(folder, traces.config(gpus=P, epochs=len(work), label=label), cores, role="reference")
+    traces.prepare(
+        folder,
+        traces.config(gpus=P, epochs=len(work), label=label),
+        cores,
+        role="reference",
+        overlaps=overlaps,
+    )
     out = [writer.TraceWriter(folder, k, 0) for k in range(P)]
     now = 100.0
     for e, own in enumerate(work):
@@ -302,6 +310,37 @@ def test_bad_crossovers_are_one_sentence(tmp_path, capsys, words, said):
     assert main(["crossover", str(run), *words]) == 2
     told = capsys.readouterr().err
     assert said in told and told.count("\n") == 1
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_only_what_overlaps_in_its_paper_computes_while_messages_travel(tmp_path, overlaps):
+    """10 ms of work, 1 of packing, an exchange of 1 MB at 1 GB/s beside 2 ms of work, and a sum of 1 kB."""
+    run = recorded(tmp_path / "run", [[0.01, 0.01]] * 3, overlaps=overlaps)
+    times = {}
+    for how in ("ours", "published"):
+        _, replayer, _ = parse([str(run), *APART, f"overlap={how}", "clock=wall"])
+        times[how] = times_of(replayer.replay(Trace(run)))
+    assert times["ours"].epoch == pytest.approx(0.013 + 1e-6, rel=1e-3)
+    stops = 0.0 if overlaps else 0.001
+    assert times["published"].epoch == pytest.approx(0.013 + stops + 1e-6, rel=1e-3)
+    assert times["published"].workers[0].exposed == pytest.approx(stops + 1e-6, rel=1e-2)
+
+
+def test_a_wait_of_a_later_epoch_stays_there(tmp_path):
+    run = recorded(tmp_path / "run", [[0.01, 0.01]] * 3, lag=True)
+    both = [
+        times_of(parse([str(run), *APART, f"overlap={how}", "clock=wall"])[1].replay(Trace(run))).epoch
+        for how in ("ours", "published")
+    ]
+    assert both[0] == pytest.approx(both[1])
+
+
+def test_a_trace_that_does_not_say_whether_it_overlaps_is_refused(tmp_path, capsys):
+    run = recorded(tmp_path / "run", [[0.01, 0.01]])
+    said = files.read_json(run / "resolved.json")
+    files.write_json_atomic(run / "resolved.json", {k: v for k, v in said.items() if k != "overlaps"})
+    assert main([str(run), *APART, "overlap=published"]) == 2
+    assert "does not say whether its system's exchanges overlap in its paper" in capsys.readouterr().err
 
 
 def test_runs_that_cannot_be_replayed_say_why(tmp_path):

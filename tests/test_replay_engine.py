@@ -90,6 +90,18 @@ def test_a_broadcast_takes_the_time_of_its_shape(P, n):
     assert took["direct"] == pytest.approx(L + (P - 1) * n / B)
 
 
+def test_a_broadcast_goes_at_the_rate_of_broadcasts():
+    n = 10**6
+    made = cluster([0, 0, 1])
+    made.inside.broadcast_gbytes_per_s, made.between.broadcast_gbytes_per_s = 0.5, 2.0
+    platform = platform_of(made, 3)
+    root = Operation("broadcast", 0, "broadcast", {0: {1: n, 2: n}, 1: {}, 2: {}})
+    direct = times_of(simulate(one(3, root), platform, Shapes(broadcast="direct"))).epoch
+    assert direct == pytest.approx(L + n / (0.5 * B))  # the nearer one is the slower
+    pairs = times_of(simulate(one(3, exchange(n, 3)), platform)).epoch
+    assert pairs == pytest.approx(L + 2 * n / B)  # host 1's link takes two rows of n
+
+
 def test_what_is_taken_or_asked_of_a_server_needs_no_peer():
     n = 10**6
     taken = Operation("pull", 0, "take", {0: {1: n, 2: n}})

@@ -50,6 +50,40 @@ def test_a_launch_takes_the_longer_of_operations_and_bytes():
     assert half.speeds.seconds(GATHER, made.devices[0]) == pytest.approx(3e-6 + moved / 4)
 
 
+def test_a_cluster_s_measured_products_say_how_fast_its_devices_are():
+    """Table 1 of CaPGNN: what RAPA goes by and what a replay makes of a device come from one table."""
+    measured = dict(mm_s=2.0, spmm_s=1.0)
+    quick = Device(memory_gbytes_per_s=10, fp32_tflops=1, **measured)
+    made = cluster(devices=[quick, dataclasses.replace(quick, spmm_s=4.0)], matrix=1000, density=0.01)
+    first, second = made.devices
+    speeds = Roofline(made, 2).speeds
+    assert speeds.seconds(PRODUCT, first) == pytest.approx(PRODUCT.flops / (2e9 / 2.0))
+    assert speeds.seconds(GATHER, second) == pytest.approx(4 * speeds.seconds(GATHER, first))
+    reference = work.sparse(1000, 1000, 10_000, 1000, 4, values=True)
+    rate = (reference.read + reference.written) / 1.0
+    assert speeds.seconds(GATHER, first) == pytest.approx((GATHER.read + GATHER.written) / rate)
+    assert speeds.seconds(PASS, first) == pytest.approx((PASS.read + PASS.written) / 10e9)
+    rated = cluster(devices=[quick], matrix=1000, density=0.01, rates=[Rate("dense"), Rate("sparse")])
+    assert Roofline(rated, 1).speeds.seconds(PRODUCT, quick) == pytest.approx(44.4e-6)
+
+
+def test_a_fit_gives_efficiency_and_links_of_its_graph(made, tmp_path, capsys):
+    (run, named, compute) = made
+    path = Path(named.removeprefix("cluster="))
+    graph = Trace(Path(run)).config["dataset"]["name"].removeprefix("twin/")
+    fits = [{"graph": graph, "efficiency": 2.0, "inside_gbytes_per_s": 0.25}]
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "rates": [], "fits": fits}))
+    _, replayer, _ = parse([run, named, compute, "fit=printed", "uncounted=none"])
+    first, _ = times_of(replayer.replay(Trace(Path(run)))).workers
+    assert first.compute == pytest.approx(3 * (3e-6 + 44.4e-6 / 2))
+    assert replayer.fitted(Trace(Path(run))).inside.gbytes_per_s == 0.25
+    assert main([run, named, compute, "fit=printed", "efficiency=0.5"]) == 2
+    assert "has an efficiency of its own" in capsys.readouterr().err
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "fits": []}))
+    assert main([run, named, compute, "fit=printed"]) == 2
+    assert f"has no fit for {graph} (it has none)" in capsys.readouterr().err
+
+
 def test_shapes_are_looked_up_by_what_an_efficiency_depends_on():
     assert shape_of(PRODUCT) == (10, 444_000, 0)
     assert shape_of(work.dense(8, 1000, 10, 4))[0] == 8  # a weight's gradient

@@ -97,6 +97,9 @@ def config(**changes: Any) -> dict[str, Any]:
     return made
 
 
+FACTS = ("role", "steps", "asynchronous", "overlaps")  # what a system says of itself
+
+
 def prepare(
     folder: Path,
     composed: dict[str, Any] | None = None,
@@ -112,7 +115,7 @@ def prepare(
     if stats is not None:
         files.write_json_atomic(folder / "shards.json", {"folder": "", "stats": stats, "graph": {}})
     if ran_on:
-        facts = {name: ran_on.pop(name) for name in ("role", "steps", "asynchronous") if name in ran_on}
+        facts = {name: ran_on.pop(name) for name in FACTS if name in ran_on}
         resolve(folder, 0, facts, **ran_on)
     files.write_json_atomic(folder / "environment.json", {**ENVIRONMENT, "cores": cores})
     files.write_text_atomic(folder / "config.yaml", yaml.safe_dump(composed or config()))

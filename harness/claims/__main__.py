@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.check import InputError, choice
-from harness.claims import published, reference, table
+from harness.claims import experiment, published, reference, table
 from harness.claims.decide import decided
+from harness.claims.evaluate import Result
 from harness.run.runner import Places
 
 
@@ -46,6 +47,12 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         metavar="FOLDER",
         help=f"what was kept of runs that are not there (default {reference.FOLDER})",
     )
+    parser.add_argument(
+        "--seconds",
+        type=Path,
+        metavar="FOLDER",
+        help="draw predicted beside printed seconds there, a picture and a table per paper",
+    )
     parser.add_argument("--format", choices=("markdown", "csv"), help="a table with a row per part")
     asked = parser.parse_args(arguments)
     try:
@@ -56,11 +63,13 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
             Places(asked.results, asked.results / "cache", Path("data"), asked.config_dir),
             asked.reference,
         )
+        if asked.paper:
+            found = [each for each in found if published.entry(each.entry).paper == asked.paper]
+        if asked.seconds:
+            _seconds(asked.folder, found, asked.seconds)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if asked.paper:
-        found = [each for each in found if published.entry(each.entry).paper == asked.paper]
     if asked.format == "csv":
         print(table.frame(found).to_csv(index=False), end="")
     elif asked.format:
@@ -69,6 +78,31 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     else:
         print(table.plain(found))
     return 0
+
+
+def _seconds(own: Path | None, found: Sequence[Result], folder: Path) -> None:
+    import matplotlib
+
+    from harness.claims import seconds
+    from harness.report import style
+
+    experiments = {**experiment.load(experiment.FOLDER), **(experiment.load(own) if own else {})}
+    known = seconds.table(found, experiments)
+    if known.empty:
+        raise InputError("no printed seconds have a prediction here: run the modelled experiments first")
+    for paper, each in known.groupby("paper"):
+        stem = folder / f"predicted_{paper}"
+        each.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
+        with matplotlib.rc_context(style.STYLE):
+            print(
+                style.save(
+                    seconds.draw(each, f"{paper}: predicted over printed seconds"), stem.with_suffix(".png")
+                )
+            )
+        print(
+            "  "
+            + ", ".join(f"{model}: median |log| {off:.3f}" for model, off in seconds.errors(each).items())
+        )
 
 
 if __name__ == "__main__":

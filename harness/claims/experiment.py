@@ -74,7 +74,7 @@ class Claim:
                      to reproduce it fix the value, on any graph
     calibrated       why agreement proves nothing on a twin: it was made to have this value
     compared         whether it is judged by no rule, but shown beside what is printed
-                     (`harness.claims.seconds`)
+                     (`harness.claims.seconds`), there as `row`; "": as the first of `rows`
     cause            what a verdict other than "holds" is owed to (`harness.claims.verdict.CAUSES`); null: the
                      experiment's
     because          why it is that
@@ -98,6 +98,7 @@ class Claim:
     by_construction: str = ""
     calibrated: str = ""
     compared: bool = False
+    row: str = ""
     cause: str = ""
     because: str = ""
     series: str = ""
