@@ -15,10 +15,10 @@ from harness.trace import files, summary, writer
 from tests import traces
 
 
-def run(folder, system, seed, score, *, size=1000, seconds=0.1, role="", **changes):
+def run(folder, system, seed, score, *, size=1000, seconds=0.1, role="", ran_on=None, **changes):
     """A finished run of two epochs with this test accuracy, bytes and seconds per epoch."""
     composed = traces.config(gpus=1, epochs=2, seed=seed, system___target_=f"a.{system}.S", **changes)
-    path = traces.prepare(folder / f"{system}{seed}{changes}", composed, role=role)
+    path = traces.prepare(folder / f"{system}{seed}{changes}", composed, role=role, **(ran_on or {}))
     out = writer.TraceWriter(path, 0, 0)
     for number in range(2):
         made = traces.epoch(

@@ -76,6 +76,17 @@ def test_keys_that_differ_are_listed_and_only_the_system_may(two, capsys):
     assert code == 2 and '--over "model.layers" is the same on both sides' in err
 
 
+def test_how_gradients_are_summed_is_read_as_it_was_not_as_it_was_asked_for(two):
+    """A system whose default is coded sums, asked for exact ones, beside one whose default they are."""
+    asked = {"combine___target_": "harness.core.combine.Exact"}
+    for name, became in (("plain", "Exact()"), ("coded", "Quantised(bits=4)")):
+        words = {} if name == "plain" else asked
+        runs(two, name, [0.7, 0.6, 0.8], ran_on={"combine": became}, **words)
+        runs(two, f"{name} too", [0.7, 0.6, 0.8], ran_on={"combine": "Exact()"}, **asked)
+    assert "combine" not in versus(side(str(two / "plain[123]*")), side(str(two / "plain too*"))).keys
+    assert "A and B differ in combine" in refused(two, a="plain[123]*", b="coded[123]*")
+
+
 def refused(folder, a="a*", b="b*"):
     with pytest.raises(InputError) as error:
         versus(side(str(folder / a)), side(str(folder / b)))

@@ -91,13 +91,13 @@ def config(**changes: Any) -> dict[str, Any]:
     for key, value in changes.items():
         block, dot, last = key.partition("__")
         if dot:
-            made[block][last] = value
+            made.setdefault(block, {})[last] = value
         else:
             made[key] = value
     return made
 
 
-FACTS = ("role", "steps", "asynchronous", "overlaps")  # what a system says of itself
+FACTS = ("role", "steps", "asynchronous", "overlaps", "combine")  # what a system says of itself
 
 
 def prepare(

@@ -139,6 +139,12 @@ class Run:
         return "" if role == "reference" and coded else role
 
     @property
+    def combine(self) -> str:
+        """How gradients became a step, with its knobs, whether the run or its system said so; "" of a run of
+        before this was noted."""
+        return str((self.trace.resolved or {}).get("combine", ""))
+
+    @property
     def steps(self) -> int:
         """Optimiser steps per epoch."""
         return self.trace.steps

@@ -115,6 +115,8 @@ def versus(a: Group, b: Group, over: Sequence[str] = ()) -> Versus:
     if a.first.summary["dataset"] != b.first.summary["dataset"]:
         raise InputError(f"A is on {a.dataset} and B on {b.dataset}: give runs on one graph")
     keys = {key: (x, y) for key, (x, y) in differing([a.first, b.first]).items()}
+    if a.first.combine and a.first.combine == b.first.combine:  # whoever asked for it
+        keys = {key: values for key, values in keys.items() if key.partition(".")[0] != "combine"}
     for key in over:
         if key not in keys:
             raise InputError(f'--over "{key}" is the same on both sides, or no key of theirs: leave it out')

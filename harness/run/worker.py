@@ -261,6 +261,7 @@ def train(
             "asynchronous": run.system.asynchronous,
             "devices": run.system.needs_devices(),
             "overlaps": run.system.overlaps(),
+            "combine": str(run.combine or run.system.default_combine()),
             "knobs": run.system.resolved(),
             "run": name,
         }

@@ -1,15 +1,16 @@
 """resolved.json: what a run really ran on, attempt by attempt, and what its system says of itself.
 
     {"schema": 1, "role": "", "steps": 1, "asynchronous": false, "devices": false, "overlaps": false,
-     "knobs": {"refresh": 20}, "run": "3f...",
+     "combine": "Exact()", "knobs": {"refresh": 20}, "run": "3f...",
      "attempts": [{"first_epoch": 0, "device": "cpu", "threads": 1, "transport": "memory", "kernel": "numba",
                    "machine": "...", "code": "..."}]}
 
 `role`, `steps` and `asynchronous` are those of `harness.core.system.System`, `devices` is its
-`needs_devices()`, `overlaps` its `overlaps()` and `knobs` its `resolved()` (absent in older files); `run` is
-the fingerprint that the run began with, by which its checkpoints know it. A config says what was asked for
-(`auto`); this file says what that became. A run that goes on from a checkpoint keeps the values that its bits
-depend on (HELD)."""
+`needs_devices()`, `overlaps` its `overlaps()`, `combine` how gradients became a step, whether the run or the
+system said so, and `knobs` its `resolved()` (absent in older files); `run` is the fingerprint that the run
+began with, by which its checkpoints know it. A config says what was asked for (`auto`); this file says what
+that became. A run that goes on from a checkpoint keeps the values that its bits depend on (HELD).
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dic
     kept. Of epochs before it that version 0.1 computed nothing is known but that, and the file says so.
 
     attempt   what it runs on
-    system    `role`, `steps`, `asynchronous`, `devices`, `overlaps`, `knobs` and `run`
+    system    `role`, `steps`, `asynchronous`, `devices`, `overlaps`, `combine`, `knobs` and `run`
     """
     before = read(run_dir) if first_epoch else None
     known: list[dict[str, Any]] = before["attempts"] if before is not None else [UNKNOWN]
