@@ -10,7 +10,7 @@ Bytes per epoch over all workers, 4-byte floats (2 for 4 under `wire=bfloat16`),
     backward  4 M f_l for every layer l >= 1
 
 Decisions: layer 0 is static, so fetching it once is exact; both `features=once` and `features=refetch` are
-offered and shown. Departures: none; there is no paper.
+offered and shown. Departures: none: it is the exchange that the papers compare with.
 """
 
 from dataclasses import dataclass

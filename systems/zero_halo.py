@@ -3,7 +3,7 @@
 A system that scores no better than this one uses no remote information. Nothing but weight gradients is sent.
 
 Decisions: kept edges keep their global-degree weight. Evaluation is exact and sees the whole graph, as for
-every system. Departures: none; there is no paper.
+every system. Departures: none: it is a control of this project.
 """
 
 from dataclasses import dataclass
