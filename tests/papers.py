@@ -1,7 +1,8 @@
 """`python -m tests.papers`: bring the verdicts in docs/papers and README up to date with results/reference.
 
 A page is `# PAPER`, what held, what did not and why, by hand, and the section "Verdicts", which is written
-here: a row per part of each published figure, table and claim.
+here: a row per part of each published figure, table and claim. docs/papers/README.md counts them by paper,
+verdict and cause.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.claims import published, reference, table
 from harness.claims.decide import decided
-from harness.claims.evaluate import Result
+from harness.claims.evaluate import COMPARED, CONSTRUCTED, NOT_RUN, NOT_YET, Result
+from harness.claims.verdict import CAUSES, DECIDED, NO_EFFECT, UNKNOWN
 from harness.run.runner import Places
+from tests.kept import with_tables
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ROOT / "docs" / "papers"
-COUNTS = re.compile(r"(?<=<!-- from results/reference: python -m tests.papers -->\n).*?(?=\n<!-- -->)", re.S)
+PAGES, COMMAND = ROOT / "docs" / "papers", "python -m tests.papers"
+COUNTS = re.compile(rf"(?<=<!-- from results/reference: {COMMAND} -->\n).*?(?=\n<!-- -->)", re.S)
 
 
 def results(root: Path = ROOT) -> list[Result]:
@@ -30,17 +34,20 @@ def results(root: Path = ROOT) -> list[Result]:
 
 def verdicts(found: Sequence[Result]) -> str:
     """Counts and a row per part, or per verdict on a table's series of cells, of one paper's."""
-    rows = ["| | part | published | here | verdict |", "|---|---|---|---|---|"]
+    rows = ["| | part | published | here | share | verdict |", "|---|---|---|---|---|---|"]
     before = ""
     for line in table.lines(found):
         entry = published.entry(line.entry)
         name = f"{entry.label}: {entry.title}" + (" (text uncertain)" if entry.uncertain else "")
-        why = f" ({line.verdict.why})" if line.verdict.why else ""
+        again = f"counted in {published.entry(line.again).label}" if line.again else ""
+        reason = "; ".join(filter(None, [line.verdict.cause, line.verdict.why, again]))
+        why = f" ({reason})" if reason else ""
         cells = [
             "" if name == before else name,
             line.says,
             line.published,
             line.ours,
+            line.share,
             f"**{line.verdict.word}**{why}",
         ]
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
@@ -65,6 +72,32 @@ def up_to_date(page: str, paper: str, found: Sequence[Result]) -> str:
     return f"{head}\n## Verdicts\n\n{verdicts(own)}\n"
 
 
+WORDS = (*DECIDED, NO_EFFECT, UNKNOWN, CONSTRUCTED, NOT_YET, NOT_RUN)
+
+
+def by_paper(found: Sequence[Result]) -> str:
+    """Parts and cells by paper and verdict, and of what cannot be told or is missed by cause; each measurement
+    once."""
+    once = [each for each in found if not each.own and not each.again and each.verdict.word != COMPARED]
+    papers = list(dict.fromkeys(published.entry(each.entry).paper for each in once))
+    words = [word for word in WORDS if any(each.verdict.word == word for each in once)]
+    rows = ["| | " + " | ".join(papers) + " | all |", "|---|" + "---:|" * (len(papers) + 1)]
+    for word in words:
+        of_word = [each for each in once if each.verdict.word == word]
+        rows.append(_counted(f"**{word}**", of_word, papers))
+        causes = [cause for cause in CAUSES if any(each.verdict.cause == cause for each in of_word)]
+        rows += [
+            _counted(f"{word}: {cause}", [each for each in of_word if each.verdict.cause == cause], papers)
+            for cause in causes
+        ]
+    return "\n".join(rows)
+
+
+def _counted(name: str, found: Sequence[Result], papers: Sequence[str]) -> str:
+    counts = Counter(published.entry(each.entry).paper for each in found)
+    return "| " + " | ".join([name, *(str(counts[paper] or "") for paper in papers), str(len(found))]) + " |"
+
+
 def readme(text: str, found: Sequence[Result]) -> str:
     """README with its counts replaced."""
     return COUNTS.sub(filled(found), text)
@@ -73,7 +106,10 @@ def readme(text: str, found: Sequence[Result]) -> str:
 def main(root: Path = ROOT) -> int:
     found = results(root)
     for path in sorted((root / "docs" / "papers").glob("*.md")):
-        path.write_text(up_to_date(path.read_text(), path.stem, found))
+        page = path.read_text()
+        known = path.stem in {entry.paper for entry in published.experiments().values()}
+        made = up_to_date(page, path.stem, found) if known else with_tables(page, COMMAND, by_paper(found))
+        path.write_text(made)
     path = root / "README.md"
     path.write_text(readme(path.read_text(), found))
     return 0
