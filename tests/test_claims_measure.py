@@ -276,10 +276,36 @@ def test_imbalance_is_the_slowest_workers_computing_over_the_fastests(replayed):
     assert replayed(replayed="imbalance") == pytest.approx(0.022 / 0.012)  # 2 ms of each are equal
 
 
+def test_a_row_is_replayed_with_further_words_of_its_own(tmp_path):
+    run = Run(recorded(tmp_path / "run", [[0.01, 0.02]] * 3))
+    asked = {"replayed": "epoch", "words": " ".join(APART)}
+    both = {**asked, "more": {"slowed": "straggler=1 slowdown=2"}}
+    as_it_is, slowed = (measure_of(both, row=row).value(run, math.nan) for row in ("mine", "slowed"))
+    named = measure_of({**asked, "words": " ".join([*APART, "straggler=1", "slowdown=2"])})
+    assert as_it_is == measure_of(asked).value(run, math.nan) < slowed == named.value(run, math.nan)
+    with pytest.raises(InputError, match="slowdwn"):
+        measure_of({**asked, "more": {"slowed": "straggler=1 slowdwn=2"}})
+
+
+def test_seconds_that_a_paper_books_as_communication_are_taken_from_computing(tmp_path):
+    run = Run(recorded(tmp_path / "run", [[0.01, 0.02]] * 3))
+    for computing, waits in (("computing", "exposed"), ("compute", "waiting")):
+        plain, booked = (
+            [
+                measure_of({"replayed": what, "words": " ".join(APART), **more}).value(run, math.nan)
+                for what in (computing, waits)
+            ]
+            for more in ({}, {"booked": ["forward"]})
+        )
+        assert sum(booked) == pytest.approx(sum(plain)) and booked[0] < plain[0]
+    with pytest.raises(InputError, match="booked"):
+        measure_of({"replayed": "epoch", "words": " ".join(APART), "booked": ["forward"]})
+
+
 def test_modelled_seconds_to_a_score_are_as_many_epochs_as_modelled(tmp_path, monkeypatch):
     run = Run(traces.finished(tmp_path / "run", traces.config(epochs=5)))
     best, words = best_validation(run), " ".join(APART)
-    monkeypatch.setattr(measure, "replayed", lambda run, what, words, whole: 7.0 if whole else 3.0)
+    monkeypatch.setattr(measure, "replayed", lambda run, what, words, whole, booked: 7.0 if whole else 3.0)
     asked = {"to": 1.0, "of": "mine"}
     epochs = measure_of({**asked, "in": "epochs"}).value(run, best)
     made = measure_of({**asked, "in": "modelled", "words": words})

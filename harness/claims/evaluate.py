@@ -213,7 +213,7 @@ def measure(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> Measured:
         _same_seeds(runs)
         targets = [claim.value.of_seeds(_by_seeds(own)) for own in runs.get(claim.value.reference, ())]
         asked = [*claim.rows, *([claim.control] if claim.control else [])]
-        by_row = {row: _by_seed(claim, runs[row], targets) for row in asked}
+        by_row = {row: _by_seed(claim, row, runs[row], targets) for row in asked}
     except InputError as error:
         return Measured(lost=str(error), twin=twin)
     missing = [row for row, values in by_row.items() if np.isnan(values).any()]
@@ -244,9 +244,9 @@ def _same_seeds(runs: Mapping[str, list[list[Run]]]) -> None:
                 raise InputError(f"{row} has the seeds {seeds[1]} where {first} has {seeds[0]}")
 
 
-def _by_seed(claim: Claim, graphs: list[list[Run]], targets: list[list[float]]) -> np.ndarray:
+def _by_seed(claim: Claim, row: str, graphs: list[list[Run]], targets: list[list[float]]) -> np.ndarray:
     """Values of shape (graphs, seeds); the runs of a graph are those of a sweep, in the order of seeds."""
-    value = claim.value.value
+    value = claim.of(row).value
     against = targets or [[float("nan")] * len(runs) for runs in graphs]
     return np.array(
         [

@@ -117,6 +117,10 @@ class Claim:
     def value(self) -> Measure:
         return measure_of(self.measure)
 
+    def of(self, row: str) -> Measure:
+        """What is taken of a row's runs."""
+        return measure_of(self.measure, row=row)
+
     @property
     def measurement(self) -> tuple[Any, ...]:
         """What is measured, whatever is printed of it: the same for claims of one measurement."""
@@ -335,6 +339,9 @@ def _swept(row: str) -> bool:
 def _check(where: str, claim: Claim, rows: Mapping[str, str], sizes: Mapping[str, Size]) -> None:
     choice(f"{where}.compare", claim.compare, COMPARED)
     measure_of(claim.measure, f"{where}.measure")
+    if isinstance(claim.measure, dict):
+        for row in claim.measure.get("more") or ():
+            choice(f"{where}.measure.more", row, claim.rows)
     for row in claim.needed:
         choice(f"{where}.rows", row, rows)
     least, most = COMPARED[claim.compare]

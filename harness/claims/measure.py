@@ -79,6 +79,21 @@ REPLAYED: dict[str, Callable[[Times], float]] = {
 }
 
 
+def _of_slowest(times: Times, names: Sequence[str]) -> float:
+    return _spent(times, names) / 100 * _slowest(times).epoch
+
+
+def _of_all(times: Times, names: Sequence[str]) -> float:
+    return float(np.mean([sum(own.get(name, 0.0) for name in names) for own in times.named]))
+
+
+# What is added to them where segments of these names are booked as communication.
+BOOKED: dict[str, Callable[[Times, Sequence[str]], float]] = {
+    "compute": lambda times, names: -_of_slowest(times, names),
+    "computing": lambda times, names: -_of_all(times, names),
+    "waiting": _of_slowest,
+    "exposed": _of_all,
+}
 # Of these the ones that grow with the number of steps; and the word for that (`whole`).
 STEPS = "steps"
 SECONDS = ("epoch", "compute", "communicating", "computing", "waiting", "exposed")
@@ -112,8 +127,8 @@ class Measure:
     scored: bool = False
 
 
-def measure_of(given: Any, field: str = "measure") -> Measure:
-    """The measure that a file asks for, one of
+def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
+    """The measure that a file asks for, of a row's runs; one of
 
     KEY                                  a column of the tables by its key in a CSV (`mb_epoch`)
     {metric: NAME, how: mean, layer: 1, epochs: [1, 10], per: vertices, times: 100}
@@ -144,7 +159,11 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
                                          many more of them (batches of a fixed size), or true, larger ones;
                                          times a number, where a paper prints many epochs together;
                                          WORKERS/2 among the words stands for half of the run's workers,
-                                         cluster=OWN for the cluster that the run was given
+                                         cluster=OWN for the cluster that the run was given;
+                                         `more: {ROW: WORDS}`: further words for one row's runs, as a links'
+                                         rate and a straggler that are printed of it; `booked: [NAME, ...]`:
+                                         segments whose seconds a paper books as communication: taken from
+                                         "compute" and "computing", and added to "waiting" and "exposed"
     {to: 0.99, of: ROW, in: epochs}      epochs, seconds (of the run's clock), wall (seconds by the wall) or
                                          bytes (MB) until the validation score is this share of ROW's best
     {to: 0.99, of: ROW, in: modelled, words: WORDS, whole: true}
@@ -179,16 +198,21 @@ def measure_of(given: Any, field: str = "measure") -> Measure:
             return Measure(lambda run, _: float(how(_shards(run, given["shards"])[None, :])))
         if keys == {"bytes_per_row", "layer"}:
             return Measure(lambda run, _: _bytes_per_row(run, given["bytes_per_row"], given["layer"]))
-        if {"replayed", "words"} <= keys <= {"replayed", "words", "whole", "times"}:
+        if {"replayed", "words"} <= keys <= {"replayed", "words", "whole", "times", "more", "booked"}:
             what = given["replayed"]
             if not isinstance(what, list):
                 choice(f"{field}.replayed", what, REPLAYED)
-            words = str(given["words"])
-            _known_words(words)
+            booked = tuple(given.get("booked", ()))
+            if booked:
+                choice(f"{field}.booked: replayed", what, BOOKED)
+            more = given.get("more", {})
+            words = " ".join([str(given["words"]), str(more.get(row, ""))]).strip()
+            for each in (words, *(f"{given['words']} {added}" for added in more.values())):
+                _known_words(each)
             whole = given.get("whole", False)
             choice(f"{field}.whole", whole, (True, False, STEPS))
             times = given.get("times", 1)
-            return Measure(lambda run, _: times * replayed(run, what, words, whole))
+            return Measure(lambda run, _: times * replayed(run, what, words, whole, booked))
         if {"saved", "of", "words"} <= keys <= {"saved", "of", "words", "whole"}:
             return _saved(given, field)
         if keys == {"to", "of", "in"}:
@@ -303,7 +327,9 @@ def _known_words(words: str) -> None:
     parse(["RUN", *words.replace(HALF, "1").replace(OWN, "cluster=cdfgnn").split()])
 
 
-def replayed(run: Run, what: str | list[str], words: str, whole: bool | str) -> float:
+def replayed(
+    run: Run, what: str | list[str], words: str, whole: bool | str, booked: Sequence[str] = ()
+) -> float:
     """A number of the replay of a run with these words, as `measure_of` says."""
     scale = float(run.keys.get("dataset.scale") or 1.0)
     half = max(1, int(run.summary["workers"]) // 2)
@@ -315,7 +341,7 @@ def replayed(run: Run, what: str | list[str], words: str, whole: bool | str) -> 
     if isinstance(what, list):
         return _spent(times, what)
     steps = 1 / scale if whole == STEPS and what in SECONDS else 1.0
-    return steps * REPLAYED[what](times)
+    return steps * (REPLAYED[what](times) + (BOOKED[what](times, booked) if booked else 0.0))
 
 
 @functools.lru_cache(maxsize=8192)
