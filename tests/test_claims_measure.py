@@ -79,6 +79,12 @@ def test_irregularity_is_the_spread_of_the_distances(epochs, value):
     assert HOW["irregularity"](active) == pytest.approx(value, nan_ok=True)
 
 
+def test_workers_that_take_turns_can_be_regular_each_and_irregular_together():
+    active = np.zeros((9, 2))
+    active[0::4, 0] = active[1::4, 1] = 1
+    assert HOW["irregularity"](active) == 0 < HOW["irregularity_of_any"](active)
+
+
 def test_epochs_and_bytes_to_a_share_of_another_rows_best(tmp_path):
     run = Run(traces.finished(tmp_path / "run", traces.config(epochs=30), target=0.8))
     best = best_validation(run)

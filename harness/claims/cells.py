@@ -21,6 +21,7 @@ MADE: dict[str, Callable[..., Any]] = {
     "less_percent": lambda a, b: 100 * (1 - a / b),
     "difference": lambda a, b: a - b,
     "ratio_of_ratios": lambda a, b, c, d: (a / b) / (c / d),
+    "ratio_of_differences": lambda a, b, c, d: (a - b) / (c - d),
 }
 
 

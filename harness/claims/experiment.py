@@ -27,6 +27,7 @@ COMPARED = {
     "less_percent": (2, 2),
     "difference": (2, 2),
     "ratio_of_ratios": (4, 4),
+    "ratio_of_differences": (4, 4),
     "descending": (2, 99),
 }
 
@@ -59,7 +60,8 @@ class Claim:
     rows             the rows compared, as many as `compare` takes; with "descending" two or more, the largest
                      value first
     compare          "value" of one row; of rows a and b "ratio" a / b, "less_percent" 100 (1 - a / b) or
-                     "difference" a - b; of a, b, c and d "ratio_of_ratios" (a / b) / (c / d); or "descending"
+                     "difference" a - b; of a, b, c and d "ratio_of_ratios" (a / b) / (c / d) or
+                     "ratio_of_differences" (a - b) / (c - d); or "descending"
     published        a number, the two ends of a range, or null where the paper has a direction only
     direction        "above" or "below" `neutral`
     neutral          the value of no difference; null: 1 of ratios, else 0

@@ -42,6 +42,7 @@ HOW: dict[str, Callable[[np.ndarray], float]] = {
     "first": lambda values: np.nanmean(values[0]),
     "last": lambda values: np.nanmean(values[-1]),
     "irregularity": _gaps,
+    "irregularity_of_any": lambda values: _gaps(np.nanmax(values, axis=1, keepdims=True)),
     "falls": _falls,
     "spread": lambda values: (
         np.nanstd(values[-1]) / np.nanmean(values[-1])
