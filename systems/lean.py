@@ -36,9 +36,9 @@ Decisions
 - dropout by vertex, as everywhere: the sender of a message drops, with the mask of the vertex.
 Departures: none, since only the combination is this project's. An exchange by a minimum vertex cover of rows
 and partial sums, with coded boundary rows, was published before: Zhuang et al., "Scaling Large-scale GNN
-Training to Thousands of Processors on CPU-based Supercomputers" (SuperGNN / SuperGCN, arXiv 2411.16025); so was
-aggregation before the exchange (ABC, arXiv 2212.05410). Here the cover is of needed rows alone, messages are on
-the narrower side with one scale per column, and the steps of the weights are coded too.
+Training to Thousands of Processors on CPU-based Supercomputers" (SuperGNN / SuperGCN, arXiv 2411.16025); so
+was aggregation before the exchange (ABC, arXiv 2212.05410). Here the cover is of needed rows alone, messages
+are on the narrower side with one scale per column, and the steps of the weights are coded too.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ WORDS = (*DECIDED, NO_EFFECT, UNKNOWN, CONSTRUCTED, NOT_YET, NOT_RUN)
 
 
 def by_paper(found: Sequence[Result]) -> str:
-    """Parts and cells by paper and verdict, and of what cannot be told or is missed by cause; each measurement
-    once."""
+    """Parts and cells by paper and verdict, and of what cannot be told or is missed by cause; each
+    measurement once."""
     once = [each for each in found if not each.own and not each.again and each.verdict.word != COMPARED]
     papers = list(dict.fromkeys(published.entry(each.entry).paper for each in once))
     words = [word for word in WORDS if any(each.verdict.word == word for each in once)]

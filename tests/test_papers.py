@@ -79,7 +79,7 @@ def test_what_could_be_no_other_is_by_construction(entry, says):
 
 
 def test_a_published_mean_is_one_claim():
-    """CDFGNN's 31.08 % fewer messages between hosts, and its 30.39 % less time, are means over four graphs."""
+    """CDFGNN's 31.08 % fewer messages between hosts and its 30.39 % less time are means over four graphs."""
     claims = [claim for plan in experiment.load(experiment.FOLDER).values() for claim in plan.claims]
     for entry, value in (("cdfgnn_claim_outer", 31.08), ("cdfgnn_claim_speed", 30.39)):
         (claim,) = [each for each in claims if each.entry == entry]
