@@ -113,6 +113,27 @@ def shares_taken(root: Path) -> dict[str, float]:
     return {part.partition(":")[0]: mean for part, mean in zip(claims.part, claims["mean"])}
 
 
+NEEDED = "vanilla, needed rows"
+
+
+def coded_table(runs: pd.DataFrame) -> str:
+    """MB per epoch where the weights of all are coded as `lean`'s are."""
+    lines = [
+        "| graph, training vertices | partition | `lean` | least of the five | the five / `lean`"
+        " | exact, needed rows | exact / `lean` |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for graph in dict.fromkeys(runs.graph):
+        for partition in PARTITIONS:
+            ours, exact = (of(runs, graph, f"{row}, {partition}").mb_epoch.mean() for row in ("lean", NEEDED))
+            name, sent = least(runs, graph, partition)
+            lines.append(
+                f"| {called(graph)} | {partition} | {ours:.3f} | {sent:.3f} ({name}) | {sent / ours:.1f}"
+                f" | {exact:.3f} | {exact / ours:.1f} |"
+            )
+    return "\n".join(lines)
+
+
 def papers_table(runs: pd.DataFrame) -> str:
     """MB per epoch of the five, each at its paper's setting, and of `lean` at its own."""
     lines = [
@@ -177,6 +198,9 @@ def tables(root: Path = ROOT) -> str:
         "The same with 8 workers:",
         bytes_table(eight),
         _fifth(eight),
+        "The weights of all coded (`combine=quantised`), 4 workers, one seed: MB per epoch, and exact training"
+        "\nwith the rows that the loss needs beside:",
+        coded_table(kept("lean_bytes_coded", root)),
         "Each at its own paper's setting, 4 workers, one seed: MB per epoch. All but DIGEST fetch raw"
         "\nfeatures in every epoch there:",
         papers_table(kept("lean_bytes_papers", root)),
