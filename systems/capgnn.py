@@ -30,15 +30,15 @@ Decisions
   worker that reads it takes it. It is counted once per receiving worker (`global_get`), as if each had been
   sent it; the owner's copy is not.
 - A miss is fetched fresh from its owner.
-- Hit rate: the paper does not say whether rows that a refresh computes anew are hits. Both rates are
-  traced: `hit_rate` over all lookups, where those rows are no hits; and `hit_rate_between_refreshes`, which
-  leaves the lookups of a refresh out, since all its rows are computed anew.
-- Backward pass: `gradients=exact`, the default, sends the gradients of all halo rows to their owners in
-  every epoch. Section 4.2 describes the cache for the forward pass, "for clarity"; section 5.5 says that
-  "gradient-related communication in the backward and update stages" remains when the cache holds every halo
-  vertex; and only with all gradients do the bytes come near the communication in Table 8. `gradients=fresh`
-  is a variant with fewer bytes: only the rows that were computed in the epoch have gradients, and cached
-  rows are constants.
+- Hit rate: the paper does not say whether rows that a refresh computes anew are hits. Both rates are traced:
+  `hit_rate` over all lookups, where those rows are no hits; and `hit_rate_between_refreshes`, which leaves
+  the lookups of a refresh out, since all its rows are computed anew.
+- Backward pass: `gradients=exact`, the default, sends the gradients of all halo rows to their owners in every
+  epoch. Section 4.2 describes the cache for the forward pass, "for clarity"; section 5.5 says that "gradient-
+  related communication in the backward and update stages" remains when the cache holds every halo vertex; and
+  only with all gradients do the bytes come near the communication in Table 8. `gradients=fresh` is a variant
+  with fewer bytes: only the rows that were computed in the epoch have gradients, and cached rows are
+  constants.
 - Layer 0: raw features never change, so `features=once`, the default of every system here, fetches them one
   time, which is exact. The paper caches them like every layer's rows: `features=refetch`, which its
   experiments need. Under `once` no knob of JACA is without effect in a model with a hidden layer: `policy`,
@@ -49,8 +49,8 @@ Decisions
 - RAPA: alpha 0.35; times as Table 1 has them, relative to the slowest device; stops at a population std of
   lambda below 1 % of the mean, or when no worker can improve; the lowest S_k go first until lambda_i <=
   (lambda_i + mean) / 2. `rapa_degrees=global`: kept edges keep their weight. In eq. (16) out-degrees are of
-  the subgraph, in-degrees of the whole graph. Part i goes to device i.
-  A graph with edge weights needs `rapa=false`: eq. (16) knows none.
+  the subgraph, in-degrees of the whole graph. Part i goes to device i. A graph with edge weights needs
+  `rapa=false`: eq. (16) knows none.
 - Device times and memory: those of the cluster preset (Tables 1 and 3), or measured on the workers at the
   start (`cluster=measured`).
 - Several hosts (section 5.11): `hosts` makes as many groups of workers. "Each machine runs CaPGNN
@@ -59,12 +59,12 @@ Decisions
   hosts (and, once, halo ids). `partition.hosts=2` of METIS cuts the graph for hosts first.
 - What workers tell each other at the start: JACA's halo ids are counted in epoch 0; RAPA's costs and masks,
   told before the shards are there, are not.
-Departures: of the three queues of section 4.2 the prefetch queue is the direct exchange, in
-the background, and with `pipeline` an epoch ahead; local and global queue are copies made by the training
-thread, of memory to memory on one host, timed as waits. Tiers are agreed on before the first epoch instead
-of looked up by hash, since all workers know all halos: no locks, and under `jaca` no id travels after the
-start. Parts go to devices in the partition's own order, which METIS and random draw by the seed; the
-weakest device is not sought out for the smallest part.
+Departures: of the three queues of section 4.2 the prefetch queue is the direct exchange, in the background,
+and with `pipeline` an epoch ahead; local and global queue are copies made by the training thread, of memory
+to memory on one host, timed as waits. Tiers are agreed on before the first epoch instead of looked up by
+hash, since all workers know all halos: no locks, and under `jaca` no id travels after the start. Parts go to
+devices in the partition's own order, which METIS and random draw by the seed; the weakest device is not
+sought out for the smallest part.
 """
 
 from __future__ import annotations

@@ -206,10 +206,18 @@ class Sancus(System):
         everyone = range(parts.workers)
         if self.staleness == "variation_gap":
             active = [epoch < self.warmup for _ in everyone]
-        else:
+        elif self.staleness == "epoch_adaptive" and self.phase == "paper":
             version = [self.initial_version(j) for j in everyone]
-            due = [set(self.due(version, before)) for before in range(epoch + 1)][-1]
+            for before in range(epoch):
+                self.due(version, before)
+            due = self.due(version, epoch)
             active = [j in due for j in everyone]
+        else:
+            # A block is due in the epochs at which its first version stands, and every bound + 1 from there.
+            active = [
+                epoch < self.warmup or (epoch - self.initial_version(j)) % (int(self.bound) + 1) == 0
+                for j in everyone
+            ]
         by_gap = self.staleness == "variation_gap"
         by_layer = [active] * parts.layers
         if self.features == "kept":

@@ -198,8 +198,8 @@ def tables(root: Path = ROOT) -> str:
         "The same with 8 workers:",
         bytes_table(eight),
         _fifth(eight),
-        "The weights of all coded (`combine=quantised`), 4 workers, one seed: MB per epoch, and exact training"
-        "\nwith the rows that the loss needs beside:",
+        "The weights of all coded (`combine=quantised`), 4 workers, one seed: MB per epoch, and exact"
+        "\ntraining with the rows that the loss needs beside:",
         coded_table(kept("lean_bytes_coded", root)),
         "Each at its own paper's setting, 4 workers, one seed: MB per epoch. All but DIGEST fetch raw"
         "\nfeatures in every epoch there:",

@@ -39,7 +39,8 @@ def verdicts(found: Sequence[Result]) -> str:
     for line in table.lines(found):
         entry = published.entry(line.entry)
         name = f"{entry.label}: {entry.title}" + (" (text uncertain)" if entry.uncertain else "")
-        again = f"counted in {published.entry(line.again).label}" if line.again else ""
+        elsewhere = line.again not in ("", line.entry)
+        again = f"counted in {published.entry(line.again).label}" if elsewhere else ""
         reason = "; ".join(filter(None, [line.verdict.cause, line.verdict.why, again]))
         why = f" ({reason})" if reason else ""
         cells = [

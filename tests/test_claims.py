@@ -12,6 +12,7 @@ import yaml
 from harness import cli
 from harness.check import InputError
 from harness.claims import evaluate, experiment, picture, published, table
+from harness.claims.claim import Size
 from harness.claims.evaluate import NOT_RUN
 from harness.claims.experiment import FOLDER
 from harness.claims.verdict import (
@@ -84,6 +85,9 @@ RULE = {
 }
 
 
+REPLAYED = {"replayed": "epoch", "words": "cluster=cdfgnn"}
+
+
 def changed(**keys) -> dict:
     return RULE | {"claims": [RULE["claims"][0] | keys]}
 
@@ -116,6 +120,18 @@ def changed(**keys) -> dict:
             "claims[0].rows: a is a sweep",
         ),
         (changed(measur="x"), "claims[0].measur is not a key of Claim"),
+        (changed(published=[-1, 2]), "published=[-1, 2] is not above 0, the value of no difference"),
+        (changed(compare="ratio", published=-2), "published=-2 is no ratio: give more than 0"),
+        (changed(compare="ratio", neutral=0), "neutral=0.0 is no ratio: give more than 0"),
+        (changed(measure={**REPLAYED, "times": "x"}), "measure.times=x: give a number above 0"),
+        (changed(measure={**REPLAYED, "more": "x"}), "measure.more=x: give rows"),
+        (changed(measure={**REPLAYED, "booked": "pack"}), "measure.booked=pack: give names of segments"),
+        (changed() | {"cause": "nobody"}, 'cause="nobody" is not known'),
+        (changed() | {"fits": 3}, "fits=3: give a list of printed rows"),
+        (
+            RULE | {"sizes": {"small": {**RULE["sizes"]["small"], "graphs": ["cora split"]}}},
+            'sizes.small: "split" is no override: give KEY=VALUE',
+        ),
         (RULE | {"sizes": {"big": RULE["sizes"]["small"]}}, 'size="big" is not known'),
         (RULE | {"sizes": {}}, "its claims have no runs"),
         (RULE | {"note": "x"}, 'key="note" is not known'),
@@ -203,10 +219,19 @@ def test_two_parts_of_one_measurement_are_counted_once(tmp_path):
     (claim,) = plan.claims
     again = replace(claim, entry="sancus_fig23", says="in other words", published=3.0, direction="above")
     other = replace(claim, says="of the other row", rows=claim.rows[::-1])
-    plan = replace(plan, claims=(claim, again, other))
+    less = replace(other, says="in percent", compare="less_percent")
+    plan = replace(
+        plan, claims=(claim, again, other, less, replace(less, says="as a ratio", compare="ratio"))
+    )
     found = evaluate.results({"mine": plan}, runs_of(tmp_path, {"a": 0.8, "b": 0.7}))
     told = {each.says: each.again for each in found if each.experiment == "mine"}
-    assert told == {claim.says: "sancus_fig23", "in other words": "", "of the other row": ""}
+    assert told == {
+        claim.says: "sancus_fig23",
+        "in other words": "",
+        "of the other row": "",
+        "in percent": "",
+        "as a ratio": claim.entry,
+    }
 
 
 def test_one_is_told_in_the_singular():
@@ -263,7 +288,7 @@ def test_the_listing_names_all_and_counts_them(tmp_path, capsys):
 def test_an_experiment_is_run_and_decided(tmp_path, capsys, monkeypatch):
     """From the yaml to the verdict, on runs that the command itself starts."""
     plan = EXPERIMENTS["halos"]
-    tiny = experiment.Size(["twin/flickr dataset.scale=0.005"], "gpus=2 epochs=1 seed=1,2", 1)
+    tiny = Size(["twin/flickr dataset.scale=0.005"], "gpus=2 epochs=1 seed=1,2", 1)
     rows = {row: how for row, how in plan.rows.items() if row in ("metis 4", "random 4")}
     claims = tuple(claim for claim in plan.claims if set(claim.rows) <= set(rows) and claim.graph is None)
     short = replace(plan, rows=rows, sizes={"smoke": tiny}, claims=claims)
@@ -296,14 +321,27 @@ def test_experiments_of_ones_own_stand_among_the_others(tmp_path, capsys):
     assert "halobench figures halos" in said and "no experiment has it" not in said
 
 
+def test_a_graph_is_given_the_rows_that_a_claim_needs_there(tmp_path):
+    sizes = {"small": {"graphs": ["cora", "dblp"], "runs": "seed=1", "minutes": 1}}
+    rows = {"a": "system=a", "b": "system=b", "c": "system=c", "d": "system=d"}
+    one = RULE["claims"][0] | {"graph": "cora"}
+    claims = [one, one | {"says": "elsewhere", "rows": ["a", "c"], "graph": "dblp"}]
+    given = {"title": "t", "rows": rows, "sizes": sizes, "claims": claims}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(given))
+    plan = experiment.load(tmp_path)["mine"]
+    assert plan.rows_on("small", "cora") == ["a", "b", "d"], "d, of no claim, is there to be seen"
+    assert plan.rows_on("small", "dblp") == ["a", "c", "d"]
+    assert replace(plan, draw={"curves": {}}).rows_on("small", "cora") == list(rows)
+
+
 def test_a_row_says_more_than_its_size_and_a_fifth_of_the_epochs_is_one():
     rows = {"a": "system=a epochs=EPOCHS/5 partition=ebv", "b": "system=b"}
-    size = experiment.Size(["cora"], "epochs=200 partition=metis seed=1,2", 1)
+    size = Size(["cora"], "epochs=200 partition=metis seed=1,2", 1)
     plan = experiment.Experiment("mine", "t", rows, {"small": size})
     assert plan.sweeps("a", "small") == ["system=a epochs=40 partition=ebv dataset=cora seed=1,2"]
     assert plan.sweeps("b", "small") == ["system=b dataset=cora epochs=200 partition=metis seed=1,2"]
     fourth = experiment.Experiment("mine", "t", {"a": "system=a gpus=GPUS/4"}, {"small": size})
-    with_gpus = replace(fourth, sizes={"small": experiment.Size(["cora"], "gpus=8 seed=1", 1)})
+    with_gpus = replace(fourth, sizes={"small": Size(["cora"], "gpus=8 seed=1", 1)})
     assert with_gpus.sweeps("a", "small") == ["system=a gpus=2 dataset=cora seed=1"]
 
 
@@ -342,6 +380,6 @@ def test_the_experiment_of_the_page_is_run_and_decided(real_data, tmp_path, caps
 
 def test_a_graph_of_a_size_is_named_by_its_name_or_by_all_of_its_words():
     graphs = ["cora", "cora dataset.split=random", "twin/dblp dataset.scale=0.1"]
-    plan = experiment.Experiment("mine", sizes={"small": experiment.Size(graphs, "seed=1", 1)})
+    plan = experiment.Experiment("mine", sizes={"small": Size(graphs, "seed=1", 1)})
     named = {"cora": [0], "cora dataset.split=random": [1], "dblp": [2], None: [0, 1, 2], "photo": []}
     assert {graph: plan.on("small", graph) for graph in named} == named

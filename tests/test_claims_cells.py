@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.claims import evaluate, experiment, picture, published, reference, table
+from harness.claims.claim import Claim
 from harness.claims.verdict import FAILS, HOLDS
 from harness.report.groups import Estimate
 from tests import traces
@@ -79,7 +80,7 @@ def test_a_claim_stands_for_the_cells_that_print_numbers(tmp_path):
 @given(st.sampled_from(["ratio", "less_percent", "difference"]), st.booleans())
 def test_the_side_is_the_one_on_which_the_printed_numbers_lie(compare, turned):
     """Turned round, a claim has the other side."""
-    claim = experiment.Claim("capgnn_table7", "{group}", "epoch_s", ["a", "b"], compare)
+    claim = Claim("capgnn_table7", "{group}", "epoch_s", ["a", "b"], compare)
     places = ["GCN/Rt/Vanilla/{group}/0", "GCN/Rt/CaPGNN/{group}/0"]
     asked = (places[::-1] if turned else places, None, "claims[0]")
     cells = experiment.cells.expanded(claim, {"group": list(TABLE["GCN"]["Rt"]["Vanilla"])}, *asked)
@@ -95,7 +96,7 @@ def test_the_side_is_the_one_on_which_the_printed_numbers_lie(compare, turned):
 
 def test_on_neither_side_where_no_difference_would_hold():
     """Of 1.05 a tenth holds 1; of 2 it does not; a tolerance of its own counts instead."""
-    claim = experiment.Claim("capgnn_table8", "{form}", "epoch_s", ["a", "b"], "difference")
+    claim = Claim("capgnn_table8", "{form}", "epoch_s", ["a", "b"], "difference")
     places = ["GCN/{form}/Rt/2", "GCN/Vanilla/Rt/2"]  # 93.76 and 93.83 where Vanilla has 95.3
     forms = {"form": {"JACA": "+JACA", "RAPA": "+RAPA"}}
 
@@ -109,7 +110,7 @@ def test_on_neither_side_where_no_difference_would_hold():
 
 
 def test_a_step_goes_by_our_name_and_texts_of_a_measure_are_filled():
-    claim = experiment.Claim(
+    claim = Claim(
         "capgnn_table8", "{form}", {"replayed": "epoch", "words": "x={form}"}, ["{form}", "b"], "ratio"
     )
     places = ["GCN/{form}/Rt/0", "GCN/Vanilla/Rt/0"]
@@ -121,11 +122,11 @@ def test_a_step_goes_by_our_name_and_texts_of_a_measure_are_filled():
 def test_four_numbers_make_a_ratio_of_ratios_and_whole_numbers_are_numbers():
     """PSC-GCN's Table III: columns 0, 1 of two rows; its iterations are whole numbers."""
     rows = ["a", "b", "c", "d"]
-    claim = experiment.Claim("pscgcn_table3", "{i}", "epoch_s", rows, "ratio_of_ratios")
+    claim = Claim("pscgcn_table3", "{i}", "epoch_s", rows, "ratio_of_ratios")
     places = [f"rows/{row}/{at}" for at in (1, 0) for row in ("Full-graph", "PipeGCN")]
     (cell,) = experiment.cells.expanded(claim, {"i": [1]}, places, None, "claims[0]")
     assert cell.published == pytest.approx((1517.53 / 1257.74) / (1.5974 / 1.1434), 1e-3)
-    whole = experiment.Claim("cdfgnn_table3", "{i}", "epoch_s", ["a"], "value")
+    whole = Claim("cdfgnn_table3", "{i}", "epoch_s", ["a"], "value")
     values = published.entry("cdfgnn_table3").published
     place, number = next(_whole(values, ""))
     (cell,) = experiment.cells.expanded(whole, {"i": [1]}, [place], None, "claims[0]")

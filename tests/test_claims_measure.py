@@ -9,6 +9,7 @@ import pytest
 
 from harness.check import InputError
 from harness.claims import evaluate, experiment, measure
+from harness.claims.claim import Claim, Size
 from harness.claims.measure import HOW, best_validation, measure_of
 from harness.replay.settings import parse
 from harness.replay.times import times_of
@@ -103,8 +104,8 @@ def test_epochs_and_bytes_to_a_share_of_another_rows_best(tmp_path):
 def plan(tmp_path, **claim) -> tuple[experiment.Experiment, dict[str, list]]:
     """An experiment of two rows on two graphs, three seeds each, and its run folders by sweep."""
     rows = {"fast": "system=fast", "slow": "system=slow"}
-    size = experiment.Size(["cora", "dblp"], "seed=1,2,3", 1)
-    made = experiment.Experiment("mine", "t", rows, {"small": size}, claims=(experiment.Claim(**claim),))
+    size = Size(["cora", "dblp"], "seed=1,2,3", 1)
+    made = experiment.Experiment("mine", "t", rows, {"small": size}, claims=(Claim(**claim),))
     folders: dict[str, list] = {}
     for row, target in (("fast", 0.8), ("slow", 0.7)):
         for sweep, bonus in zip(made.sweeps(row, "small"), (0.0, 0.1)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -20,7 +21,8 @@ from harness.report.groups import Estimate
 from harness.trace import identity
 from tests.test_claims import changed
 
-ROW = Row("capgnn_table7", "r", "g", "c", {}, "", link="inside")
+ROW = Row("capgnn_table7", "r", "g", "c", {"epoch": "", "waiting": ""}, "", link="inside")
+ALONE = Row(**{**vars(ROW), "link": None, "printed": {"epoch": ""}})
 NAMED = {"row": "r", "graph": "g", "cluster": "c", "words": ""}
 
 
@@ -29,6 +31,7 @@ def modelled(computing: float, waiting: float, idle: float):
     which are work as well."""
 
     def replayed(run, what, words, whole):
+        assert words.startswith(" fit=printed cluster=c "), "the replay is told of the fit"
         tried = json.loads(words.partition("cluster.fits=")[2])[0]
         compute = computing / tried["efficiency"]
         wait = waiting / tried.get("inside_gbytes_per_s", 1.0) + idle / tried["efficiency"]
@@ -48,10 +51,82 @@ def test_a_row_has_its_printed_seconds_on_the_cluster_that_is_fitted_to_it(effic
         assert found["inside_gbytes_per_s"] == pytest.approx(rate, rel=2e-2)
         ratio = fit._fit(ROW, NAMED, Target(3.0, 2.0 / rate + idle, relative=True), [None])
         assert ratio["efficiency"] == 1 and ratio["inside_gbytes_per_s"] == pytest.approx(rate, rel=2e-2)
-        total = fit._fit(Row(**{**vars(ROW), "link": None}), NAMED, Target(compute + 2.0, None), [None])
+        total = fit._fit(ALONE, NAMED, Target(compute + 2.0, None), [None])
         assert 3.0 / total["efficiency"] + 2.0 + idle / total["efficiency"] == pytest.approx(
             compute + 2.0, rel=5e-3
         )
+
+
+def test_waits_that_no_rate_takes_away_are_told(monkeypatch, capsys):
+    monkeypatch.setattr(fit, "replayed", modelled(3.0, 2.0, 1.0))
+    found = fit._fit(ROW, NAMED, Target(3.0, 0.5), [None])
+    assert (found["efficiency"], found["inside_gbytes_per_s"]) == (1.0, fit.FASTEST)
+    assert "c, g: not fitted; seconds over the printed ones: efficiency 1, inside_gbytes_per_s 2" in (
+        capsys.readouterr().out
+    )
+
+
+def test_what_is_printed_of_many_epochs_is_an_epoch_s_share():
+    values = {"values": {"a": 10, "b": 4, "c": "OOM"}}
+    entry = replace(published.entry("capgnn_table7"), published=values)
+    both = {"epoch": "a", "waiting": "b"}
+    assert fit._target(entry, both, 2, "fits[0]") == Target(3.0, 2.0)
+    assert fit._target(entry, {"epoch": "a"}, 2, "fits[0]") == Target(5.0, None)
+    relative = {"computing": "a", "waiting": "b"}
+    assert fit._target(entry, relative, 1, "fits[0]") == Target(10.0, 4.0, relative=True)
+    assert fit._target(entry, {"epoch": "a", "waiting": "c"}, 1, "fits[0]") is None
+
+
+def test_a_cell_without_seconds_has_those_of_the_cell_before(tmp_path, monkeypatch):
+    """Table 7 prints no Vanilla on Yelp's x2: it did not fit."""
+    place = {"epoch": "{graph}/Vanilla/{group}/0"}
+    row = {"entry": "capgnn_table7", "row": "a", "graph": "{graph}", "cluster": "capgnn/{group}"}
+    row |= {"printed": place, "words": "", "each": {"graph": {"cora": "Rt"}, "group": ["x2", "x3"]}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed() | {"fits": [row]}))
+    plan = experiment.load(tmp_path)["mine"]
+    numbers = iter([1.5, None])
+    monkeypatch.setattr(fit.cells, "number_at", lambda entry, place, where: next(numbers))
+    monkeypatch.setattr(fit, "_runs", lambda *given: [])
+    monkeypatch.setattr(
+        fit,
+        "_fit",
+        lambda row, named, target, runs: {"graph": named["graph"], "efficiency": target.computing},
+    )
+    found = fit.fitted(plan, "small", None)
+    one = {"graph": "cora", "efficiency": 1.5, "source": "capgnn_table7 Rt/Vanilla/x2"}
+    assert found == {"capgnn/x2": [one], "capgnn/x3": [one]}
+
+
+@pytest.mark.parametrize(
+    "given,said",
+    [
+        ({"over": 0}, "fits[0].over=0.0 is too small"),
+        ({"link": "wire"}, 'fits[0].link="wire" is not known'),
+        ({"link": "inside"}, "fits[0].link=inside: give it with printed.waiting"),
+        ({"printed": {"time": "x"}}, 'fits[0].printed="time" is not known'),
+        ({"printed": {"waiting": "x"}}, "fits[0].printed=['waiting']: give epoch"),
+        ({"entry": "capgnn_table77"}, 'fits[0].entry="capgnn_table77" is not known'),
+        ({"clusters": "x"}, "fits[0].clusters is not a key of Row"),
+    ],
+)
+def test_a_row_that_nothing_can_be_fitted_to_is_one_sentence(given, said, tmp_path):
+    row = {"entry": "capgnn_table7", "row": "a", "graph": "cora", "cluster": "cdfgnn", "words": ""}
+    row |= {"printed": {"epoch": "x"}} | given
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed() | {"fits": [row]}))
+    with pytest.raises(InputError) as caught:
+        fit.fitted(experiment.load(tmp_path)["mine"], "small", None)
+    assert said in str(caught.value)
+
+
+def test_an_experiment_without_rows_or_runs_to_fit_to_is_one_sentence(tmp_path, capsys):
+    for words, said in (
+        (["halos"], "names no rows to fit clusters to"),
+        (["nosuch"], 'experiment="nosuch" is not known'),
+        (["modelled_sancus", str(tmp_path)], "has not been run on"),
+    ):
+        assert fit.main(words) == 2
+        told = capsys.readouterr().err
+        assert said in told and told.count("\n") == 1
 
 
 def test_fits_are_kept_in_the_preset_s_file_beside_those_of_other_graphs(tmp_path, monkeypatch):
@@ -62,6 +137,10 @@ def test_fits_are_kept_in_the_preset_s_file_beside_those_of_other_graphs(tmp_pat
     fit.write("mine", [{**one, "graph": "ogbn-arxiv"}], "another")
     path = fit.write("mine", [{**one, "efficiency": 0.75}], "a command")
     kept = yaml.safe_load(path.read_text())
+    path.write_text(path.read_text() + "# a remark\nmatrix: 3  # and a key behind\n")
+    fit.write("mine", [one], "a command")
+    assert yaml.safe_load(path.read_text())["matrix"] == 3 and path.read_text().count("fits:") == 1
+    fit.write("mine", [{**one, "efficiency": 0.75}], "a command")
     assert kept["name"] == "mine" and {each["graph"]: each["efficiency"] for each in kept["fits"]} == {
         "cora": 0.75,
         "ogbn-arxiv": 0.5,

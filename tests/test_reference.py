@@ -209,8 +209,15 @@ def test_a_fingerprint_is_of_the_claims_own_graphs_and_of_the_clusters_it_models
     }
     of_own = [reference.asked(each, own, "small") for each in on.values()]
     assert of_own[0] != of_own[1]
-    assert "devices" in reference._cluster("cdfgnn") and "#" not in reference._cluster("cdfgnn")
-    monkeypatch.setattr(reference, "_cluster", lambda name: f"{name}, changed")
+    assert "devices" in reference._cluster("cdfgnn", ()) and "#" not in reference._cluster("cdfgnn", ())
+    with_fits = yaml.safe_dump({"devices": [], "fits": [{"graph": "cora"}, {"graph": "dblp"}]})
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "cluster" / "mine.yaml").write_text(with_fits)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(reference.runner, "CONF", tmp_path)
+        assert reference._cluster("mine", ("cora",)) == "{'devices': []}[{'graph': 'cora'}]"
+        assert reference._cluster("mine", ()) == "{'devices': []}''", "a fit that nobody asked for is nothing"
+    monkeypatch.setattr(reference, "_cluster", lambda name, fits: f"{name}, changed")
     assert reference.asked(plan, claim, "small") != before
     assert reference.asked(on["l4"], own, "small") != of_own[0], "the file of the run's own cluster counts"
 

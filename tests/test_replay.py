@@ -302,6 +302,7 @@ def test_bad_words_are_one_sentence(tmp_path, capsys, words, said):
         (["cluster=cdfgnn", "gbytes_per_s=1:x:3"], "gbytes_per_s=1:x:3 is no range"),
         (["cluster=cdfgnn", "gbytes_per_s=10:1:3"], "gbytes_per_s=10:1:3 is no range: give LOW:HIGH:POINTS"),
         (["cluster=cdfgnn", "link=wire"], 'link="wire" is not known'),
+        (["cluster=cdfgnn", "compute=roofline", "fit=printed"], "varies the rates of links that fit=printed"),
         (["cluster=cdfgnn", "epochs=x"], "epochs=x is not a number of epochs"),
     ],
 )

@@ -63,6 +63,12 @@ def test_a_cluster_s_measured_products_say_how_fast_its_devices_are():
     rate = (reference.read + reference.written) / 1.0
     assert speeds.seconds(GATHER, first) == pytest.approx((GATHER.read + GATHER.written) / rate)
     assert speeds.seconds(PASS, first) == pytest.approx((PASS.read + PASS.written) / 10e9)
+    half = Roofline(made, 2, unmeasured=0.5).speeds  # of what is not measured
+    assert half.seconds(GATHER, first) == pytest.approx(speeds.seconds(GATHER, first))
+    assert half.seconds(PASS, first) == pytest.approx(2 * speeds.seconds(PASS, first))
+    slower = Roofline(made, 2, overall=0.25).speeds  # of all
+    for each in (PRODUCT, GATHER, PASS):
+        assert slower.seconds(each, first) == pytest.approx(4 * speeds.seconds(each, first))
     rated = cluster(devices=[quick], matrix=1000, density=0.01, rates=[Rate("dense"), Rate("sparse")])
     assert Roofline(rated, 1).speeds.seconds(PRODUCT, quick) == pytest.approx(44.4e-6)
 
@@ -76,7 +82,13 @@ def test_a_fit_gives_efficiency_and_links_of_its_graph(made, tmp_path, capsys):
     _, replayer, _ = parse([run, named, compute, "fit=printed", "uncounted=none"])
     first, _ = times_of(replayer.replay(Trace(Path(run)))).workers
     assert first.compute == pytest.approx(3 * (3e-6 + 44.4e-6 / 2))
-    assert replayer.fitted(Trace(Path(run))).inside.gbytes_per_s == 0.25
+    link = replayer.fitted(Trace(Path(run))).inside
+    assert (link.gbytes_per_s, link.broadcast_gbytes_per_s) == (0.25, None), "of broadcasts alike"
+    platform = replayer.platform(2, replayer.fitted(Trace(Path(run))))
+    assert {platform.capacity[link] for link in platform.path(0, 1).links} == {0.25e9}
+    assert [each for each in replayer.rooflines[Path(run)].assumed if "all work" in each] == [
+        "efficiency 2 of all work"
+    ]
     assert main([run, named, compute, "fit=printed", "efficiency=0.5"]) == 2
     assert "has an efficiency of its own" in capsys.readouterr().err
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "fits": []}))

@@ -85,6 +85,9 @@ def test_how_gradients_are_summed_is_read_as_it_was_not_as_it_was_asked_for(two)
         runs(two, f"{name} too", [0.7, 0.6, 0.8], ran_on={"combine": "Exact()"}, **asked)
     assert "combine" not in versus(side(str(two / "plain[123]*")), side(str(two / "plain too*"))).keys
     assert "A and B differ in combine" in refused(two, a="plain[123]*", b="coded[123]*")
+    runs(two, "usual", [0.7, 0.6, 0.8], ran_on={"combine": "Quantised(bits=4)"})
+    notes = versus(side(str(two / "plain[123]*")), side(str(two / "usual*"))).notes
+    assert "Their systems sum gradients differently: A by Exact(), B by Quantised(bits=4)." in notes
 
 
 def refused(folder, a="a*", b="b*"):

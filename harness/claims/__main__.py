@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.check import InputError, choice
+from harness.check import InputError, choice, writing
 from harness.claims import experiment, published, reference, table
 from harness.claims.decide import decided
 from harness.claims.evaluate import Result
@@ -90,19 +90,15 @@ def _seconds(own: Path | None, found: Sequence[Result], folder: Path) -> None:
     known = seconds.table(found, experiments)
     if known.empty:
         raise InputError("no printed seconds have a prediction here: run the modelled experiments first")
-    for paper, each in known.groupby("paper"):
-        stem = folder / f"predicted_{paper}"
-        each.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
-        with matplotlib.rc_context(style.STYLE):
-            print(
-                style.save(
-                    seconds.draw(each, f"{paper}: predicted over printed seconds"), stem.with_suffix(".png")
-                )
-            )
-        print(
-            "  "
-            + ", ".join(f"{model}: median |log| {off:.3f}" for model, off in seconds.errors(each).items())
-        )
+    with writing(folder, "give --seconds another folder"), matplotlib.rc_context(style.STYLE):
+        folder.mkdir(parents=True, exist_ok=True)
+        for paper, each in known.groupby("paper"):
+            stem = folder / f"predicted_{paper}"
+            each.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
+            picture = seconds.draw(each, f"{paper}: predicted over printed seconds")
+            print(style.save(picture, stem.with_suffix(".png")))
+            errors = seconds.errors(each).items()
+            print(f"  {', '.join(f'{model}: median |log| {off:.3f}' for model, off in errors)}")
 
 
 if __name__ == "__main__":

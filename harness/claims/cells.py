@@ -47,7 +47,7 @@ def rows_by(rows: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:
 def expanded(claim: C, each: Any, printed: Any, without: Any, where: str) -> list[C]:
     """A claim for each cell that prints numbers; the claim itself where none of the three is given.
 
-    claim     of `harness.claims.experiment`, whose texts may hold {NAME}
+    claim     of `harness.claims.claim`, whose texts may hold {NAME}
     each      by name the values that {NAME} stands for, in the order in which cells come; a mapping where
               the table calls them otherwise: what we call it, what it prints
     printed   for each row the place of its number in `published.yaml`: keys and positions with "/" between

@@ -13,11 +13,13 @@ import numpy as np
 
 from harness.check import InputError
 from harness.claims import cells, published
-from harness.claims.experiment import SIZES, Claim, Experiment, Need
+from harness.claims.claim import Claim, Need
+from harness.claims.experiment import SIZES, Experiment
 from harness.claims.verdict import (
     DECIDED,
     FAILS,
     NO_EFFECT,
+    SEEDS,
     TWIN,
     UNKNOWN,
     Verdict,
@@ -41,7 +43,7 @@ class Result:
     neutral      the value of no difference; None where the paper has no direction
     size         of the runs it is from
     measured     what the verdict was made of
-    again        the entry that shows this measurement first; "" where this is it. It is counted there alone
+    again        the entry of its paper in which this measurement is counted; "" where it is counted here
     series, step where it is a cell of a table: what the series says, with {} for the step, and the step
     """
 
@@ -74,20 +76,26 @@ def results(experiments: Mapping[str, Experiment], folders: Folders) -> list[Res
         runs = _Runs(experiment, folders)
         for claim in experiment.claims:
             found[claim.entry].append(runs.decide(claim))
-            measured[claim.entry].append((experiment.name, *claim.measurement))
+            measured[claim.entry].append((experiment.name, *claim.counted_as))
         for need in experiment.needs:
             found[need.entry].append(_waits(experiment, need))
             measured[need.entry].append((need.entry, need.part))
     nowhere = Verdict(NOT_YET, "no experiment has it")
-    first: dict[tuple[Any, ...], str] = {}
-    told = []
     own = [name for name in experiments if name in found and name not in published.entries()]
+    told: list[tuple[Result, tuple[Any, ...]]] = []
     for name in (*published.experiments(), *own):
         parts = found.get(name) or [Result(name, "", published.entry(name).title, nowhere)]
-        for part, of in zip(parts, measured.get(name) or [(name,)]):
-            shown = first.setdefault(of, name)
-            told.append(replace(part, again="" if shown == name else shown))
-    return told
+        told += zip(parts, measured.get(name) or [(name,)])
+    # A measurement counts where it is shown first, of a paper's parts first among those with a number.
+    counts: dict[tuple[Any, ...], Result] = {}
+    for result, of in sorted(told, key=lambda each: each[0].published is None):
+        if result.verdict.word != COMPARED:
+            counts.setdefault((published.entry(result.entry).paper, *of), result)
+    return [
+        replace(result, again="" if first is result or first is None else first.entry)
+        for result, of in told
+        for first in [counts.get((published.entry(result.entry).paper, *of))]
+    ]
 
 
 def traced(parts: list[Result]) -> bool:
@@ -183,6 +191,8 @@ def judged(claim: Claim, measured: Measured, own: bool = False) -> Verdict:
 
     own   whether it is no paper's but a finding of its experiment, which no cause takes anything from
     """
+    if claim.compared:
+        return Verdict(COMPARED, measured.lost or claim.by_construction)
     if measured.lost:
         return Verdict(UNKNOWN, measured.lost, cause="" if own else claim.cause)
     found = measured.order
@@ -193,13 +203,12 @@ def judged(claim: Claim, measured: Measured, own: bool = False) -> Verdict:
         found = judge(
             measured.ours, ends, claim.direction, claim.no_difference, claim.tolerance, claim.logarithmic
         )
-    if claim.compared:
-        return replace(found, word=COMPARED, why=claim.by_construction)
     if claim.by_construction or (claim.calibrated and measured.twin):
         return replace(found, word=CONSTRUCTED, why=claim.by_construction or claim.calibrated)
     if measured.control and found.word != FAILS:
         why = f"{claim.control}, the control, does as well"
-        return Verdict(UNKNOWN, why, found.share, "" if own else TWIN if measured.twin else claim.cause)
+        usual = TWIN if measured.twin else SEEDS
+        return Verdict(UNKNOWN, why, found.share, "" if own else claim.cause or usual)
     return found if own else signed(found, claim.cause, claim.because)
 
 
@@ -227,6 +236,8 @@ def measure(claim: Claim, runs: Mapping[str, list[list[Run]]]) -> Measured:
         return Measured(order=judge_order(steps), control=control, twin=twin)
     made = cells.MADE[claim.compare](*values)
     ours = estimate(getattr(made, claim.across)(axis=0).tolist())
+    if not np.isfinite(ours.mean):
+        return Measured(lost="our runs have no value", twin=twin)
     return Measured(ours, control=control, twin=twin)
 
 

@@ -16,8 +16,7 @@ experiment's file names the rows under `fits`, each with
     words     of the replay
     whole     as of a measure
     each      what {NAME} stands for in all of these, as of a claim; a cell that prints no seconds is given
-              what
-              the cell before it was fitted to
+              what the cell before it was fitted to
 """
 
 from __future__ import annotations
@@ -33,15 +32,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
-from harness.check import InputError, choice, typed
+from harness.check import InputError, choice, more_than, typed, writing
 from harness.claims import cells, experiment, published
 from harness.claims.experiment import Experiment
-from harness.claims.measure import replayed
+from harness.claims.measure import STEPS, replayed
 from harness.replay.settings import PRESETS
 from harness.report.groups import Run
 from harness.run import runner
 from harness.run.runner import Places
+from harness.trace import files
 
 KINDS = ("inside", "between")
 CLOSE = 1e-3  # relative, of both seconds
@@ -63,6 +64,20 @@ class Row:
     link: str | None = None
     whole: Any = True
     each: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        choice("entry", self.entry, published.entries())
+        choice("link", self.link, (*KINDS, None))
+        choice("whole", self.whole, (True, False, STEPS))
+        more_than("over", self.over, 0)
+        for key in self.printed:
+            choice("printed", key, ("epoch", "computing", "waiting"))
+        if set(self.printed) not in ({"epoch"}, {"epoch", "waiting"}, {"computing", "waiting"}):
+            raise InputError(
+                f"printed={sorted(self.printed)}: give epoch, epoch and waiting, or computing and waiting"
+            )
+        if ("waiting" in self.printed) != (self.link is not None):
+            raise InputError(f"link={self.link}: give it with printed.waiting, which it is fitted to, alone")
 
 
 @dataclass(frozen=True)
@@ -101,8 +116,9 @@ def fitted(plan: Experiment, size: str, places: Places) -> dict[str, list[dict[s
     found: dict[str, list[dict[str, Any]]] = {}
     for i, given in enumerate(plan.fits):
         where = f"fits[{i}]"
+        if not isinstance(given, Mapping):
+            raise InputError(f"{where}={given}: give its entry, row, graph, cluster, printed and words")
         row = typed(Row, given, where)
-        choice(f"{where}.link", row.link, (*KINDS, None))
         entry = published.entry(row.entry)
         before: dict[str, Any] | None = None
         for ours, theirs in cells.each_of(row.each, where) if row.each else [({}, {})]:
@@ -136,7 +152,10 @@ def _target(entry: published.Entry, sources: Mapping[str, str], over: float, whe
 
 def _runs(plan: Experiment, row: str, size: str, graph: str, places: Places) -> list[Run]:
     choice("row", row, plan.rows)
-    (place,) = plan.on(size, graph)
+    if len(places_of := plan.on(size, graph)) != 1:
+        graphs = ", ".join(plan.sizes[size].graphs)
+        raise InputError(f"size {size} of {plan.name} has {graph} not once among {graphs}: give another size")
+    (place,) = places_of
     folders = runner.folders(plan.sweeps(row, size)[place], places)
     if not all((folder / "summary.json").exists() for folder in folders):
         raise InputError(
@@ -147,7 +166,8 @@ def _runs(plan: Experiment, row: str, size: str, graph: str, places: Places) -> 
 
 def _fit(row: Row, named: Mapping[str, str], target: Target, runs: Sequence[Run]) -> dict[str, Any]:
     """Efficiency and rate by turns, each by as much as its own seconds are off: computing goes with 1 over
-    the efficiency, and waiting nearly with 1 over the rate."""
+    the efficiency, and waiting nearly with 1 over the rate. What is still off in the end is said: where
+    workers wait longer for each other than is printed, no rate will do."""
     fit: dict[str, Any] = {"graph": named["graph"], "source": "", "efficiency": 1.0}
     key = f"{row.link}_gbytes_per_s"
     if row.link is not None:
@@ -170,7 +190,12 @@ def _fit(row: Row, named: Mapping[str, str], target: Target, runs: Sequence[Run]
         if all(abs(math.log(each)) <= CLOSE for each in off.values()):
             break
         for name in fit.keys() & off.keys():
-            fit[name] = min(fit[name] * off[name], FASTEST)
+            fit[name] = fit[name] * off[name]
+        if row.link is not None:
+            fit[key] = min(fit[key], FASTEST)
+    else:
+        said = ", ".join(f"{name} {each:.3g}" for name, each in off.items())
+        print(f"{named['cluster']}, {named['graph']}: not fitted; seconds over the printed ones: {said}")
     return {name: float(f"{v:.4g}") if isinstance(v, float) else v for name, v in fit.items()}
 
 
@@ -179,16 +204,15 @@ def write(name: str, made: Sequence[Mapping[str, Any]], command: str) -> Path:
     path = PRESETS / f"{name}.yaml"
     if not path.is_file():
         raise InputError(f"cluster={name} is no preset: fits are kept in conf/cluster")
-    text = path.read_text()
-    head, _, old = text.partition("fits:")
+    before = yaml.safe_load(path.read_text()).get("fits") or []
     new = {each["graph"] for each in made}
-    kept = [
-        line
-        for line in old.splitlines()[1:]
-        if (found := re.match(r"  - \{graph: ([\w-]+),", line)) and found[1] not in new
-    ]
-    lines = ["  - {" + ", ".join(f"{key}: {value}" for key, value in each.items()) + "}" for each in made]
-    path.write_text(f"{head.rstrip()}\nfits:  # {command}\n" + "\n".join([*kept, *lines]) + "\n")
+    fits = [*(each for each in before if each["graph"] not in new), *made]
+    said = [", ".join(f"{key}: {json.dumps(value)}" for key, value in each.items()) for each in fits]
+    lines = [f"  - {{{each}}}" for each in said]
+    # The block from "fits:" to the next key at the start of a line, if there is one, gives way.
+    rest = re.sub(r"^fits:.*\n?(?:(?:[ #].*)?(?:\n|\Z))*", "", path.read_text(), flags=re.M).rstrip()
+    with writing(path, "give a checkout that can be written"):
+        files.write_text_atomic(path, "\n".join([rest, f"fits:  # {command}", *lines]) + "\n")
     return path
 
 

@@ -151,10 +151,9 @@ def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
                                          "compute" (with making messages), "waiting", or "waiting_percent" of
                                          the epoch; "computing" (with making messages) and "communicating":
                                          some message in flight, both in the mean over workers; "exposed":
-                                         what
-                                         training waited for, as a program that stops for communication times
-                                         it, in the mean over workers; "imbalance":
-                                         the slowest worker's computing over the fastest's; a list of
+                                         what training waited for, as a program that stops for communication
+                                         times it, in the mean over workers; "imbalance": the slowest
+                                         worker's computing over the fastest's; a list of
                                          segments' names: percent of the slowest worker's epoch that they
                                          take; `whole`: of a twin as if it were at scale 1: "steps", with as
                                          many more of them (batches of a fixed size), or true, larger ones;
@@ -203,17 +202,21 @@ def measure_of(given: Any, field: str = "measure", row: str = "") -> Measure:
             what = given["replayed"]
             if not isinstance(what, list):
                 choice(f"{field}.replayed", what, REPLAYED)
-            booked = tuple(given.get("booked", ()))
+            booked, more, times = given.get("booked", ()), given.get("more", {}), given.get("times", 1)
+            if not isinstance(booked, Sequence) or isinstance(booked, str):
+                raise InputError(f"{field}.booked={booked}: give names of segments, as [NAME, ...]")
             if booked:
                 choice(f"{field}.booked: replayed", what, BOOKED)
-            more = given.get("more", {})
+            if not isinstance(more, Mapping):
+                raise InputError(f"{field}.more={more}: give rows, each with further words, as ROW: WORDS")
+            if not isinstance(times, int | float) or not times > 0:
+                raise InputError(f"{field}.times={times}: give a number above 0")
             words = " ".join([str(given["words"]), str(more.get(row, ""))]).strip()
             for each in (words, *(f"{given['words']} {added}" for added in more.values())):
                 _known_words(each)
             whole = given.get("whole", False)
             choice(f"{field}.whole", whole, (True, False, STEPS))
-            times = given.get("times", 1)
-            return Measure(lambda run, _: times * replayed(run, what, words, whole, booked))
+            return Measure(lambda run, _: times * replayed(run, what, words, whole, tuple(booked)))
         if {"saved", "of", "words"} <= keys <= {"saved", "of", "words", "whole"}:
             return _saved(given, field)
         if keys == {"to", "of", "in"}:

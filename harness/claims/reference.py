@@ -1,8 +1,7 @@
 """What an experiment's runs said, kept without the runs: a folder per experiment, as in results/reference/.
 
     claims.csv        a row per claim: what was measured, in full, and a fingerprint of what was asked;
-                      verdicts
-                      follow from it and the claim by the rule (`harness.claims.verdict`)
+                      verdicts follow from it and the claim by the rule (`harness.claims.verdict`)
     runs.csv          a row per run: size, row, graph, seed, what was asked for, steps per epoch, rows asked
                       for by id per epoch, all measured
     environment.json  of the first run; runs.csv names another machine or other code where there is one
@@ -29,8 +28,9 @@ from PIL import Image
 
 from harness.check import InputError, writing
 from harness.claims import published
+from harness.claims.claim import Claim, named
 from harness.claims.evaluate import Folders, Measured, Result, judged, result_of
-from harness.claims.experiment import SIZES, Claim, Experiment
+from harness.claims.experiment import SIZES, Experiment
 from harness.claims.verdict import Verdict
 from harness.report.columns import ALL
 from harness.report.groups import Estimate, Run
@@ -50,19 +50,25 @@ def asked(experiment: Experiment, claim: Claim, size: str) -> str:
     sweeps = [
         experiment.sweeps(row, size)[at] for row in claim.needed for at in experiment.on(size, claim.graph)
     ]
-    named = re.findall(r"\bcluster=([\w/]+)", repr(claim.measure))
-    if "OWN" in named:  # the clusters that the runs were given
-        named = re.findall(r"\bcluster=([\w/]+)", repr(sweeps))
-    clusters = [_cluster(name) for name in named]
-    said = claim.measurement, claim.control, sweeps, clusters
+    words = repr(claim.measure)
+    clusters = re.findall(r"\bcluster=([\w/]+)", words)
+    if "OWN" in clusters:  # those that the runs were given
+        clusters += re.findall(r"\bcluster=([\w/]+)", repr(sweeps))
+    graphs = [named(experiment.sizes[size].graphs[at]) for at in experiment.on(size, claim.graph)]
+    fits = graphs if "fit=printed" in words else []
+    said = claim.measurement, claim.control, sweeps, [_cluster(name, tuple(fits)) for name in clusters]
     return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
 
 
 @functools.cache
-def _cluster(name: str) -> str:
-    """What a preset's file says, its comments left out."""
+def _cluster(name: str, fitted: Sequence[str]) -> str:
+    """What a preset's file says of its devices and links, and of its fits to these graphs."""
     path = Path(runner.CONF) / "cluster" / f"{name}.yaml"
-    return repr(yaml.safe_load(path.read_text())) if path.exists() else name
+    if not path.exists():
+        return name
+    said = yaml.safe_load(path.read_text())
+    fits = [each for each in said.pop("fits", None) or () if each["graph"] in fitted]
+    return repr(said) + repr(fits or "")
 
 
 def keep(

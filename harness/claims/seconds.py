@@ -1,8 +1,9 @@
 """Printed seconds beside those that a replay predicts: a table, and a picture per paper.
 
-They come from the claims that are `compared` (`harness.claims.experiment`): each has a printed value and
+They come from the claims that are `compared` (`harness.claims.claim`): each has a printed value and
 ours, and is judged by no rule. A claim whose words hold `fit=printed` is a prediction of the calibrated
-model, but for the row that the cluster is fitted to; the others are of the model without calibration."""
+model, but for the row that the cluster is fitted to; the others are of the model without calibration.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +27,8 @@ SHOWN = {CALIBRATED: ("o", COLOURS[0]), BEFORE: ("s", COLOURS[1]), FITTED: ("D",
 def table(results: Sequence[Result], experiments: Mapping[str, Experiment]) -> pd.DataFrame:
     """A row per printed number of seconds that has a prediction.
 
-    row     of the paper's table; model: "fitted" (the row that the cluster is fitted to), "calibrated" or
-            "not
-            calibrated"
+    row     of the paper's table
+    model   "fitted" (the row that the cluster is fitted to), "calibrated" or "not calibrated"
     """
     claims = {
         (plan.name, claim.entry, claim.says): claim for plan in experiments.values() for claim in plan.claims

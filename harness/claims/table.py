@@ -104,7 +104,7 @@ def plain(results: Sequence[Result]) -> str:
                 f"share {part.share}" if part.share else "",
                 f"cause: {part.verdict.cause}" if part.verdict.cause else "",
                 part.verdict.why,
-                f"counted in {part.again}" if part.again else "",
+                f"counted in {part.again}" if part.again not in ("", part.entry) else "",
             ]
             shown.append(f"  {part.verdict.word:<15} {part.says}")
             shown += [f"  {'':<15} {'; '.join(filter(None, beside))}"] if any(beside) else []

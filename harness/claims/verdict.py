@@ -4,15 +4,15 @@ Everything is decided on the mean over seeds of a value, and its 95 % interval. 
 the published value lies from "no difference"; the share is how much of it was found here, of logarithms where
 the value is a ratio.
 
-Where the paper has a direction:
+Where the paper has a direction, the first of these that fits:
 
-    holds             the value lies within the tolerance of the published one, on the paper's side and told
-                      apart from no difference; or the interval holds the published value and is at most half
-                      the printed effect wide
-    weaker, stronger  on the paper's side, told apart from no difference, with a share below 0.5, or above 2
-    direction holds   the same with a share between; or a direction is all that is printed
     no effect here    the interval lies within a quarter of the printed effect around no difference
-    does not hold     on the other side, told apart from no difference
+    holds             told apart from no difference on the paper's side, and within the tolerance of the
+                      published value with a share from 0.5 to 2; or our mean is on that side, and the
+                      interval holds the published value and is at most half the printed effect wide
+    weaker, stronger  told apart on the paper's side, with a share below 0.5, or above 2
+    direction holds   the same with a share between; or a direction is all that is printed
+    does not hold     told apart on the other side
     cannot tell       anything else
 
 Where it has none, as of "as accurate as":
@@ -53,6 +53,7 @@ CAUSES = (
     "hardware assumed",
     "our implementation",
 )
+LEAST, MOST = 0.5, 2.0  # share between which an effect is as strong as printed
 TOLERANCE = 0.1  # of our mean, by which a published value may be off
 SIDES = {"above": 1.0, "below": -1.0}
 DETERMINISTIC = "deterministic"
@@ -179,23 +180,26 @@ def _sided(
 ) -> Verdict:
     nearest, farthest = effect.among(interval)
     printed = 0.0 if ends is None else effect.printed(ends)
+    share = None if ends is None else effect.share(mean, interval, ends)
     if ends is not None and printed > 0:
-        close = ends[0] - slack <= mean <= ends[1] + slack
-        covers = interval[0] <= ends[1] and ends[0] <= interval[1]
-        if (close and nearest > 0) or (covers and farthest - nearest <= printed / 2):
-            return Verdict(HOLDS)
         if -printed / 4 <= nearest and farthest <= printed / 4:
             return Verdict(NO_EFFECT)
+        close = ends[0] - slack <= mean <= ends[1] + slack
+        like = share is not None and LEAST <= share.value <= MOST
+        covers = interval[0] <= ends[1] and ends[0] <= interval[1]
+        if (close and like and nearest > 0) or (
+            covers and farthest - nearest <= printed / 2 and effect.of(mean) > 0
+        ):
+            return Verdict(HOLDS)
     if nearest == farthest == 0:
         return Verdict(NO_EFFECT, "no seed shows a difference")
     if farthest < 0:
         return Verdict(FAILS)
     if nearest <= 0:
         return Verdict(UNKNOWN, "our interval holds no difference")
-    share = None if ends is None else effect.share(mean, interval, ends)
-    if share is None or 0.5 <= share.value <= 2:
+    if share is None or LEAST <= share.value <= MOST:
         return Verdict(DIRECTION)
-    return Verdict(WEAKER if share.value < 0.5 else STRONGER)
+    return Verdict(WEAKER if share.value < LEAST else STRONGER)
 
 
 def judge_order(steps: Sequence[Estimate]) -> Verdict:
@@ -204,12 +208,16 @@ def judge_order(steps: Sequence[Estimate]) -> Verdict:
     single = [judge(step, None, "above") for step in steps]
     words = [each.word for each in single]
     certain = DETERMINISTIC if all(each.why.startswith(DETERMINISTIC) for each in single) else ""
+
+    def said(word: str, why: str = "") -> Verdict:
+        return Verdict(word, "; ".join(filter(None, [certain, why])))
+
     if all(word == DIRECTION for word in words):
-        return Verdict(DIRECTION, certain)
+        return said(DIRECTION)
     for word, what in ((FAILS, "goes the other way"), (NO_EFFECT, "shows no difference in any seed")):
         if word in words:
-            return Verdict(FAILS, f"step {words.index(word) + 1} of {len(words)} {what}")
-    return Verdict(UNKNOWN, f"{words.count(DIRECTION)} of {len(words)} steps are told apart")
+            return said(word, f"step {words.index(word) + 1} of {len(words)} {what}")
+    return said(UNKNOWN, f"{words.count(DIRECTION)} of {len(words)} steps are told apart")
 
 
 def as_well(control: Sequence[float], row: Sequence[float]) -> bool:
@@ -227,7 +235,7 @@ def signed(found: Verdict, cause: str, because: str = "") -> Verdict:
     if found.word == HOLDS or (found.word == DIRECTION and found.share is None):
         return found
     if found.word == UNKNOWN:
-        return dataclasses.replace(found, cause=SEEDS)
+        return dataclasses.replace(found, cause=SEEDS)  # the interval, or one seed, leaves it open
     if found.word == FAILS and cause != PAPER:
         whose = because or ("no cause is named" if not cause else "")
         why = "; ".join(filter(None, ["here it does not hold", found.why, whose]))

@@ -183,9 +183,7 @@ class System(Generic[S, A]):
         return []
 
     def overlaps(self) -> bool:
-        """Whether, as published, what it sends travels while it computes. Here every exchange does; a replay
-        goes by this with `overlap=published`.
-        """
+        """Whether, as published, what it sends travels while it computes (a replay's `overlap=published`)."""
         return False
 
     def needs_devices(self) -> bool:

@@ -5,8 +5,9 @@
     within a host     out of one device, the host's bridge, into the other device       inside + bridge
     between hosts     the bridge, out of one host, into the other host, its bridge      between + 2 bridge
 
-A byte of a broadcast takes the links between devices, or hosts, as long as `broadcast_gbytes_per_s` says,
-where that is given: NCCL's broadcasts and its messages between pairs do not reach the same rates.
+Where `broadcast_gbytes_per_s` is given, a byte of a broadcast takes the link between two devices, or two
+hosts, as long as that rate says: NCCL's broadcasts and its messages between pairs do not reach the same
+rates. A bridge that it crosses as well is taken for as many times as long.
 
 Each crossing is a link of its own in each direction: a device sends and receives at `inside.gbytes_per_s` at
 once, a host at `between.gbytes_per_s`, and all devices of a host share `bridge.gbytes_per_s` towards it and

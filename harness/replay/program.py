@@ -153,7 +153,8 @@ def held_up(program: Program, rank: int, delay: float, slowdown: float) -> Progr
 
 def blocking(program: Program) -> Program:
     """The same, where every worker stops at each operation that it posts until that is through: its wait, if
-    it stands in the same epoch, follows the posting, and no work goes on beside what travels."""
+    it stands in the same epoch, follows the posting and what the transport does for it, and no work goes on
+    beside what travels."""
     made = replace(program, steps=[])
     for steps in program.steps:
         waits: dict[int, int] = {}  # by operation posted in this epoch, the place of its wait
@@ -167,12 +168,16 @@ def blocking(program: Program) -> Program:
                 waits.setdefault(step.operation, place)
         moved = set(waits.values())
         own: list[Step] = []
+        after: list[Step] = []  # waits of what was posted last, which the transport has yet to do its part of
         for place, step in enumerate(steps):
+            if not isinstance(step, Aside):
+                own += after
+                after = []
             if place not in moved:
                 own.append(step)
             if isinstance(step, Post) and step.operation in waits:
-                own.append(steps[waits[step.operation]])
-        made.steps.append(own)
+                after.append(steps[waits[step.operation]])
+        made.steps.append(own + after)
     return made
 
 

@@ -83,10 +83,11 @@ class Speeds:
     """What work takes on a device of a cluster, as the module says. InputError where the cluster gives rates
     of no kind of work, or rates that are no grid.
 
-    unmeasured   efficiency of a kind that the cluster gives no rate
+    unmeasured   efficiency of a kind of which the cluster gives neither rates nor measured products
+    overall      efficiency of all work, on top of its kind's
     """
 
-    def __init__(self, cluster: Cluster, unmeasured: float = 1.0):
+    def __init__(self, cluster: Cluster, unmeasured: float = 1.0, overall: float = 1.0):
         by_kind: dict[str, list[Rate]] = {}
         for rate in cluster.rates:
             if rate.kind not in KINDS:
@@ -96,7 +97,7 @@ class Speeds:
                 )
             by_kind.setdefault(rate.kind, []).append(rate)
         self.efficiencies = {kind: Efficiency(cluster.name, rates) for kind, rates in by_kind.items()}
-        self.unmeasured = unmeasured
+        self.unmeasured, self.overall = unmeasured, overall
         # What the devices' times are of.
         self.flops = self.gathered = 0.0
         if (n := cluster.matrix) is not None:
@@ -104,23 +105,34 @@ class Speeds:
             gathered = sparse(n, n, round((cluster.density or 0) * n * n), n, 4, values=True)
             self.gathered = float(gathered.read + gathered.written) if cluster.density else 0.0
 
+    def products(self, kind: str, device: Device) -> bool:
+        """Whether a kind of work takes what a measured product of the device says, for want of rates."""
+        if kind in self.efficiencies:
+            return False
+        if kind == "dense":
+            return bool(device.mm_s and self.flops)
+        return bool(kind in GATHERS and device.spmm_s and self.gathered)
+
     def _limits(self, kind: str, device: Device) -> tuple[float, float]:
         """Operations and bytes per second of a kind of work."""
         assert device.fp32_tflops is not None and device.memory_gbytes_per_s is not None
         peak, rate = 1e12 * device.fp32_tflops, 1e9 * device.memory_gbytes_per_s
-        if kind == "dense" and kind not in self.efficiencies and device.mm_s and self.flops:
-            peak = self.flops / device.mm_s
-        if kind in GATHERS and kind not in self.efficiencies and device.spmm_s and self.gathered:
-            rate = self.gathered / device.spmm_s
+        if self.products(kind, device):
+            if kind == "dense":
+                peak = self.flops / (device.mm_s or 1.0)
+            else:
+                rate = self.gathered / (device.spmm_s or 1.0)
         return peak, rate
 
     def seconds(self, work: Work, device: Device) -> float:
         """Of one launch, the launch itself included, on a device that says its peak and rate of memory."""
         peak, rate = self._limits(work.kind, device)
         allowed = max(work.flops / peak, (work.read + work.written) / rate)
-        efficiency = self.efficiencies.get(work.kind)
-        reached = self.unmeasured if efficiency is None else efficiency.at(shape_of(work))
-        return (device.launch_us or 0.0) / 1e6 + allowed / reached
+        if (efficiency := self.efficiencies.get(work.kind)) is not None:
+            reached = efficiency.at(shape_of(work))
+        else:
+            reached = 1.0 if self.products(work.kind, device) else self.unmeasured
+        return (device.launch_us or 0.0) / 1e6 + allowed / (reached * self.overall)
 
 
 class Roofline:
@@ -130,7 +142,7 @@ class Roofline:
     traced           CPU seconds that the counted ones took in the trace
     noted            whether these three grow: not in a run's first epoch, which makes what is made once
 
-    unmeasured       efficiency of kinds of work that the cluster gives no rate of
+    unmeasured, overall   as of `Speeds`
     grown            how many times as long the counted work of layers takes (`harness.replay.program.grown`)
     uncounted        "traced", or "none": segments that say nothing of what they computed take no time
     """
@@ -141,6 +153,7 @@ class Roofline:
         workers: int,
         per_host: int | None = None,
         unmeasured: float = 1.0,
+        overall: float = 1.0,
         grown: float = 1.0,
         uncounted: str = "traced",
     ):
@@ -154,7 +167,7 @@ class Roofline:
                         f"cluster={cluster.name} does not say the {what} of its {device.kind} ({name}), which"
                         " compute=roofline needs: give compute=traced, or a cluster that says it"
                     )
-        self.speeds = Speeds(cluster, unmeasured)
+        self.speeds = Speeds(cluster, unmeasured, overall)
         self.modelled = self.kept = self.traced = 0.0
         self.noted = True
         self.met: set[str] = set()  # kinds of work
@@ -166,8 +179,10 @@ class Roofline:
             f"efficiency {self.speeds.unmeasured:g} of {kind}"
             for kind in KINDS
             if kind in self.met - self.speeds.efficiencies.keys()
+            and not all(self.speeds.products(kind, device) for device in self.devices)
         ]
-        return [*said, *(["launch_us=0"] if any(d.launch_us is None for d in self.devices) else [])]
+        fitted = [f"efficiency {self.speeds.overall:g} of all work"] if self.speeds.overall != 1 else []
+        return [*said, *fitted, *(["launch_us=0"] if any(d.launch_us is None for d in self.devices) else [])]
 
     def segment(
         self, worker: int, layer: int, done: Iterable[Mapping[str, Any]], traced: float, cpu: float

@@ -177,7 +177,8 @@ class Replayer:
                     self.described,
                     workers,
                     settings.per_host,
-                    fit.efficiency if fit is not None else settings.efficiency,
+                    settings.efficiency,
+                    1.0 if fit is None else fit.efficiency,
                     settings.grown,
                     settings.uncounted,
                 )
@@ -276,7 +277,7 @@ def overlaps(trace: Trace) -> bool:
     if said is None:
         raise InputError(
             f"{trace.run_dir} does not say whether its system's exchanges overlap in its paper: run it again"
-            " with fresh=true, or give overlap=ours"
+            " with fresh=true, or leave overlap=published out"
         )
     return bool(said)
 

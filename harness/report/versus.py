@@ -136,6 +136,10 @@ def versus(a: Group, b: Group, over: Sequence[str] = ()) -> Versus:
     notes = [] if len(common) > 1 else ["One seed in common has no interval: run several, as seed=1,2,3."]
     if len(common) < max(len(a.seeds), len(b.seeds)):
         notes.append(f"Differences are over the seeds that both have: {_listed(common)}.")
+    if a.first.combine != b.first.combine and not any(key.startswith("combine") for key in keys):
+        notes.append(
+            f"Their systems sum gradients differently: A by {a.first.combine}, B by {b.first.combine}."
+        )
     if a.first.code != b.first.code and a.first.name == b.first.name:
         notes.append(f"A was computed by code {a.first.code}, B by {b.first.code}.")
     multilabel = a.first.summary["multilabel"]
