@@ -16,20 +16,19 @@ Decisions
   devices and host and the bytes of all cached layers, or numbers of vertices per tier.
 - Tiers: `inclusive` by default, since section 4.2 has it so: for vertices that are only in a local cache,
   "their features are copied to the global cache", and Algorithm 1 sizes the global tier for all that the
-  devices may hold. Both tiers then rank vertices alike, and a vertex stands no lower in a worker's own halo
-  than among all: a global tier that is not larger than a worker's own is never hit by that worker (with
-  `top_k=-1`). `tiers=exclusive` is a variant: for the global tier R(v) counts only the workers whose local
-  tier does not hold v, and the tier serves only those. The hit rates of both are under the first picture.
+  devices may hold. A vertex stands no lower in a worker's own halo than among all, so that a global tier that
+  is not larger than a worker's own is never hit by that worker (with `top_k=-1`). `tiers=exclusive` is a
+  variant: for the global tier R(v) counts only the workers whose local tier does not hold v, and the tier
+  serves only those. The hit rates of both are under the first picture.
 - For Fig. 14: `policy=low_overlap` takes the lowest R(v) wherever `jaca` takes the highest; `capacity_share`
   sizes the tiers by a share of the most they could hold, the worker's halo and all halos together.
 - `fifo` and `lru` use the same two tiers: every lookup enters the local tier, in halo order; what was in
   neither enters the global tier through a queue at the end of the epoch, worker by worker. The ids looked
   up in vain are told to all workers, 4 bytes per id, counted.
-- Refresh: in every epoch that T divides all cached rows are computed anew, so that none is ever older than
-  T - 1; layer 0 never needs it. In a refresh the owner puts a row of the global tier there, and every
-  worker that reads it takes it. It is counted once per receiving worker (`global_get`), as if each had been
-  sent it; the owner's copy is not.
-- A miss is fetched fresh from its owner.
+- Refresh: in every epoch that T divides all cached rows are computed anew, so that none is ever older than T
+  - 1; layer 0 never needs it. In a refresh the owner puts a row of the global tier there, and every worker
+  that reads it takes it. It is counted once per receiving worker (`global_get`), as if each had been sent it;
+  the owner's copy is not. A miss is fetched fresh from its owner.
 - Hit rate: the paper does not say whether rows that a refresh computes anew are hits. Both rates are traced:
   `hit_rate` over all lookups, where those rows are no hits; and `hit_rate_between_refreshes`, which leaves
   the lookups of a refresh out, since all its rows are computed anew.
@@ -194,12 +193,8 @@ class Capgnn(System):
         return super().supports(run)
 
     def needs_devices(self):
-        return self.rapa or (
-            self.jaca
-            and self.capacity is None
-            and self.capacity_share is None
-            and None in (self.local_capacity, self.global_capacity)
-        )
+        unsized = self.capacity is None and self.capacity_share is None
+        return self.rapa or (self.jaca and unsized and None in (self.local_capacity, self.global_capacity))
 
     def restrict(self, shard, comm):
         """RAPA: the halo vertices that this worker keeps."""
