@@ -100,8 +100,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         places = Places(asked.results, asked.results / "cache", Path("data"))
         fits = fitted(experiment.one(asked.name), asked.size, places)
         for name, made in fits.items():
-            path = write(name, made, f"halobench cluster fit {asked.name} --size {asked.size}")
-            print(f"{path}: {', '.join(each['graph'] for each in made)}")
+            write(name, made, f"halobench cluster fit {asked.name} --size {asked.size}")
+            print(f"conf/cluster/{name}.yaml: {', '.join(each['graph'] for each in made)}")
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
