@@ -11,7 +11,7 @@ import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from harness.claims import published, reference, table
@@ -33,27 +33,37 @@ def results(root: Path = ROOT) -> list[Result]:
 
 
 def verdicts(found: Sequence[Result]) -> str:
-    """Counts and a row per part, or per verdict on a table's series of cells, of one paper's."""
+    """Counts and a row per part, or per verdict on a table's series of cells, of one paper's; below the rows
+    each reason once, by the number that a row names it with."""
     rows = ["| | part | published | here | share | verdict |", "|---|---|---|---|---|---|"]
+    reasons: dict[str, int] = {}
     before = ""
     for line in table.lines(found):
         entry = published.entry(line.entry)
         name = f"{entry.label}: {entry.title}" + (" (text uncertain)" if entry.uncertain else "")
         elsewhere = line.again not in ("", line.entry)
         again = f"counted in {published.entry(line.again).label}" if elsewhere else ""
-        reason = "; ".join(filter(None, [line.verdict.cause, line.verdict.why, again]))
-        why = f" ({reason})" if reason else ""
+        why = line.verdict.why
+        reason = f"reason {reasons.setdefault(why, len(reasons) + 1)}" if why else ""
+        said = "; ".join(filter(None, [line.verdict.cause, reason, again]))
         cells = [
             "" if name == before else name,
             line.says,
             line.published,
             line.ours,
             line.share,
-            f"**{line.verdict.word}**{why}",
+            f"**{line.verdict.word}**" + (f" ({said})" if said else ""),
         ]
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         before = name
-    return "\n".join([filled(found), "", *rows])
+    return "\n".join([filled(found), "", *rows, "", *_numbered(reasons)])
+
+
+def _numbered(reasons: Collection[str]) -> list[str]:
+    if not reasons:
+        return []
+    listed = [textwrap.fill(f"{number}. {why}", 110) for number, why in enumerate(reasons, 1)]
+    return ["Reasons:", "", *listed]
 
 
 def counted(found: Sequence[Result]) -> list[str]:
