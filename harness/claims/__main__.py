@@ -95,7 +95,7 @@ def _seconds(own: Path | None, found: Sequence[Result], folder: Path) -> None:
         for paper, each in known.groupby("paper"):
             stem = folder / f"predicted_{paper}"
             each.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
-            picture = seconds.draw(each, f"{paper}: predicted over printed seconds")
+            picture = seconds.draw(each, f"{paper}: predicted over printed seconds (or percent of an epoch)")
             print(style.save(picture, stem.with_suffix(".png")))
             errors = seconds.errors(each).items()
             print(f"  {', '.join(f'{model}: median |log| {off:.3f}' for model, off in errors)}")

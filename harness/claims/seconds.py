@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from harness.claims import published
 from harness.claims.evaluate import COMPARED, Result
@@ -56,8 +57,8 @@ def errors(seconds: pd.DataFrame) -> dict[str, float]:
 
 
 def draw(seconds: pd.DataFrame, title: str) -> Figure:
-    """Predicted over printed seconds of one paper: a place on the x axis per row of its tables, a dot per
-    printed number, with the median as a bar."""
+    """Predicted over printed seconds, or percent of an epoch, of one paper: a place on the x axis per row of
+    its tables, a dot per printed number, with the median as a bar."""
     rows = list(dict.fromkeys(seconds["row"]))
     figure = Figure(figsize=(max(5.0, 1.3 + 1.1 * len(rows)), 4.2), layout="constrained")
     ax = figure.subplots()
@@ -81,9 +82,11 @@ def draw(seconds: pd.DataFrame, title: str) -> Figure:
             ax.plot([at - 0.17, at + 0.17], [median, median], color=colour, linewidth=2)
     ax.axhline(1, color="#666666", linewidth=1)
     ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_formatter(NullFormatter())
     ax.set_xticks(range(len(rows)), rows, rotation=20 if len(rows) > 5 else 0)
-    ax.set_ylabel("predicted / printed seconds")
+    ax.set_ylabel("predicted / printed")
     ax.set_title(title, loc="left", fontsize=10)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
