@@ -82,6 +82,8 @@ def draw(seconds: pd.DataFrame, title: str) -> Figure:
             ax.plot([at - 0.17, at + 0.17], [median, median], color=colour, linewidth=2)
     ax.axhline(1, color="#666666", linewidth=1)
     ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    ax.set_ylim(min(low, 0.45), max(high, 2.2))
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.yaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_minor_formatter(NullFormatter())
