@@ -5,7 +5,7 @@ VENV   ?= .venv
 DATA   ?= ../shared/data
 RUN    := $(VENV)/bin/python
 
-.PHONY: help redis netns browser simgrid env demo test test-python coverage nightly torture lint site wheel bench \
+.PHONY: help redis netns browser simgrid env demo test test-python coverage nightly torture lint size site wheel bench \
         bench-gpu figures fidelity clean clean-cache
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -73,6 +73,9 @@ lint: env       ## rules, layout and types of the code
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy harness systems
+
+size: env       ## lines by package, now and at REVISION (0d78676 where none is given)
+	$(RUN) -m tests.size $(REVISION)
 
 site: env       ## the documentation as a site in site/; a dead link or an unknown name is an error
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
