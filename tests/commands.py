@@ -40,7 +40,8 @@ class Command:
         """The subcommand of halobench, however it is called ("run", "report claims"), else its program."""
         if self.words[0] == "halobench":
             two = " ".join(self.words[1:3])
-            return two if two in COMMANDS else self.words[1]
+            alone = self.words[1].startswith("-") or "=" in self.words[1]  # no subcommand: it is `run`
+            return "run" if alone else two if two in COMMANDS else self.words[1]
         if self.words[:2] == ("python", "-m"):
             return MODULES.get(self.words[2], self.words[2])
         return "set before" if "=" in self.words[0] else Path(self.words[0]).name
@@ -49,7 +50,8 @@ class Command:
     def rest(self) -> list[str]:
         """What stands behind the name."""
         if self.words[0] == "halobench":
-            return list(self.words[1 + len(self.name.split()) :])
+            named = self.words[1 : 1 + len(self.name.split())]
+            return list(self.words[1 + (" ".join(named) == self.name) * len(named) :])
         return list(self.words[3 if self.words[:2] == ("python", "-m") else 1 :])
 
 
@@ -129,7 +131,7 @@ TRIED = {
     ),
     "halobench plan": "test_plan.py::test_every_command_of_the_page_is_planned",
     "halobench advise": "test_plan_advise.py::test_the_pages_command_names_a_winner_with_its_margins",
-    "docker": "test_gpu_page.py::test_every_line_of_the_dockerfile_is_one_of_the_readmes_commands",
+    "docker": "test_gpu_page.py::test_every_line_of_the_dockerfile_is_a_pages_command",
     ".venv/bin/pre-commit install": "test_habits.py::",
 }
 

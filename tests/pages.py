@@ -3,7 +3,8 @@ and the systems' docstrings.
 
 A page is `# NAME`, what the system does, and three sections: knobs (a table of its yaml), decisions (from its
 module's docstring) and the picture that shows it working. Knobs and decisions are written here, the rest by
-hand. Where a system has no page, one is made of its docstring and yaml, without a picture.
+hand. Where a system has no page, one is made of its docstring and yaml, without a picture. docs/systems.md
+lists the pages.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import sys
 import textwrap
 from pathlib import Path
 
+from tests.kept import with_tables
+
 ROOT = Path(__file__).resolve().parent.parent
 CONF, PAGES = ROOT / "conf" / "system", ROOT / "docs" / "systems"
-MADE = {"Knobs", "Decisions"}
+MADE, COMMAND = {"Knobs", "Decisions"}, "python -m tests.pages"
 
 
 def knobs(yaml: str) -> str:
@@ -70,11 +73,24 @@ def up_to_date(page: str, name: str, conf: Path = CONF, root: Path = ROOT) -> st
     return "".join(parts)
 
 
+def listed(pages: Path = PAGES) -> str:
+    """A table of the systems: what each does, by the title of its page."""
+    rows = ["| `system=` | what it does |", "|---|---|"]
+    for path in sorted(pages.glob("*.md")):
+        name, named, title = path.read_text().partition("\n")[0].removeprefix("# ").partition(": ")
+        if named and path.stem == name:
+            rows.append(f"| [`{name}`](systems/{name}.md) | {title} |")
+    return "\n".join(rows)
+
+
 def main(conf: Path = CONF, pages: Path = PAGES, root: Path = ROOT) -> int:
     for name in sorted(path.stem for path in conf.glob("*.yaml")):
         path = pages / f"{name}.md"
         page = path.read_text() if path.exists() else first(name, conf, root)
         path.write_text(up_to_date(page, name, conf, root))
+    index = pages.with_suffix(".md")
+    if index.exists():
+        index.write_text(with_tables(index.read_text(), COMMAND, listed(pages)))
     return 0
 
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests import pages, traces
+from tests.kept import with_tables
 
 NAMES = sorted(p.stem for p in pages.CONF.glob("*.yaml"))
 
@@ -22,6 +23,12 @@ def test_a_page_is_up_to_date(name):
     assert {"Knobs", "Decisions"} <= set(re.findall(r"^## (.*)$", page, re.M))
     for picture in re.findall(r"\]\(([^)]+\.png)\)", page):
         assert (pages.PAGES / picture).exists(), f"{picture} is not there"
+
+
+def test_every_system_is_listed():
+    index = pages.PAGES.with_suffix(".md").read_text()
+    assert index == with_tables(index, pages.COMMAND, pages.listed()), "run python -m tests.pages"
+    assert all(f"| [`{name}`]" in index for name in NAMES)
 
 
 @pytest.mark.parametrize("noted", ["Decisions: sums are kept.\nDepartures: none.", ""])
