@@ -3,4 +3,4 @@ FROM python:3.11
 WORKDIR /halobench
 COPY . .
 RUN make env
-ENTRYPOINT [".venv/bin/python", "-m", "harness"]
+ENTRYPOINT [".venv/bin/halobench"]

@@ -97,10 +97,10 @@ def mentioned() -> list[tuple[str, str]]:
 # What begins with these words is tried elsewhere: by the test named, because the page has more to show than
 # that the command ends, or needs what is made there.
 TRIED = {
-    "python -m harness --config-dir my_ideas/conf -m system=vanilla,refresh": (
+    "halobench --config-dir my_ideas/conf -m system=vanilla,refresh": (
         "test_tutorial.py::test_what_the_page_says_of_its_runs_holds"
     ),
-    "python -m harness.report table mine": "test_tutorial.py::test_what_the_page_says_of_its_runs_holds",
+    "halobench report table mine": "test_tutorial.py::test_what_the_page_says_of_its_runs_holds",
     "halobench check system=refresh": "test_tutorial.py::test_the_pages_system_holds_every_check",
     "PYTHONPATH=my_ideas python -m harness --config-dir my_ideas/conf dataset=ring": (
         "test_outside.py::test_a_dataset_is_one_file_and_one_yaml"
@@ -123,10 +123,10 @@ TRIED = {
     ),
     "torchrun --nnodes 2": "test_hosts.py::",
     "srun bash -c": "test_gpu_page.py::test_the_script_for_slurm_trains_with_a_task_per_worker",
-    "python -m harness -m hydra/launcher=joblib": (
+    "halobench -m hydra/launcher=joblib": (
         "test_launchers.py::test_jobs_in_other_processes_are_the_same_runs"
     ),
-    "python -m harness -m hydra/launcher=submitit_slurm": (
+    "halobench -m hydra/launcher=submitit_slurm": (
         "test_gpu_page.py::test_what_submitit_submits_is_a_job_with_the_pages_gpus"
     ),
     "halobench plan": "test_plan.py::test_every_command_of_the_page_is_planned",

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from harness import cli
+from harness.claims import reference
 from tests.commands import ROOT, of
 from tests.graphs import edge_list, random_graph
 from tests.launching import Started
@@ -105,6 +106,8 @@ def test_a_report_of_a_page_is_written(command, reader, capsys):
         Path("results/figures").mkdir()
         for suffix in ("png", "csv"):
             shutil.copy(ROOT / "docs" / "figures" / f"capgnn_table8.{suffix}", "results/figures")
+    if "--seconds" in words:
+        words += ["--reference", str(ROOT / reference.FOLDER)]
     code, (said, wrong) = cli.main(words), capsys.readouterr()
     assert code == 0 and said.strip(), wrong
     if command.name == "report history":

@@ -36,8 +36,8 @@ def test_every_finding_has_a_command():
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words)[:60])
 def test_a_command_asks_for_what_there_is(command):
-    if command[:3] == ["python", "-m", "harness.study"]:
-        given = command[3:]
+    if command[:2] == ["halobench", "study"]:
+        given = command[2:]
         options = {"--graphs": study.GRAPHS, "--systems": study.SYSTEMS, "--kinds": study.ROWS}
         for option, known in options.items():
             if option in given:
@@ -46,8 +46,8 @@ def test_a_command_asks_for_what_there_is(command):
                     : next((i for i, word in enumerate(after) if word.startswith("--")), len(after))
                 ]
                 assert names and set(names) <= set(known)
-    elif command[:3] == ["python", "-m", "harness"]:
-        overrides.check(command[3:], runner.CONF)
+    elif command[:2] == ["halobench", "-m"]:
+        overrides.check(command[1:], runner.CONF)
     else:
         assert command[:2] == ["halobench", "figures"]
         names = command[2 : command.index("--size")]

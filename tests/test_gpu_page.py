@@ -77,9 +77,7 @@ def test_the_script_for_slurm_is_one_that_bash_reads():
 def test_what_submitit_submits_is_a_job_with_the_pages_gpus(tmp_path):
     submitit = pytest.importorskip("submitit")
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
-    command = re.search(r"^python -m harness -m (hydra/launcher=submitit_slurm.*?)\n```", PAGE, re.M | re.S)[
-        1
-    ]
+    command = re.search(r"^halobench -m (hydra/launcher=submitit_slurm.*?)\n```", PAGE, re.M | re.S)[1]
     words = [word for word in command.replace("\\\n", " ").split() if word.startswith("hydra")]
     with initialize_config_dir(CONF, version_base="1.3"):
         launcher = compose("config", overrides=words, return_hydra_config=True).hydra.launcher

@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 from tests.short import TINY, shorten_figures
 
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))
-DRAWN_BY = re.compile(r"Drawn by `python -m harness\.figures ([^`]*)`")
+DRAWN_BY = re.compile(r"Drawn by `halobench figures ([^`]*)`")
 # page, the command's arguments
 COMMANDS = [
     (page, command) for page in PAGES for command in DRAWN_BY.findall(" ".join(page.read_text().split()))
