@@ -36,10 +36,8 @@ def followed(folder, launcher):
     environment = {**os.environ, "PYTHONPATH": f"{folder / 'my_ideas'}:{ROOT}"}
     outputs = []
     for line in (sweep, table):
-        command = line.split()
-        done = subprocess.run(
-            [sys.executable, *command[1:]], cwd=folder, env=environment, capture_output=True, text=True
-        )
+        command = [sys.executable, "-m", "harness", *line.split()[1:]]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)
     (launcher.folder / "modules" / "refresh.py").write_text(block("python"))
@@ -47,7 +45,7 @@ def followed(folder, launcher):
     exact = exact.replace("my_ideas", str(folder / "my_ideas")).replace(
         "results=mine", f"results={folder / 'mine'}"
     )
-    done = Started(launcher, exact.split()[3:]).end()
+    done = Started(launcher, exact.split()[1:]).end()
     assert done.code == 0, done.err
     runs = {}
     for path in find_runs([folder / "mine"]):
