@@ -17,7 +17,7 @@ from pathlib import Path
 from harness.claims import published, reference, table
 from harness.claims.decide import decided
 from harness.claims.evaluate import COMPARED, CONSTRUCTED, NOT_RUN, NOT_YET, Result
-from harness.claims.verdict import CAUSES, DECIDED, NO_EFFECT, UNKNOWN
+from harness.claims.verdict import CAUSES, DECIDED, DETERMINISTIC, MISSED, NO_EFFECT, UNKNOWN
 from harness.run.runner import Places
 from tests.kept import with_tables
 
@@ -43,9 +43,11 @@ def verdicts(found: Sequence[Result]) -> str:
         name = f"{entry.label}: {entry.title}" + (" (text uncertain)" if entry.uncertain else "")
         elsewhere = line.again not in ("", line.entry)
         again = f"counted in {published.entry(line.again).label}" if elsewhere else ""
-        why = line.verdict.why
+        parts = line.verdict.why.split("; ")
+        seen = [part for part in (MISSED, DETERMINISTIC) if part in parts]
+        why = "; ".join(part for part in parts if part not in seen)
         reason = f"reason {reasons.setdefault(why, len(reasons) + 1)}" if why else ""
-        said = "; ".join(filter(None, [line.verdict.cause, reason, again]))
+        said = "; ".join(filter(None, [*seen, line.verdict.cause, reason, again]))
         cells = [
             "" if name == before else name,
             line.says,

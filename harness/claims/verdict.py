@@ -57,6 +57,7 @@ LEAST, MOST = 0.5, 2.0  # share between which an effect is as strong as printed
 TOLERANCE = 0.1  # of our mean, by which a published value may be off
 SIDES = {"above": 1.0, "below": -1.0}
 DETERMINISTIC = "deterministic"
+MISSED = "here it does not hold"  # of a miss whose cause is not the paper
 ROUNDING = 1e-12  # of a difference that double precision may leave where there is none
 
 
@@ -238,7 +239,7 @@ def signed(found: Verdict, cause: str, because: str = "") -> Verdict:
         return dataclasses.replace(found, cause=SEEDS)  # the interval, or one seed, leaves it open
     if found.word == FAILS and cause != PAPER:
         whose = because or ("no cause is named" if not cause else "")
-        why = "; ".join(filter(None, ["here it does not hold", found.why, whose]))
+        why = "; ".join(filter(None, [MISSED, found.why, whose]))
         return dataclasses.replace(found, word=UNKNOWN, why=why, cause=cause)
     why = "; ".join(filter(None, [found.why, because]))
     return dataclasses.replace(found, why=why, cause=cause)
