@@ -196,7 +196,7 @@ def test_help_lists_every_part(capsys):
     (["--rounds", "0"], "--rounds=0 is too small"), (["--margin", "-1"], "--margin=-1.0 is out of range"),
     (["--alpha", "0"], "--alpha=0.0 is out of range"),
     (["--against", "{tmp}"], "holds no harness/__main__.py"),
-    (["--against", str(ROOT), "epochs"], '"epochs" is not a KEY=VALUE word'),
+    (["--against", str(ROOT), "epochs"], '"epochs" is not KEY=VALUE'),
     (["epochs=3"], "give --against CHECKOUT too"),
 ])  # fmt: skip
 def test_what_cannot_be_asked_for_is_one_sentence(tmp_path, capsys, words, said):

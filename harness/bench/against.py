@@ -24,6 +24,7 @@ from harness.bench.runs import (
 )
 from harness.bench.start import start_seconds
 from harness.check import InputError
+from harness.check.words import key_values
 
 HERE, THERE = "here", "there"
 TIMES = {
@@ -44,13 +45,8 @@ def checkout(path: Path) -> Path:
 
 
 def keys_of(words: list[str]) -> dict[str, str]:
-    """KEY=VALUE words as a dictionary. InputError where one has no "="."""
-    for word in words:
-        if not word.partition("=")[1] or word.startswith("-"):
-            raise InputError(
-                f'"{word}" is not a KEY=VALUE word: give keys of a run, as in dataset.scale=0.01'
-            )
-    return {key.lstrip("+"): value for key, _, value in (word.partition("=") for word in words)}
+    """KEY=VALUE words of a run as a dictionary. InputError where one has no "="."""
+    return {key.lstrip("+"): value for key, value in key_values(words).items()}
 
 
 def cases_of(keys: Mapping[str, str]) -> dict[str, dict]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from harness.check import InputError, choice
+from harness.check.words import key_values
 from harness.claims import published
 from harness.claims.verdict import TOLERANCE
 
@@ -33,9 +34,7 @@ def rows_by(rows: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:
         return dict(rows)
     made: dict[str, str] = {}
     for (row, words), (name, more) in itertools.product(rows.items(), by.items()):
-        both = {word.split("=", 1)[0] for word in words.split()} & {
-            word.split("=", 1)[0] for word in more.split()
-        }
+        both = key_values(words.split()).keys() & key_values(more.split())
         if both:
             raise InputError(f"rows.{row} and by.{name} both give {', '.join(sorted(both))}: give it once")
         if f"{row} {name}" in made:

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from harness.check import InputError, choice, typed
+from harness.check.words import key_of, key_values
 from harness.claims import cells, published
 from harness.claims.claim import Claim, Need, Size, check, named
 from harness.claims.verdict import CAUSES
@@ -70,14 +71,12 @@ class Experiment:
         EPOCHS/5 stands for a fifth of the size's epochs, GPUS/4 for a fourth of its workers, and so on.
         """
         option, *words = f"dataset={graph}".split()
-        runs, more = (
-            dict(word.split("=", 1) for word in each) for each in (self.sizes[size].runs.split(), words)
-        )
+        runs, more = key_values(self.sizes[size].runs.split()), key_values(words)
         own = self.rows[row].split()
         both = {**runs, **more}
         for key in {"epochs", "gpus"} & both.keys():
             own = [_part(word, key.upper(), int(both[key])) for word in own]
-        keys = {word.split("=", 1)[0] for word in own}
+        keys = key_values(own).keys()
         beside = [f"{key}={value}" for key, value in more.items() if key not in keys]
         common = [f"{key}={value}" for key, value in runs.items() if key not in keys | more.keys()]
         return " ".join([*own, option, *beside, *common])
@@ -112,8 +111,9 @@ def with_rows(rows: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
     """
     found = dict(rows)
     for given in more:
-        name, equals, asked = given.partition("=")
-        if not equals or not name or not any(word.startswith("system=") for word in asked.split()):
+        name = key_of(given)
+        asked = given.removeprefix(f"{name}=")
+        if not name or not any(word.startswith("system=") for word in asked.split()):
             raise InputError(f'row="{given}" names no system: give --row NAME="system=SYSTEM system.KNOB=1"')
         if name in found:
             raise InputError(f'row="{given}" has the name of another row: give it a name of its own')

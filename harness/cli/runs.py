@@ -19,6 +19,7 @@ from rich.table import Table
 
 from harness.base.terminal import Terminal
 from harness.check import InputError, did_you_mean
+from harness.check.words import key_value
 from harness.report import single
 from harness.report.columns import LEADING, times
 from harness.report.compare import differing
@@ -242,8 +243,8 @@ def _extend(given: argparse.Namespace) -> None:
     keys: dict[str, Any] = {}
     known = sorted({"epochs", *PLACE_KEYS} - {"fresh", "launch"})
     for word in given.keys:
-        key, given_as, value = word.partition("=")
-        if not given_as or key not in known:
+        key, value = key_value(word)
+        if key not in known:
             raise InputError(f'"{word}" cannot be given here{did_you_mean(key, known)}')
         keys[key] = yaml.safe_load(value)
     epochs = keys.pop("epochs", None)

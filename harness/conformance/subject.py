@@ -9,6 +9,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 
 from harness.check import InputError
+from harness.check.words import key_of
 from harness.core.context import RunFacts
 from harness.core.system import System
 from harness.run import config as configs
@@ -54,7 +55,7 @@ def subject(words: Sequence[str], config_dir: str | None = None) -> Subject:
     if not any(word.startswith("system=") for word in words):
         raise InputError("system is not given: add system=NAME")
     for word in words:
-        if word.split("=")[0].split(".")[0] not in WORDS:
+        if key_of(word).split(".")[0] not in WORDS:
             raise InputError(f'"{word}" is not part of a system: give system=NAME and its knobs only')
     searched = runner.searchpath(config_dir)
     overrides.check([*searched, *words], runner.CONF)

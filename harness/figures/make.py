@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.base.terminal import Terminal
+from harness.check.words import key_values
 from harness.claims.experiment import Experiment
 from harness.figures.figure import Figure
 from harness.graph.config import name_of
@@ -139,7 +140,7 @@ def name_on(name: str, graph: str) -> str:
     option, *more = graph.split()
     if "," in option:
         return name
-    given = dict(word.split("=", 1) for word in more)
+    given = key_values(more)
     block = {"name": given.get("dataset.name", option), "source": option, "path": given.get("dataset.path")}
     called = name_of(block)
     return "-".join([name, re.sub(r"[^\w]+", "-", called)])

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from harness.base.terminal import Terminal, read_as_far_as_wanted
 from harness.check import InputError, check_place
+from harness.check.words import key_of
 from harness.plan.plan import Plan, plan
 from harness.plan.probe import Probe, probe
 from harness.plan.words import parse
@@ -182,7 +183,7 @@ def _beside(rows: list[dict[str, Any]]) -> Table:
     # What tells runs apart that are of one system, graph and number of workers.
     values: dict[str, set[str]] = {}
     for word in (word for asked in runs for word in asked.split()):
-        values.setdefault(word.partition("=")[0], set()).add(word)
+        values.setdefault(key_of(word), set()).add(word)
     telling = {key for key, found in values.items() if len(found) > 1} - {
         "system",
         "dataset",
@@ -192,7 +193,7 @@ def _beside(rows: list[dict[str, Any]]) -> Table:
     for asked, own in sorted(runs.items(), key=lambda item: item[1][0]["modelled_epoch_s"] or float("inf")):
         first = own[0]
         called = f"{first['system']}, {first['dataset']}, {first['workers']} workers"
-        called = " ".join([called, *(w for w in asked.split() if w.partition("=")[0] in telling)])
+        called = " ".join([called, *(w for w in asked.split() if key_of(w) in telling)])
         known = first["bytes_least"] is not None
         sent = tuple(sum(row[end] for row in own) for end in ("bytes_least", "bytes_most")) if known else None
         times = (first["modelled_epoch_s"], first["modelled_epoch_s_most"])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.check import InputError, at_least, did_you_mean, more_than
+from harness.check.words import key_of, key_value
 from harness.cluster.config import Cluster
 from harness.replay.settings import MEASURED, TRACED, cluster_of
 from harness.run import overrides
@@ -36,19 +37,19 @@ def parse(words: Sequence[str]) -> Given:
     own: dict[str, float] = {}
     name, changes, rest = None, [], []
     for word in words:
-        key, _, value = word.partition("=")
+        key = key_of(word)
         if key in OWN:
-            own[key] = _number(key, value)
+            own[key] = _number(*key_value(word))
         elif key == "cluster":
-            name = value
+            _, name = key_value(word)
         elif key.startswith("cluster."):
             changes.append(word.removeprefix("cluster."))
         else:
             rest.append(word)
     known = [*OWN, "cluster", ALIAS, *RunConfig.__dataclass_fields__, *BLOCKS_OF_A_RUN]
     for word in rest:
-        key, equals, _ = word.partition("=")
-        if equals and key.isidentifier() and key not in known:
+        key = key_of(word)
+        if key != word and key.isidentifier() and key not in known:
             raise InputError(f'"{word}" cannot be given here{did_you_mean(key, known)}')
     if name is None:
         raise InputError(

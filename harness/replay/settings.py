@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.check import InputError, at_least, choice, did_you_mean, more_than, typed, within_above
+from harness.check.words import key_value
 from harness.cluster.config import Cluster, Fit
 from harness.replay import engine_simgrid, rounds
 from harness.replay.collectives import BROADCASTS, REDUCTIONS, Shapes
@@ -295,7 +296,7 @@ def parse(
     changes: list[str] = []
     known = {f.name for f in dataclasses.fields(Settings)} | set(more or {})
     for word in (word for word in words if word not in runs):
-        key, _, value = word.partition("=")
+        key, value = key_value(word)
         if key.startswith("cluster."):
             changes.append(word.removeprefix("cluster."))
         elif key in known:

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from harness.check import InputError, did_you_mean
 from harness.report.columns import ALL, LEADING, TIMES, Column, named
-from harness.report.groups import Estimate, Group, knob
+from harness.report.groups import Estimate, Group, knob, typed_value
 from harness.report.style import COLOURS, SCORE_NAMES, STROKES, names_of, title, told_apart, unsaid, verbatim
 from harness.report.table import Section, estimate_of
 
@@ -179,7 +179,7 @@ def _places(values: list[Any]) -> tuple[dict[str, float], list[str], bool]:
         return {repr(v): float(v) for v in values}, [], _is_wide(values)
     return (
         {repr(v): float(i) for i, v in enumerate(values)},
-        [verbatim(knob("", v).partition("=")[2]) for v in values],
+        [verbatim(typed_value("", v)) for v in values],
         False,
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.base.terminal import counted
 from harness.report.columns import Column
-from harness.report.groups import Estimate, Group, Run, estimate, knob
+from harness.report.groups import Estimate, Group, Run, estimate, typed_value
 from harness.trace.identity import MEETING_KEYS
 
 PLACES = ("partition", "cluster")  # blocks of the config that do not change what exact training computes
@@ -23,7 +23,7 @@ def differing(runs: Sequence[Run]) -> dict[str, list[str]]:
     found = {}
     for key in dict.fromkeys(key for run in runs for key in run.keys):
         if len({repr(run.keys[key]) if key in run.keys else None for run in runs}) > 1:
-            told = [knob(key, run.keys[key]).partition("=")[2] if key in run.keys else "-" for run in runs]
+            told = [typed_value(key, run.keys[key]) if key in run.keys else "-" for run in runs]
             # Classes go by their names, which two of them may share.
             found[key] = told if len(set(told)) > 1 else [str(run.keys.get(key, "-")) for run in runs]
     return found

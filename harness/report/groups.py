@@ -380,8 +380,13 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def knob(key: str, value: Any) -> str:
     """`key=value` as one would type it; a class by its name, as `optimiser=sgd`."""
+    return f"{key.removesuffix('._target_')}={typed_value(key, value)}"
+
+
+def typed_value(key: str, value: Any) -> str:
+    """The value of a key as one would type it."""
     if key.endswith("._target_"):
-        key, value = key.removesuffix("._target_"), str(value).rpartition(".")[2].lower()
+        return str(value).rpartition(".")[2].lower()
     if value is None or isinstance(value, bool):
-        value = {None: "null", True: "true", False: "false"}[value]
-    return f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"{value:g}" if isinstance(value, float) else f"{value}"

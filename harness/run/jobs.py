@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from harness.base.terminal import Terminal
 from harness.check import InputError
 from harness.check.target import ALLOW, trusted_in
+from harness.check.words import key_values
 from harness.run import config as configs
 from harness.run import launch, prepare
 from harness.run.process import RunFailed
@@ -135,7 +136,7 @@ class Jobs:
     def _job(self, composed: DictConfig) -> float | None:
         hydra = HydraConfig.get()
         words = list(hydra.overrides.task)
-        asked = dict(word.split("=", 1) for word in words if "=" in word)
+        asked = key_values(word for word in words if "=" in word)
         keys = self.sweep.keys if self.sweep else []
         job = Job(" ".join(words), {key: asked[key] for key in keys if key in asked})
         number = (

@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.check import InputError, did_you_mean
+from harness.check.words import key_value
 from harness.run import refused
 
 PRESETS = Path(__file__).resolve().parents[2] / "conf"
@@ -205,7 +206,7 @@ def for_hydra(arguments: list[str], conf: str) -> list[str]:
     )
     inside = {word: o for word, o in parsed.items() if swept and o.key_or_group.startswith(swept)}
     alone = {word for word, o in inside.items() if not o.is_sweep_override() and not o.is_delete()}
-    return ["{}=choice({})".format(*word.split("=", 1)) if word in alone else word for word in arguments]
+    return ["{}=choice({})".format(*key_value(word)) if word in alone else word for word in arguments]
 
 
 def _parse(word: str) -> Override:

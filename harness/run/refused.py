@@ -7,14 +7,16 @@ from pathlib import Path
 
 from hydra.core.override_parser.types import Override
 
-from harness.check import did_you_mean
+from harness.check import InputError, did_you_mean
+from harness.check.words import key_value
 
 
 def unreadable(word: str) -> str:
     """For a word that is no KEY=VALUE by Hydra's grammar: how to quote it."""
-    key, equals, value = word.partition("=")
-    if not equals or not key:
-        return f'"{word}" is not KEY=VALUE: write KEY=VALUE, as epochs=100'
+    try:
+        key, value = key_value(word)
+    except InputError as error:
+        return str(error)
     plain = value.replace('"', "").replace("'", "")
     return (
         f"{word} cannot be read, since its value has a character with a meaning of its own: put quotes"

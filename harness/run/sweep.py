@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.check import InputError
+from harness.check.words import key_of, key_value
 from harness.run import overrides
 from harness.trace import objective
 
@@ -74,7 +75,7 @@ def read(words: list[str], conf: str) -> Sweep:
 
 def _towards(words: list[str], name: str | None, direction: str) -> list[str]:
     """The words with the direction in which the objective improves. Hydra's own default is to minimise."""
-    given = next((word.partition("=")[2] for word in words if word.startswith(f"{DIRECTION}=")), None)
+    given = next((key_value(word)[1] for word in words if key_of(word) == DIRECTION), None)
     if given is None:
         return [*words, f"{DIRECTION}={direction}"]
     if given != direction:
