@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import yaml
-from tabulate import tabulate
 
+from harness.base import tables
 from harness.plan import advise
 from harness.run import runner
 from harness.trace.reader import Trace
@@ -205,9 +205,9 @@ def main() -> None:
         ratio = seconds.get(took, float("inf")) / seconds[order[0]]
         right += ratio <= WITHIN
         rows.append([graph, network, took, order[0], f"{seconds[order[0]]:.3g}", f"{ratio:.2f}"])
-        print(tabulate([rows[-1]], tablefmt="plain"), flush=True)
+        print("  ".join(rows[-1]), flush=True)
     heads = ["graph", "network", "advised", "measured winner", "its s", "advised over it"]
-    print(tabulate(rows, heads, disable_numparse=True))
+    print(tables.text(heads, rows, heads))
     print(f"{right} of {len(rows)} within {100 * (WITHIN - 1):.0f} % of the winner")
 
 

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tabulate import tabulate
-
+from harness.base import tables
 from harness.replay.engine import Timeline
 from harness.replay.settings import parse
 from harness.replay.times import times_of
@@ -96,7 +95,7 @@ def main() -> None:
              f"{min(ratios):.2f} to {max(ratios):.2f}", f"{at[2]:.2f}"]
         )  # fmt: skip
     heads = ["system", "measured, ms", "predicted, ms", "ratio", "rounds", "counted work"]
-    print(tabulate(rows, heads, disable_numparse=True))
+    print(tables.text(heads, rows, heads))
 
 
 if __name__ == "__main__":

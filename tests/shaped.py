@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tabulate import tabulate
-
+from harness.base import tables
 from harness.comm.recorder import cpu_count
 from harness.replay.settings import parse
 from harness.replay.times import times_of
@@ -105,7 +104,7 @@ def table(found: Sequence[Held]) -> str:
         for each in found
     ]
     heads = ["system", "loopback, ms", "predicted, ms", "measured, ms", "ratio", "MB per epoch"]
-    return tabulate(rows, heads, disable_numparse=True)
+    return tables.text(heads, rows, heads)
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from rich.table import Table
 from scipy.stats import mannwhitneyu
 
+from harness.base import tables
 from harness.base.terminal import Terminal
 from harness.bench import record
 from harness.bench.lines import NOT_JUDGED, Line
@@ -101,10 +102,8 @@ def compared(old: Record, new: Record, margin: float = MARGIN, alpha: float = AL
 
 
 def table(verdicts: Sequence[Verdict]) -> Table:
-    shown = Table()
-    for heading in ("part", "what", "old", "new", "unit", "new / old", "p", "verdict"):
-        numeric = heading in ("old", "new", "new / old", "p")
-        shown.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+    headings = ("part", "what", "old", "new", "unit", "new / old", "p", "verdict")
+    shown = tables.shown(headings, words=("part", "what", "unit", "verdict"))
     for each in verdicts:
         form = ".0f" if each.line.unit == EXACT else ".4g"
         shown.add_row(

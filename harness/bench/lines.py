@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from rich.table import Table
 
+from harness.base import tables
+
 NOT_JUDGED = "busy: not judged"
 
 
@@ -88,12 +90,8 @@ class Line:
 
 def table(lines: list[Line]) -> Table:
     """What was measured, as a table to print: each value with the range of its samples."""
-    shown = Table()
-    for heading in ("part", "what", "ours", "peer", "unit", "ratio", "target", "", "note"):
-        numeric = heading in ("ours", "peer", "ratio", "target")
-        shown.add_column(
-            heading, justify="right" if numeric else "left", no_wrap=numeric or heading == "", overflow="fold"
-        )
+    headings = ("part", "what", "ours", "peer", "unit", "ratio", "target", "", "note")
+    shown = tables.shown(headings, words=("part", "what", "unit", "", "note"))
     part = None
     for line in lines:
         if part is not None and line.part != part:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.base import tables
 from harness.check import InputError, choice, writing
 from harness.claims import experiment, published, reference, table
 from harness.claims.decide import decided
@@ -73,7 +74,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     if asked.format == "csv":
         print(table.frame(found).to_csv(index=False), end="")
     elif asked.format:
-        print(table.frame(found).to_markdown(index=False, disable_numparse=True))
+        parts = table.frame(found)
+        print(tables.markdown(list(parts), parts.to_numpy().tolist(), list(parts)))
         print("", *table.counts(found), sep="\n")
     else:
         print(table.plain(found))

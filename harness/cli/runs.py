@@ -14,9 +14,9 @@ from typing import Any
 import yaml
 from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from harness.base import tables
 from harness.base.terminal import Terminal
 from harness.check import InputError, did_you_mean
 from harness.check.words import key_value
@@ -302,10 +302,7 @@ def _held(lock: Path) -> Iterator[bool]:
 
 
 def _table(*headings: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table
+    return tables.shown(headings, words=headings)
 
 
 def _console() -> Terminal:

@@ -14,9 +14,10 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
+from harness.base import tables
+from harness.base.terminal import Terminal
 from harness.check import InputError, at_least, choice
 from harness.fidelity import measure as measure
 from harness.graph import twin
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None, program: str = "python -m harness.fi
     )
     parser.add_argument("--json", action="store_true", help="one JSON list instead of tables")
     options = parser.parse_args(argv)
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = Terminal(width=None if sys.stdout.isatty() else 150)
     rows: list[dict] = []
     try:
         at_least("--epochs", options.epochs, 1)
@@ -169,9 +170,9 @@ def _measure(graph: Graph, figure: Published, scale: float, epochs: int, trained
 def _table(name: str, rows: list[dict]) -> Table:
     scale = rows[0]["scale"]
     note = "" if scale == 1.0 else " (measured at a reduced scale; vertices and edges are divided by it)"
-    table = Table(title=f"twin/{name} at scale {scale:.4g}{note}", title_justify="left")
-    for column in ("statistic", "published", "twin", "ratio", "", "source"):
-        table.add_column(column, justify="right" if column in ("published", "twin", "ratio") else "left")
+    headings = ("statistic", "published", "twin", "ratio", "", "source")
+    title = f"twin/{name} at scale {scale:.4g}{note}"
+    table = tables.shown(headings, words=("statistic", "", "source"), title=title)
     for row in rows:
         label = row["statistic"].replace("_", " ") + (f", {row['parts']} parts" if row["parts"] else "")
         ratio = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"

@@ -13,9 +13,10 @@ import json
 import sys
 from typing import Any, NamedTuple
 
-from rich.console import Console
 from rich.table import Table
 
+from harness.base import tables
+from harness.base.terminal import Terminal
 from harness.check import InputError, choice
 from harness.fidelity.__main__ import quick_scale
 from harness.graph import twin
@@ -88,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the generator")
     parser.add_argument("--json", action="store_true", help="one JSON list instead of tables")
     options = parser.parse_args(argv)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Terminal(width=None if sys.stdout.isatty() else 120)
     rows: list[dict[str, Any]] = []
     try:
         for name in options.names or TABLE_3:
@@ -146,12 +147,9 @@ def compare(name: str, *, scale: float | None = None, seed: int = 0) -> list[dic
 
 def _table(rows: list[dict[str, Any]]) -> Table:
     first = rows[0]
-    table = Table(
-        title=f"{first['twin']} at scale {first['scale']:.4g}, {first['workers']} workers on {HOSTS} hosts",
-        title_justify="left",
-    )
-    for column in ("cut", "", "inner", "outer", "outer share", "RF", "fit", "Edge IF"):
-        table.add_column(column, justify="left" if column in ("cut", "") else "right")
+    title = f"{first['twin']} at scale {first['scale']:.4g}, {first['workers']} workers on {HOSTS} hosts"
+    headings = ("cut", "", "inner", "outer", "outer share", "RF", "fit", "Edge IF")
+    table = tables.shown(headings, words=("cut", ""), title=title)
     for row in rows:
         table.add_row(
             row["cut"] if row["origin"] == "printed" else "",

@@ -6,9 +6,9 @@ left out: they do not grow with the graph, and would weigh more on a small twin 
 share of halo rows that local tiers hold, from the metrics `local_capacity` and `lookups`.
 """
 
-import pandas as pd
 from matplotlib.figure import Figure
 
+from harness.base import tables
 from harness.claims.published import entries
 from harness.figures.panels import by_epoch
 from harness.report.style import COLOURS, PARTS, title
@@ -28,8 +28,7 @@ def table(groups) -> str:
         beside = ("-", "-") if said is None else (f"{said:.1f}", f"{sum(parts) - said:+.1f}")
         values = [f"{value:.1f}" for value in (*parts, sum(parts))]
         rows.append((name, f"{ours['cached']:.0f}", *values, *beside))
-    sides = ("left", *["right"] * (len(COLUMNS) - 1))
-    return pd.DataFrame(rows, columns=COLUMNS).to_markdown(index=False, disable_numparse=True, colalign=sides)
+    return tables.markdown(COLUMNS, rows)
 
 
 def draw(groups):

@@ -7,8 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from tabulate import tabulate
-
+from harness.base import tables
 from harness.base.terminal import printable
 from harness.check import InputError
 from harness.history.steps import MARGIN, Step, steps
@@ -77,8 +76,8 @@ def text(found: Sequence[Step], everything: bool = False) -> str:
         ]
         for step in shown
     ]
-    sides = ["left", "left", "right", "left", "left", "right", "right", "right", "left"]
-    table = tabulate([columns, *rows], tablefmt="plain", disable_numparse=True, colalign=sides)
+    numbers = ("seeds", "MB, %", "time, %", "score")
+    table = tables.text(columns, rows, [name for name in columns if name not in numbers])
     counted = Counter(word for step in found for word in step.words)
     told = ", ".join(f"{count} {word}" for word, count in sorted(counted.items())) or "nothing changed"
     untold = Counter(step.untold for step in found if step.untold)

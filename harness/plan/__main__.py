@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from harness.base import tables
 from harness.base.terminal import Terminal, read_as_far_as_wanted
 from harness.check import InputError, check_place
 from harness.check.words import key_of
@@ -95,20 +95,16 @@ def show(console: Terminal, made: Plan, found: Probe | None) -> None:
     ]
     for line in lines:
         console.print(line, highlight=False, soft_wrap=True)
-    memory = Table(box=SIMPLE_HEAD, pad_edge=False)
-    memory.add_column("memory of the largest worker")
-    memory.add_column("GB", justify="right")
     if made.memory:
+        memory = tables.shown(["memory of the largest worker", "GB"])
         total = sum(made.memory.values(), np.zeros(made.loads.workers))
         largest = int(total.argmax())
         for name, each in made.memory.items():
             memory.add_row(name, f"{each[largest] / 1e9:.3f}")
         memory.add_row("sum", f"{total[largest] / 1e9:.3f}")
         console.print(memory)
-    sent = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("purpose", "MB per epoch"):
-        sent.add_column(heading, justify="left" if heading == "purpose" else "right")
     if made.epochs:
+        sent = tables.shown(["purpose", "MB per epoch"])
         for purpose, both in sorted(made.bytes_by_purpose().items()):
             sent.add_row(purpose, _range(both, 1e6))
         first = tuple(sum(getattr(made.epochs[0], end)[key].sum() for key in made.epochs[0].least)
@@ -173,10 +169,7 @@ def table_rows(made: Plan, found: Probe | None, words: Sequence[str]) -> list[di
 
 def _beside(rows: list[dict[str, Any]]) -> Table:
     """All runs in the order of their modelled epochs; those without one last."""
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("run")
-    for heading in ("fits", "GB per worker", "MB per epoch", "modelled epoch, ms"):
-        shown.add_column(heading, justify="right")
+    shown = tables.shown(["run", "fits", "GB per worker", "MB per epoch", "modelled epoch, ms"])
     runs: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         runs.setdefault(row["asked"], []).append(row)

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
+from harness.base import tables
 from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
 from harness.check import InputError, check_place
 from harness.page.layout import write
@@ -98,13 +97,7 @@ def _advise(words: Sequence[str], console: Terminal, html: Path | None) -> None:
     found.sort(key=lambda each: each.rank)
     goal = train_best(found, exact, given) if some else None
     rows = [_row(each, exact) for each in found]
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for number, heading in enumerate(HEADINGS):
-        words_there = number in (0, len(HEADINGS) - 1)
-        shown.add_column(heading, justify="left" if words_there else "right", overflow="fold")
-    for row in rows:
-        shown.add_row(*row)
-    console.print(shown)
+    console.print(tables.shown(HEADINGS, rows, words=(HEADINGS[0], HEADINGS[-1])))
     said, winner = verdict(found, exact, goal)
     command = [] if winner is None else [winner.command]
     for line in [*said, *command]:

@@ -13,9 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from harness.base import tables
 from harness.base.terminal import Terminal, counted, read_as_far_as_wanted
 from harness.check import InputError, check_place, writing
 from harness.replay import crossover, folder, scores
@@ -152,9 +152,8 @@ def _print(
     )
     for lump in timeline.lumps:
         console.print(f"put together: {lump}", highlight=False, soft_wrap=True)
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("worker", "epoch ms", "compute", "rest", "exposed", "idle", "behind", "in flight"):
-        shown.add_column(heading, justify="right")
+    headings = ["worker", "epoch ms", "compute", "rest", "exposed", "idle", "behind", "in flight"]
+    shown = tables.shown(headings, words=())
     for worker, own in enumerate(times.workers):
         values = own.epoch, own.compute, own.rest, own.exposed, own.idle, own.behind, own.comm
         shown.add_row(str(worker), *map(_ms, values))
@@ -164,9 +163,7 @@ def _print(
         console.print("asynchronous: no worker waits for another, so no path through several is critical")
         return
     whole = sum(path_of.values())
-    longest = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading, justify in (("ms", "right"), ("share", "right"), ("critical path", "left")):
-        longest.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    longest = tables.shown(["ms", "share", "critical path"], words=["critical path"])
     for name, seconds in [*path_of.items()][:LONGEST]:
         longest.add_row(_ms(seconds), f"{100 * seconds / whole:.1f} %", name)
     if others := [*path_of.values()][LONGEST:]:
@@ -176,13 +173,8 @@ def _print(
 
 def _beside(rows: list[dict[str, Any]]) -> Table:
     """All runs in the order of their modelled epochs."""
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("modelled epoch, ms", justify="right")
-    shown.add_column("run", overflow="fold")
-    epochs = {row["run"]: row["epoch_s"] for row in rows}
-    for run, seconds in sorted(epochs.items(), key=lambda item: item[1]):
-        shown.add_row(_ms(seconds), run)
-    return shown
+    epochs = sorted({row["run"]: row["epoch_s"] for row in rows}.items(), key=lambda item: item[1])
+    return tables.shown(["modelled epoch, ms", "run"], [(_ms(s), run) for run, s in epochs], words=["run"])
 
 
 def _said(replayer: Replayer, clock: str) -> str:

@@ -18,8 +18,8 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from tabulate import tabulate
 
+from harness.base import tables
 from harness.base.terminal import counted
 from harness.check import InputError, at_least, choice, more_than
 from harness.cluster.config import Cluster
@@ -322,7 +322,7 @@ def text(found: Map) -> str:
     parts = [
         f"{found.dataset}, {counted(found.groups[0].workers, 'worker')}, modelled on cluster={found.cluster}"
         f" over the bandwidth and latency of its links {found.link}; {found.averaged}",
-        found.asked + ":\n" + tabulate(fastest, heads, disable_numparse=True),
+        found.asked + ":\n" + tables.text(heads, fastest, heads),
     ]
     if found.never:
         told = ", ".join(f"{name} ({best:.2f} %)" for name, best in found.never.items())
@@ -330,7 +330,7 @@ def text(found: Map) -> str:
     if found.crossings:
         crossed = [[f"{c.latency_us:g}", c.below, c.above, f"{c.gbytes_per_s:.3g}"] for c in found.crossings]
         crossed_heads = ["latency us", "faster below", "faster above", f"{found.link} GB/s"]
-        parts.append("where pairs cross:\n" + tabulate(crossed, crossed_heads, disable_numparse=True))
+        parts.append("where pairs cross:\n" + tables.text(crossed_heads, crossed, crossed_heads))
     else:
         parts.append("no pair crosses inside this range")
     return "\n\n".join(parts)

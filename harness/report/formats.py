@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import html as escaping
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
-from tabulate import tabulate
 
+from harness.base import tables
 from harness.base.terminal import Terminal
 from harness.report import columns
 from harness.report.groups import Group
@@ -52,27 +51,16 @@ def rich_tables(groups: list[Group], width: int) -> list[RenderableType]:
         )
         keys = [key for key in KEYS if key not in shared]
         blocks = [frame.columns[places] for places in cells.blocks]
-        tables = [_rich(section, frame[[*keys, *(heading for block in blocks for heading in block)]])]
-        if Measurement.get(Terminal(width=10_000), Terminal(width=10_000).options, tables[0]).maximum > width:
-            tables = [_rich(section, frame[[*keys, *block]]) for block in blocks]
-        tables[0].title = "\n".join(filter(None, [section.title, said]))
-        shown += [*tables, *(Text(note, style="dim") for note in section.notes(MARK)), Text()]
+        laid = [_rich(section, frame[[*keys, *(heading for block in blocks for heading in block)]])]
+        if Measurement.get(Terminal(width=10_000), Terminal(width=10_000).options, laid[0]).maximum > width:
+            laid = [_rich(section, frame[[*keys, *block]]) for block in blocks]
+        laid[0].title = "\n".join(filter(None, [section.title, said]))
+        shown += [*laid, *(Text(note, style="dim") for note in section.notes(MARK)), Text()]
     return shown
 
 
 def _rich(section: Section, frame: pd.DataFrame) -> Table:
-    table = Table(
-        title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
-    )
-    for heading in map(str, frame):
-        # Where it is still too wide, names are folded and numbers never.
-        table.add_column(
-            heading.replace(" ", "\n"),
-            justify=_side(heading),
-            vertical="top",
-            no_wrap=heading != "system",
-            overflow="fold",
-        )
+    table = tables.shown([heading.replace(" ", "\n") for heading in map(str, frame)], words=LEFT)
     for group, row in zip(section.groups, frame.to_dict("records")):
         # One knob per line, and an interval below its mean.
         table.add_row(
@@ -85,36 +73,27 @@ def _rich(section: Section, frame: pd.DataFrame) -> Table:
     return table
 
 
-def _side(heading: str) -> Any:
-    return "left" if heading in LEFT else "right"
-
-
 def plain(groups: list[Group]) -> str:
     """Aligned text without a width limit, for files and pipes."""
     return "\n\n".join(
-        "\n".join([section.title, _columns(section.cells().marked(MARK)), *section.notes(MARK)])
+        "\n".join([section.title, tables.text(*_cells(section), LEFT), *section.notes(MARK)])
         for section in sections(groups)
     )
 
 
-def _columns(frame: pd.DataFrame) -> str:
-    # Headings as a row: as headings they would be two spaces wider.
-    rows = [list(frame), *frame.to_numpy().tolist()]
-    return tabulate(rows, tablefmt="plain", disable_numparse=True, colalign=_sides(frame))
+def _cells(section: Section) -> tuple[list[str], list[list[str]]]:
+    """Headings, and a row per group."""
+    frame = section.cells().marked(MARK)
+    return list(map(str, frame)), frame.to_numpy().tolist()
 
 
 def markdown(groups: list[Group]) -> str:
     parts = []
     for section in sections(groups):
-        frame = section.cells().marked(MARK).replace(r"\|", r"\\|", regex=True)
-        rows = frame.to_markdown(index=False, disable_numparse=True, colalign=_sides(frame))
+        rows = tables.markdown(*_cells(section), LEFT)
         notes = "\n".join(f"- {note}" for note in section.notes(MARK))
         parts.append(f"**{section.title}**\n\n{rows}\n\n{notes}")
     return "\n\n".join(parts)
-
-
-def _sides(headings: Iterable[object]) -> list[str]:
-    return [_side(str(heading)) for heading in headings]
 
 
 def latex(groups: list[Group]) -> str:
@@ -128,7 +107,7 @@ def latex(groups: list[Group]) -> str:
             styled.to_latex(
                 hrules=True,
                 convert_css=True,
-                column_format="".join(side[0] for side in _sides(section.cells().text)),
+                column_format="".join("l" if heading in LEFT else "r" for heading in section.cells().text),
                 caption=_latex(caption),
                 position="htb",
             )

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
-from tabulate import tabulate
 
+from harness.base import tables
 from harness.check import InputError, within_above
 from harness.report.curves import curve
 from harness.report.groups import Group, Run, among
@@ -152,9 +152,7 @@ def text(profile: Profile) -> str:
     for cost in COSTS:
         frame = table(profile, cost).reset_index()
         shares = [[row[0], *(f"{value:.0f}" for value in row[1:])] for row in frame.to_numpy().tolist()]
-        sides = ["left", *["right"] * (len(frame.columns) - 1)]
-        rows = [[f"by {cost}", *list(frame)[1:]], *shares]
-        parts.append(tabulate(rows, tablefmt="plain", disable_numparse=True, colalign=sides))
+        parts.append(tables.text([f"by {cost}", *map(str, frame.columns[1:])], shares))
     return "\n\n".join(parts)
 
 

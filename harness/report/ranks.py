@@ -17,8 +17,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy.stats import rankdata
-from tabulate import tabulate
 
+from harness.base import tables
 from harness.report.against import columns_of
 from harness.report.columns import Column
 from harness.report.groups import Group
@@ -155,9 +155,7 @@ def text(section: Section) -> str:
             f"{section.title}: rank by {ranked.column.heading} over draws of the seeds"
             f" {', '.join(map(str, ranked.seeds))}; the orders agree by {ranked.agree:.2f} (Kendall's tau)"
         )
-        rows = [list(frame), *frame.to_numpy().tolist()]
-        sides = ["left", *["right"] * 3]
-        parts.append(f"{head}\n{tabulate(rows, tablefmt='plain', disable_numparse=True, colalign=sides)}")
+        parts.append(f"{head}\n{tables.text(list(frame), frame.to_numpy().tolist())}")
     if found and left_out:
         names = dict(zip(map(id, section.groups), told_apart(section.groups)))
         parts.append(f"Without a rank: {', '.join(names[id(group)] for group in left_out)}.")

@@ -11,6 +11,7 @@ from rich.console import Group as Lines
 from rich.console import RenderableType
 from rich.table import Table
 
+from harness.base import tables
 from harness.base.terminal import counted
 from harness.report.groups import Group, Run
 from harness.trace.summary import PARTS
@@ -25,16 +26,7 @@ def run_table(run_dir: Path | str) -> RenderableType:
         f"{run.name} on {s['dataset']}{' (twin)' if s['twin'] else ''}, {counted(s['workers'], 'worker')},"
         f" {group.partition}{seed}"
     )
-    grid = Table(
-        title=heading,
-        title_justify="left",
-        title_style="bold",
-        show_header=False,
-        box=None,
-        padding=(0, 2, 0, 0),
-    )
-    grid.add_column(style="dim")
-    grid.add_column()
+    grid = tables.pairs(heading)
     if group.epochs != str(s["epochs"]) or not run.finished:
         grid.add_row("epochs", group.epochs)
     if s["best"] and s["diverged"] is None:
@@ -75,10 +67,9 @@ def run_table(run_dir: Path | str) -> RenderableType:
     )
     for note in s["notes"]:
         grid.add_row("note", note)
-    sent = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    sent.add_column("MB sent per epoch", style="dim")
-    for part in (*PARTS, "sum"):
-        sent.add_column(part.replace("_", " "), justify="right")
+    headings = ["MB sent per epoch", *(part.replace("_", " ") for part in (*PARTS, "sum"))]
+    sent = tables.shown(headings, box=None, padding=(0, 2, 0, 0), header_style="dim")
+    sent.columns[0].style = "dim"
     for purpose, by_part in {**s["bytes_epoch_by_purpose"], "sum": s["bytes_epoch"]}.items():
         sent.add_row(
             purpose, *(f"{by_part[part] / 1e6:.3f}" for part in PARTS), f"{sum(by_part.values()) / 1e6:.3f}"

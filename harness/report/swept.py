@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from harness.base import tables
 from harness.report import columns, groups
 from harness.report.table import diverged, estimate_of, leading
 
@@ -28,11 +28,9 @@ def swept_table(keys: Sequence[str], runs: Sequence[tuple[dict[str, str], Path]]
     clock = "cpu" if any(group.clock == "cpu" for group in compared) else "wall"
     measured = [score, columns.TIMES[clock][0], columns.ALL["mb_epoch"]]
     named = [key for key in keys if key != SEED]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for key in [*named, *(["seeds"] if SEED in keys else [])]:
-        table.add_column(key.removeprefix("system."))
-    for column in measured:
-        table.add_column(columns.named(column, multilabel).heading, justify="right", no_wrap=True)
+    asked = [key.removeprefix("system.") for key in [*named, *(["seeds"] if SEED in keys else [])]]
+    headings = [columns.named(column, multilabel).heading for column in measured]
+    table = tables.shown([*asked, *headings], words=asked)
     said = []
     for group, values in shown.values():
         if group.diverged:

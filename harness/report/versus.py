@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tabulate import tabulate
-
+from harness.base import tables
 from harness.check import InputError
 from harness.report import groups
 from harness.report.columns import ALL as COLUMNS
@@ -208,9 +207,7 @@ def text(found: Versus) -> str:
         for line in found.lines
     ]
     headings = ["", "A", "B", "A - B, paired", "A / B", ""]
-    table = tabulate(
-        [headings, *rows], tablefmt="plain", disable_numparse=True, colalign=["left", *["right"] * 4]
-    )
+    table = tables.text(headings, rows)
     return "\n".join(
         [
             *lines,

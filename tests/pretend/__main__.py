@@ -8,8 +8,7 @@ import argparse
 import json
 from collections import Counter
 
-from tabulate import tabulate
-
+from harness.base import tables
 from harness.conformance.pool import WorkerPool
 from tests.pretend.budget import BUDGET, Cost, cost_of
 from tests.pretend.tally import DRAIN, SYNCHRONISATION
@@ -39,7 +38,7 @@ def table(pool: WorkerPool) -> str:
     for name in CASES:
         bound = BUDGET[name]
         rows.append([name, *(f"{now} of {most}" for now, most in zip(cost_of(trained(pool, name)), bound))])
-    return tabulate(rows, ["system", *Cost._fields])
+    return tables.text(["system", *Cost._fields], rows)
 
 
 def lines(pool: WorkerPool, name: str) -> str:
@@ -48,7 +47,11 @@ def lines(pool: WorkerPool, name: str) -> str:
     for note, number in trained(pool, name).tallies[0].items():
         if note.epoch == STOP_AT - 1 and note.kind in (SYNCHRONISATION, DRAIN):
             waits[note.line, f"{note.kind}: {note.what}"] += number
-    return tabulate([[*where, number] for where, number in waits.most_common()], ["line", "why", "times"])
+    return tables.text(
+        ["line", "why", "times"],
+        [[*where, number] for where, number in waits.most_common()],
+        ["line", "why"],
+    )
 
 
 if __name__ == "__main__":

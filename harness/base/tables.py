@@ -1,0 +1,71 @@
+"""The one way to lay out a table: for a terminal, for a pipe or a file, and as Markdown.
+
+A table is its headings and its rows; cells become text by `str`. Words stand to the left and numbers to the
+right: `words` has the headings of the columns that hold words, and is the first column where it is not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Literal
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from harness.base.terminal import Terminal
+
+UNLIMITED = 100_000  # characters of a line
+Row = Sequence[object]
+
+
+def shown(
+    headings: Row, rows: Iterable[Row] = (), words: Collection[object] | None = None, **options: Any
+) -> Table:
+    """For a terminal. Where a line is too long for it, words are folded and numbers are not. `options` are
+    those of rich's Table."""
+    looks = {"box": SIMPLE_HEAD, "pad_edge": False, "title_justify": "left", "title_style": "bold"}
+    table = Table(**{**looks, **options})
+    for heading, side in zip(headings, _sides(headings, words)):
+        table.add_column(str(heading), justify=side, no_wrap=side == "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(str, row))
+    return table
+
+
+def pairs(title: str) -> Table:
+    """For a terminal: what is told of, and beside it what is told, without headings."""
+    table = shown(["", ""], words=[""], title=title, box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.columns[0].style = "dim"
+    return table
+
+
+def text(headings: Row, rows: Iterable[Row], words: Collection[object] | None = None) -> str:
+    """Aligned columns without a limit of width, for files and pipes."""
+    table = shown(headings, rows, words, box=None, padding=(0, 2, 0, 0))
+    console = Terminal(width=UNLIMITED, force_terminal=False, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(map(str.rstrip, captured.get().splitlines()))
+
+
+def markdown(headings: Row, rows: Iterable[Row], words: Collection[object] | None = None) -> str:
+    lines = [[str(cell).replace("|", r"\|") for cell in row] for row in (headings, *rows)]
+    widths = [max(3, *map(len, cells)) for cells in zip(*lines)]
+    sides = _sides(headings, words)
+    rule = [
+        f":{'-' * (width + 1)}" if side == "left" else f"{'-' * (width + 1)}:"
+        for side, width in zip(sides, widths)
+    ]
+    heads, *others = (
+        " | ".join(
+            cell.ljust(width) if side == "left" else cell.rjust(width)
+            for cell, side, width in zip(line, sides, widths)
+        )
+        for line in lines
+    )
+    return "\n".join([f"| {heads} |", f"|{'|'.join(rule)}|", *(f"| {line} |" for line in others)])
+
+
+def _sides(headings: Row, words: Collection[object] | None) -> list[Literal["left", "right"]]:
+    left = headings[:1] if words is None else words
+    return ["left" if heading in left else "right" for heading in headings]
