@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -32,6 +33,14 @@ def test_a_pickle_is_never_loaded(tmp_path, capsys):
     sp.save_npz(tmp_path / "a.npz", sp.eye(1, format="csr"))
     what = ("scipy", tmp_path / "a.npz", "--features", tmp_path / "y.npy", "--labels", tmp_path / "y.npy")
     assert "Python objects, which are never loaded" in refused(tmp_path, capsys, *what)
+
+
+@pytest.mark.parametrize(
+    "kind, package, suffix", [("pyg", "torch_geometric.data", "pt"), ("networkx", "networkx", "gml")]
+)
+def test_without_its_package_a_kind_names_the_extra(tmp_path, capsys, monkeypatch, kind, package, suffix):
+    monkeypatch.setitem(sys.modules, package, None)
+    assert 'pip install "halobench[import]"' in refused(tmp_path, capsys, kind, tmp_path / f"a.{suffix}")
 
 
 def test_without_dgl_its_files_are_refused(tmp_path, capsys, monkeypatch):

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from harness.base.heap import keep_freed_memory
 from harness.bench.lines import Line, exponent, interleaved, medians
 from harness.bench.products import order_of, tilings_of
+from harness.check.extras import package
 from harness.comm.comm import Comm
 from harness.comm.recorder import Recorder, cpu_count
 from harness.core.architectures import Gcn
@@ -142,8 +143,7 @@ def pyg_peer(shard: Shard, weights, optimiser: Optimiser, form: str, device: tor
     """PyG's GCNConv over `form`: "edge_index" [2, E] (gather and scatter), or "csr", a torch.sparse
     matrix.
     """
-    from torch_geometric.nn import GCNConv
-
+    GCNConv = package("torch_geometric.nn", "peers").GCNConv
     block = shard.inner_edges
     if form == "csr":
         parts = (

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from harness.check import InputError
+from harness.check.extras import package
 
 PASSWORD = "HALOBENCH_REDIS_PASSWORD"  # the environment variable: a password is no part of a run
 EMPTY = -(2**62)  # stamp of a slot that holds nothing, or is being written
@@ -35,7 +36,8 @@ class Layout:
 
 
 def check_address(address: str) -> None:
-    """InputError where `address` names no store, or holds a password, which the sentence does not repeat."""
+    """InputError where `address` names no store, where its client is not installed, or where it holds a
+    password, which the sentence does not repeat."""
     before, _, place = address.rpartition("@")
     scheme, user = before.split("://", 1) if "://" in before else ("redis", before)
     if user.partition(":")[2] or re.search("[?&]password=", address):
@@ -46,6 +48,8 @@ def check_address(address: str) -> None:
         )
     if address != "shared" and not address.startswith(("redis://", "rediss://", "unix://")):
         raise InputError(f'store="{address}" is not known; give shared, or redis://HOST:PORT')
+    if address != "shared":
+        package("redis", "redis")
 
 
 class Backend(Protocol):

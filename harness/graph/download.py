@@ -5,6 +5,7 @@ The checksum is a known one, or else that of the first download, kept in data_di
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from harness.check import InputError
+from harness.check.extras import package
 
 RETRIES = 2
 # In data_dir: a line with path and SHA-256 for each file that was downloaded and is not in KNOWN.
@@ -67,8 +69,7 @@ def fetch(url: str, files: tuple[str, ...], checksums: Mapping[str, str], into: 
     times, 1 and 2 seconds later. Raises InputError where the last one has another SHA-256, and what requests
     raises where it fails.
     """
-    import pooch  # needed for downloads only
-
+    pooch = package("pooch", "download")
     source = pooch.create(
         path=into,
         base_url=url,
@@ -98,14 +99,13 @@ def hold(data_dir: Path, folder: str, fetched: Path, files: tuple[str, ...]) -> 
 
     Raises InputError at the first file that is another one than before.
     """
-    import pooch
-
     with FileLock(data_dir / f".{KEPT}.lock"):
         checksums, new = expected(data_dir, folder, files), {}
         for file in files:
             if not (fetched / file).is_file():
                 continue
-            found = pooch.file_hash(str(fetched / file))
+            with (fetched / file).open("rb") as opened:
+                found = hashlib.file_digest(opened, "sha256").hexdigest()
             if found != checksums.get(file, found):
                 raise InputError(
                     f"{folder}/{file} is not the file whose SHA-256 begins with {checksums[file][:12]}"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.base.scratch import scratch
 from harness.check import InputError
+from harness.check.extras import package
 from harness.graph import download
 from harness.graph.attributed import read_attributed, read_heterophilous
 from harness.graph.ogb import read_binary, read_edge_features, read_tables
@@ -234,9 +235,8 @@ def _download(source: Source, data_dir: Path) -> None:
 
 def _fetch_torch_geometric(source: Source, root: Path) -> Path:
     """Run the class's download step alone: its processing would need the whole graph again, and write it."""
-    import torch_geometric.datasets  # heavy, and needed for downloads only
-
-    cls = getattr(torch_geometric.datasets, source.library)
+    datasets = package("torch_geometric.datasets", "download")  # heavy, and needed for downloads only
+    cls = getattr(datasets, source.library)
     dataset = cls.__new__(cls)
     dataset.root = str(root)
     for key, value in source.arguments.items():

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.check import InputError
+from harness.check.extras import package
 from harness.importing.found import Found, write
 
 
@@ -47,6 +48,7 @@ def _edges(given: argparse.Namespace) -> Found:
 
 
 def _networkx(given: argparse.Namespace) -> Found:
+    package("networkx", "import")
     from harness.importing import attributed
 
     return attributed.read(given.source, given.features, given.labels, **_table_options(given))

@@ -13,6 +13,7 @@ import torch
 from scipy import sparse
 
 from harness.check import InputError, listed
+from harness.check.extras import package
 from harness.core.dgl_kernel import load_dgl
 from harness.graph import raw
 from harness.importing.found import Found
@@ -28,10 +29,10 @@ def read_pyg(path: Path) -> Found:
 
     Read with weights_only: a file that asks for more than tensors is refused by InputError.
     """
-    import torch_geometric.data as data  # heavy, and needed here only
-    from torch_geometric.data import data as attributes
-    from torch_geometric.data import storage
-
+    # Heavy, and needed here only.
+    data, attributes, storage = (
+        package(f"torch_geometric.{name}", "import") for name in ("data", "data.data", "data.storage")
+    )
     classes = [
         data.Data,
         attributes.DataEdgeAttr,

@@ -6,18 +6,17 @@ and results. Nothing is sent anywhere: what is written lies in a folder. Both pa
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import yaml
 
-from harness.check import InputError, writing
+from harness.check import writing
+from harness.check.extras import package
 from harness.report.columns import ALL
 from harness.report.groups import Run
 from harness.trace.reader import find_runs
@@ -89,21 +88,13 @@ def write(paths: list[str], out: Path, into: str) -> Iterator[str]:
             yield f"{path}: {'written' if export(run) else 'there already'}"
 
 
-def _package(name: str, extra: str) -> ModuleType:
-    """An optional package. InputError, which says how to install it, where it is not there."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise InputError(f'{extra} is not installed: pip install "halobench[{extra}]"') from None
-
-
 def _tensorboard(out: Path) -> Callable[[Run], bool]:
     """Event files in `out`/GRAPH/RUN: `tensorboard --logdir OUT` shows them."""
-    writer = _package("tensorboard.summary.writer.event_file_writer", "tensorboard")
+    writer = package("tensorboard.summary.writer.event_file_writer", "tensorboard")
     event, summary = (
-        _package(f"tensorboard.compat.proto.{name}_pb2", "tensorboard") for name in ("event", "summary")
+        package(f"tensorboard.compat.proto.{name}_pb2", "tensorboard") for name in ("event", "summary")
     )
-    text = _package("tensorboard.plugins.text.summary_v2", "tensorboard")
+    text = package("tensorboard.plugins.text.summary_v2", "tensorboard")
 
     def export(run: Run) -> bool:
         folder = out / run.path.parent.name / run.path.name
@@ -128,8 +119,8 @@ def _tensorboard(out: Path) -> Callable[[Run], bool]:
 def _mlflow(out: Path) -> Callable[[Run], bool]:
     """Runs in the database `out`/mlflow.db, an experiment per graph: `mlflow ui --backend-store-uri
     sqlite:///OUT/mlflow.db` shows them."""
-    _package("sqlalchemy", "mlflow")
-    tracking, entities = (_package(f"mlflow.{name}", "mlflow") for name in ("tracking", "entities"))
+    package("sqlalchemy", "mlflow")
+    tracking, entities = (package(f"mlflow.{name}", "mlflow") for name in ("tracking", "entities"))
     with writing(out, "give another --out"):
         out.mkdir(parents=True, exist_ok=True)
     client = tracking.MlflowClient(tracking_uri=f"sqlite:///{out.absolute()}/mlflow.db")
