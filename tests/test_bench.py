@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from harness.bench import (
-    before,
     blocks,
     cpu,
     lines,
@@ -80,12 +79,6 @@ TINY = dict(dataset__scale=0.009, epochs=3, model__hidden=8)
 
 
 @pytest.fixture
-def alone(monkeypatch):
-    """A clone without the earlier revision."""
-    monkeypatch.setattr(before, "written", lambda folder: None)
-
-
-@pytest.fixture
 def pretended(monkeypatch):
     """Runs that take what a test says: `took(folders, keys)` seconds of an epoch, and thrice that of CPU.
     What was asked for comes back, in order."""
@@ -117,7 +110,7 @@ def test_runs_take_turns_and_who_is_first_changes():
 
 
 @pytest.mark.nightly(40)
-def test_cpu_lines_of_real_runs(folders, forked, alone):
+def test_cpu_lines_of_real_runs(folders, forked):
     cases = {name: cpu.CASES[name] for name in ("one worker, once", cpu.HELD)}
     cases[cpu.HELD] = {**cases[cpu.HELD], "gpus": 2}
     (line,) = cpu.cpu_lines(folders, rounds=1, cases=cases, **TINY)
@@ -125,44 +118,25 @@ def test_cpu_lines_of_real_runs(folders, forked, alone):
 
 
 @pytest.mark.nightly(50)
-def test_start_lines_of_real_runs(folders, alone):
+def test_start_lines_of_real_runs(folders):
     whole, *stages = start.start_lines(folders, rounds=1, workers=2, dataset__scale=0.009, model__hidden=8)
     assert whole.target == start.TARGET_S and whole.ours == pytest.approx(sum(s.ours for s in stages))
     assert all(np.isfinite(s.ours) for s in stages) and stages[-1].ours > 0
 
 
-def test_workers_cpu_is_held_to_one_workers_and_to_the_revision_befores(folders, pretended, monkeypatch):
-    old = runs.Folders(folders.results / "old", folders.cache, folders.results)
-    monkeypatch.setattr(before, "folders", lambda own: old)
-    asked = pretended(lambda where, keys: keys["gpus"], cpu)
+def test_workers_cpu_is_told_beside_one_workers(folders, pretended):
+    pretended(lambda where, keys: keys["gpus"], cpu)
     found = {line.name: line for line in cpu.cpu_lines(folders, rounds=3)}
     for features in ("once", "refetch"):
-        line = found[f"4 workers, {features}, metis / revision {before.BEFORE}"]
-        assert line.target == 0.93 and len(line.samples) == len(line.peer_samples) == 3
-        assert found[f"4 workers, {features}, metis / one worker"].ratio == 4
-    assert sum(where is old for where, _ in asked) == 2 * (1 + 3), "its first runs make shards"
+        line = found[f"4 workers, {features}, metis / one worker"]
+        assert line.ratio == 4 and len(line.samples) == len(line.peer_samples) == 3
 
 
-def test_a_start_is_held_to_the_revision_befores(folders, pretended, monkeypatch):
-    old = runs.Folders(folders.results / "old", folders.cache, folders.results)
-    monkeypatch.setattr(before, "folders", lambda own: old)
-    pretended(lambda where, keys: 4.0 if where is old else 2.0, start)
+def test_a_start_is_held_to_its_target_and_told_in_stages(folders, pretended, monkeypatch):
+    pretended(lambda where, keys: 2.0, start)
     monkeypatch.setattr(start, "stages", lambda run: {"imports": run.took, "first epoch": run.took / 2})
-    whole, beside, *stages = start.start_lines(folders, rounds=2)
-    assert (whole.ours, whole.target, beside.ratio, beside.target) == (3.0, 3.0, 0.5, 0.7)
-    assert [line.ours for line in stages] == [2.0, 1.0]
-
-
-def test_the_revision_before_is_written_once(folders, tmp_path):
-    own = runs.Folders(tmp_path, tmp_path / "cache")
-    found = before.folders(own)
-    if found is None:
-        pytest.skip("git does not have that revision here")
-    assert found.checkout.name == before.BEFORE and (found.checkout / "harness" / "__main__.py").exists()
-    assert found.cache != own.cache
-    written = (found.checkout / "harness" / "__main__.py").stat().st_mtime_ns
-    assert before.folders(own) == found
-    assert (found.checkout / "harness" / "__main__.py").stat().st_mtime_ns == written
+    whole, *stages = start.start_lines(folders, rounds=2)
+    assert (whole.ours, whole.target, [line.ours for line in stages]) == (3.0, 3.0, [2.0, 1.0])
 
 
 def test_the_chosen_order_is_held_to_the_better_of_both(folders, pretended, monkeypatch):
@@ -308,7 +282,7 @@ def test_partition_lines_are_of_every_edge_method():
 
 
 @pytest.mark.nightly(20)
-def test_the_product_is_timed_beside_dgl_and_its_earlier_form(monkeypatch):
+def test_the_product_is_timed_beside_dgl_and_by_its_entries(monkeypatch):
     monkeypatch.setattr(spmm, "NO_WORSE", {5: 1.0})
     block = roofline.random_graph(400, 9000)
     found = [*spmm.dgl_lines(block, rounds=2), *spmm.uniform_lines((2e3, 4e3), rounds=2)]
@@ -317,7 +291,6 @@ def test_the_product_is_timed_beside_dgl_and_its_earlier_form(monkeypatch):
     for line in found[: 3 if load_dgl() is not None else 0]:
         assert line.ours > 0 and len(line.samples) == 2 and min(line.samples) <= line.ours
     assert math.isfinite(found[-1].ours) and found[-1].target == spmm.GROWTH
-    assert found[2].target == (spmm.HALF if found[2].peer else None)
 
 
 def test_blocks_are_timed_beside_dgls_sampler(monkeypatch):

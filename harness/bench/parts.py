@@ -131,11 +131,11 @@ def _bags(s: Setting) -> list[Line]:
 # Whole runs first: they are timed by their own processes, and this one has not yet started any threads.
 PARTS = {
     "start": Part(
-        "seconds from command to first epoch, beside the revision before the harness was made faster",
+        "seconds from command to first epoch, in stages",
         lambda s: start_lines(s.folders, s.rounds, **s.extent.runs),
     ),
     "cpu": Part(
-        "4 workers' CPU per epoch, beside one worker's and beside that revision's",
+        "4 workers' CPU per epoch, beside one worker's",
         lambda s: cpu_lines(s.folders, s.rounds, **s.extent.runs),
     ),
     "order": Part("the chosen order of A X W, beside both orders forced", _order),
@@ -170,7 +170,7 @@ PARTS = {
         lambda s: epoch_lines(s.graph(), s.extent.model, s.extent.rounds),
     ),
     "spmm": Part(
-        "the sparse product, beside DGL's, its earlier form, and the machine's bandwidth",
+        "the sparse product, beside DGL's and the machine's bandwidth",
         lambda s: spmm_lines(s.extent.graph, s.extent.rounds * 3 // 2, s.extent.entries),
     ),
     "device": Part(

@@ -1,15 +1,14 @@
-"""The sparse product by itself: beside DGL's copy-sum, beside its own earlier form, and beside the machine.
+"""The sparse product by itself: beside DGL's copy-sum, over the number of entries, and beside the machine.
 
 Timed is `SparseOperator.forward`, packing included, without scales and self-loops. The sides take turns.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import multiprocessing
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,8 +17,6 @@ import torch
 from harness.base.heap import keep_freed_memory
 from harness.base.machine import cache_bytes
 from harness.base.scratch import scratch
-from harness.bench import before
-from harness.bench.before import BEFORE
 from harness.bench.epoch import whole
 from harness.bench.lines import Line, exponent, interleaved
 from harness.bench.products import tilings_of
@@ -33,7 +30,6 @@ from harness.graph.config import DatasetConfig
 from harness.partition.shard import Csr
 
 NO_WORSE = {41: 1.05, 64: 1.05, 128: 0.95}  # largest ratio to DGL's, by width
-HALF = 0.5  # largest ratio to the earlier form, at the most entries
 GROWTH = 1.25  # largest exponent of the cost over entries
 CURVE = (1e5, 1e6, 1e7)  # entries
 DEGREE, WIDTH = 50, 128  # of the graphs with uniform neighbours
@@ -119,46 +115,18 @@ def _beside_dgl(block: Csr, tilings: Tilings, width: int, rounds: int, path: Pat
 
 
 def uniform_lines(sizes: Sequence[float], rounds: int) -> list[Line]:
-    """Beside the earlier form where no neighbour is near, the worst case for caches; how the cost grows. All
-    sizes take turns."""
-    blocks: dict[int, Csr] = {}
-    sides: dict[str, Callable[[], object]] = {}
-    with scratch() as folder:
-        earlier = earlier_product(folder)
-        for entries in map(int, sizes):
-            blocks[entries] = block = random_graph(entries // DEGREE, entries)
-            operator = SparseOperator(block, kernel=NumbaKernel(tilings_of(block)))
-            x, out = torch.rand(block.num_columns, WIDTH), torch.empty(block.num_rows, WIDTH)
-            sides[f"ours {entries}"] = partial(operator.forward, x, out=out)
-            if earlier is not None:
-                old, kept = earlier(block), torch.empty_like(out)
-                sides[f"before {entries}"] = partial(old.apply, x, None, None, False, kept, False)
-                sides[f"before {entries}"]()
-                assert torch.equal(kept, operator.forward(x)), "the same bits as before"
-        seconds = interleaved(sides, rounds)
+    """Where no neighbour is near, the worst case for caches; how the cost grows. All sizes take turns."""
+    blocks = {entries: random_graph(entries // DEGREE, entries) for entries in map(int, sizes)}
+    sides = {}
+    for entries, block in blocks.items():
+        operator = SparseOperator(block, kernel=NumbaKernel(tilings_of(block)))
+        x, out = torch.rand(block.num_columns, WIDTH), torch.empty(block.num_rows, WIDTH)
+        sides[str(entries)] = partial(operator.forward, x, out=out)
+    seconds = interleaved(sides, rounds)
     lines, rows = [], []
     for entries, block in blocks.items():
-        name = f"uniform neighbours, width {WIDTH}, {entries:>10,} entries / revision {BEFORE}"
-        both = {
-            side: seconds[f"{side} {entries}"] for side in ("ours", "before") if f"{side} {entries}" in sides
-        }
-        lines.append(_line(name, both, block, WIDTH, HALF if entries == max(blocks) else None))
-        rows.append({"edges": block.num_entries, "seconds": statistics.median(both["ours"])})
+        name = f"uniform neighbours, width {WIDTH}, {entries:>10,} entries"
+        lines.append(_line(name, {"ours": seconds[str(entries)]}, block, WIDTH, None))
+        rows.append({"edges": block.num_entries, "seconds": statistics.median(seconds[str(entries)])})
     grown = f"exponent of its cost over entries, {min(sizes):.0e} to {max(sizes):.0e}"
     return [*lines, Line("spmm", grown, exponent(rows), "", target=GROWTH)]
-
-
-def earlier_product(folder: Path) -> type | None:
-    """NumbaProduct of revision BEFORE, its files in `folder`; None where git does not have it."""
-    tree = before.written(folder)
-    if tree is None:
-        return None
-    path = folder / "numba_kernel_before.py"
-    text = (tree / "harness" / "core" / "numba_kernel.py").read_text()
-    path.write_text(text.replace("cache=True, ", ""))  # nothing compiled is left behind
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    product: type = module.NumbaProduct
-    return product
