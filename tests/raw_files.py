@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 import yaml
 
-from harness.check import typed
+from harness.check import InputError, typed
 from harness.graph import real
 from harness.graph.config import DatasetConfig
+from harness.graph.graph import Graph
+from harness.graph.sources import load
 from tests.conftest import ROOT
 
 
@@ -213,6 +216,36 @@ def block(name: str, **changes) -> DatasetConfig:
         {**yaml.safe_load((ROOT / f"conf/dataset/{name}.yaml").read_text()), **changes},
         "dataset",
     )
+
+
+class Hostile:
+    """Unpickled, it calls a function."""
+
+    def __init__(self, function, *args):
+        self.call = function, args
+
+    def __reduce__(self):
+        return self.call
+
+
+def refused(name: str, data_dir: Path, says: str) -> str:
+    """The one sentence, which `says` matches, with which data set `name` in `data_dir` is refused."""
+    with pytest.raises(InputError, match=says) as error:
+        load(block(name), data_dir, seed=1)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def parts_of(what: Small) -> dict[str, np.ndarray]:
+    """What an npz of one's own has to have."""
+    return {"edges": np.stack([what.src, what.dst], 1), "features": what.features, "labels": what.labels}
+
+
+def dense(graph: Graph) -> np.ndarray:
+    """[V, V] bool, entry (v, u) for the edge u -> v."""
+    matrix = np.zeros((graph.num_vertices,) * 2, bool)
+    matrix[np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr)), graph.indices] = True
+    return matrix
 
 
 def write(name: str, data_dir: Path, what: Small) -> Path:

@@ -5,16 +5,14 @@ run.
 from __future__ import annotations
 
 import pickle
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harness.check import InputError, listed
+from harness.check import listed
 from harness.graph import real
-from harness.graph.sources import load
-from tests.raw_files import block, small, write
+from tests.raw_files import Hostile, refused, small, write
 
 FORMATS = [
     (name, file)
@@ -38,38 +36,20 @@ def test_a_damaged_file_is_named(name, file, damage, tmp_path):
             "middle": bytes(middle),
         }[damage]
     )
-    with pytest.raises(InputError) as error:
-        load(block(name), tmp_path, seed=1)
     # Nothing but its header protects an npy: wrong numbers in it show as a wrong graph, under the graph's
     # name.
     named = "yelp: features" if (damage, path.name) == ("middle", "feats.npy") else path.name
-    assert named in str(error.value) and "\n" not in str(error.value)
-
-
-class Hostile:
-    def __init__(self, *call):
-        self.call = call
-
-    def __reduce__(self):
-        return self.call
+    refused(name, tmp_path, named)
 
 
 @pytest.mark.parametrize("part", ["tx", "allx", "y", "ty", "ally", "graph"])
 def test_a_hostile_pickle_runs_nothing(part, tmp_path):
     folder, trace = write("cora", tmp_path, small()), tmp_path / "trace"
-    for number, call in enumerate(
-        [
-            (Path.touch, (trace,)),
-            (eval, (f"open({str(trace)!r}, 'w')",)),
-            (getattr, ("", "join")),
-            (np.load, ("x",)),
-        ]
-    ):
-        (folder / "raw" / f"ind.cora.{part}").write_bytes(
-            pickle.dumps(Hostile(*call), protocol=2 + number % 2)
-        )
-        with pytest.raises(InputError, match=f"ind.cora.{part}.* which no Planetoid file needs"):
-            load(block("cora"), tmp_path, seed=1)
+    calls = (Path.touch, trace), (eval, f"open({str(trace)!r}, 'w')"), (getattr, "", "join"), (np.load, "x")
+    for number, call in enumerate(calls):
+        content = pickle.dumps(Hostile(*call), protocol=2 + number % 2)
+        (folder / "raw" / f"ind.cora.{part}").write_bytes(content)
+        refused("cora", tmp_path, f"ind.cora.{part}.* which no Planetoid file needs")
     assert not trace.exists()
 
 
@@ -77,11 +57,9 @@ def test_a_hostile_pickle_runs_nothing(part, tmp_path):
     "content",
     [
         [1, 2, 3],
-        {"a": [1]},
         {0: 1},
         {0: [99]},
         {0: [-1]},
-        {0: ["b"]},
         np.zeros((2, 2)),
         np.array([object()]),
         np.array(["a"]),
@@ -91,8 +69,7 @@ def test_a_hostile_pickle_runs_nothing(part, tmp_path):
 def test_a_pickle_of_the_wrong_thing_is_named(content, tmp_path):
     folder = write("cora", tmp_path, small())
     (folder / "raw/ind.cora.graph").write_bytes(pickle.dumps(content, protocol=2))
-    with pytest.raises(InputError, match="ind.cora.graph"):
-        load(block("cora"), tmp_path, seed=1)
+    refused("cora", tmp_path, "ind.cora.graph")
 
 
 def test_inconsistent_sparse_rows_in_a_pickle_are_named(tmp_path):
@@ -107,26 +84,22 @@ def test_inconsistent_sparse_rows_in_a_pickle_are_named(tmp_path):
         broken = matrix.copy()
         setattr(broken, attribute, value)
         (folder / "raw/ind.cora.allx").write_bytes(pickle.dumps(broken, protocol=2))
-        with pytest.raises(InputError, match="ind.cora.allx"):
-            load(block("cora"), tmp_path, seed=1)
+        refused("cora", tmp_path, "ind.cora.allx")
 
 
 def test_names_out_of_a_damaged_file_stay_on_one_short_line(tmp_path):
     path = write("reddit", tmp_path, small()) / "raw/reddit_graph.npz"
     names = ["a\nb\x1b" * 40, *(f"x{number}" for number in range(30))]
     np.savez(path, **{name: np.ones(1) for name in names})
-    with pytest.raises(InputError, match='array "row" is missing') as refused:
-        load(block("reddit"), tmp_path, seed=1)
-    said = str(refused.value)
-    assert "\n" not in said and "a\\nb\\x1b" in said and "and 11 more" in said and len(said) < 500
+    said = refused("reddit", tmp_path, 'array "row" is missing')
+    assert "a\\nb\\x1b" in said and "and 11 more" in said and len(said) < 500
     assert listed([]) == "none" and listed("ab") == "a, b"
 
 
 def test_wild_test_ids_are_refused_before_memory_is_asked_for(tmp_path):
     folder = write("cora", tmp_path, small())
     (folder / "raw/ind.cora.test.index").write_text("\n".join(str(v) for v in [*range(30, 39), 10**12]))
-    with pytest.raises(InputError, match="test.index.*far beyond"):
-        load(block("cora"), tmp_path, seed=1)
+    refused("cora", tmp_path, "test.index.*far beyond")
 
 
 @pytest.mark.parametrize(
@@ -187,9 +160,7 @@ def test_wild_test_ids_are_refused_before_memory_is_asked_for(tmp_path):
 def test_arrays_that_do_not_fit_are_named(name, file, change, says, tmp_path):
     folder = write(name, tmp_path, small())
     np.savez(folder / "raw" / file, **change)
-    with pytest.raises(InputError, match=says) as error:
-        load(block(name), tmp_path, seed=1)
-    assert file in str(error.value)
+    assert file in refused(name, tmp_path, says)
 
 
 @pytest.mark.parametrize(
@@ -209,9 +180,7 @@ def test_arrays_that_do_not_fit_are_named(name, file, change, says, tmp_path):
 def test_json_that_does_not_fit_is_named(file, content, says, tmp_path):
     folder = write("flickr", tmp_path, small())
     (folder / "raw" / file).write_text(content)
-    with pytest.raises(InputError, match=says) as error:
-        load(block("flickr"), tmp_path, seed=1)
-    assert file in str(error.value)
+    assert file in refused("flickr", tmp_path, says)
 
 
 def test_a_graph_that_reads_well_but_is_unsound_is_refused(tmp_path):
@@ -219,23 +188,4 @@ def test_a_graph_that_reads_well_but_is_unsound_is_refused(tmp_path):
     feats = np.load(folder / "raw/feats.npy")
     feats[7, 1] = np.nan
     np.save(folder / "raw/feats.npy", feats)
-    with pytest.raises(InputError, match="flickr: features of vertex 7 hold NaN"):
-        load(block("flickr"), tmp_path, seed=1)
-    np.save(folder / "raw/feats.npy", feats[:39])
-    with pytest.raises(InputError):
-        load(block("flickr"), tmp_path, seed=1)
-
-
-def test_a_member_that_claims_more_than_memory_is_refused(tmp_path):
-    path = write("tolokers", tmp_path, small()) / "raw/tolokers.npz"
-    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000, 9), }"
-    with zipfile.ZipFile(path) as archive:
-        members = {member: archive.read(member) for member in archive.namelist()}
-    with zipfile.ZipFile(path, "w") as archive:
-        for member in members.keys() - {"node_features.npy"}:
-            archive.writestr(member, members[member])
-        archive.writestr(
-            "node_features.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
-        )
-    with pytest.raises(InputError, match="tolokers.npz"):
-        load(block("tolokers"), tmp_path, seed=1)
+    refused("flickr", tmp_path, "flickr: features of vertex 7 hold NaN")

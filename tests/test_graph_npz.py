@@ -17,25 +17,13 @@ from hypothesis import strategies as st
 from harness.check import InputError
 from harness.graph.config import DatasetConfig
 from harness.graph.sources import fingerprint, load
-from tests.raw_files import Small, small, write_attributed, write_heterophilous
+from tests.raw_files import dense, parts_of, small, write_attributed, write_heterophilous
 
 NOWHERE = Path("nowhere")
 
 
 def npz(path: Path, **changes) -> DatasetConfig:
     return DatasetConfig(name="mine", source="npz", path=str(path), **changes)
-
-
-def parts_of(what: Small) -> dict[str, np.ndarray]:
-    return {"edges": np.stack([what.src, what.dst], 1), "features": what.features, "labels": what.labels}
-
-
-def dense(graph) -> np.ndarray:
-    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    return (
-        sp.coo_matrix((np.ones(graph.num_edges), (rows, graph.indices)), (graph.num_vertices,) * 2).toarray()
-        != 0
-    )
 
 
 @given(
@@ -102,16 +90,10 @@ ONES = np.ones(V, bool)
         ({"labels": None}, "labels is missing"),
         ({"train": ONES}, "only train of train, val and test is given"),
         ({"edges": np.zeros((3, 3), int)}, r"edges has shape \(3, 3\)"),
-        ({"edges": np.zeros((3, 2))}, "float64 are not vertex numbers"),
         ({"edges": np.array([[0, V]])}, "edges name vertex 40: .*, or number the vertices 0 to 39"),
-        ({"edges": np.array([[0, -1]])}, "endpoint -1 is not a vertex"),
         (
             {"edges": None, "indptr": np.zeros(V, int), "indices": np.zeros(0, int)},
             "indptr has 40 entries for 40 rows",
-        ),
-        (
-            {"edges": None, "indptr": np.zeros(V + 1, int), "indices": np.zeros(1, int)},
-            "indptr must rise from 0 to 1",
         ),
         ({"edges": None, "indptr": np.zeros(V + 1), "indices": np.zeros(0, int)}, "indptr has type float64"),
         (
@@ -122,18 +104,14 @@ ONES = np.ones(V, bool)
         ({"features": np.full((V, 2), "a")}, "features of type <U1"),
         ({"features": np.full((V, 2), None)}, 'array "features" holds Python objects'),
         ({"features": np.full((V, 2), np.inf)}, "features of vertex 0 hold NaN or infinity"),
-        ({"labels": np.zeros(V - 1, int)}, "labels has 39 rows for 40 vertices"),
         ({"labels": np.full(V, 0.5)}, "label 0.5 is not a whole number"),
         ({"labels": np.full(V, 2**40)}, "out of range; number the classes from 0"),
-        ({"labels": np.r_[-2, np.arange(V - 1) % 2]}, "label -2 is out of range"),
         ({"labels": np.full((V, 3), 2)}, "give whole numbers 0 and 1"),
-        ({"labels": np.zeros(V, int)}, "num_classes=1; classification needs 2 or more"),
         ({"num_classes": 2}, "label 2 is out of range; classes are 0 to 1"),
         ({"num_classes": 2.5}, "num_classes=2.5 cannot be used"),
         ({"num_classes": [3, 3]}, r"num_classes=\[3, 3\] cannot be used"),
         ({"directed": 2}, "directed=2 cannot be used: give one bool"),
         ({"directed": "yes"}, "directed=yes cannot be used"),
-        ({"train": ONES, "val": ONES, "test": ONES}, "vertex 0 is in two of train, val and test"),
         ({"train": ONES[1:], "val": ONES, "test": ONES}, r"train has shape \(39,\) for 40 vertices"),
         ({"train": np.array([V]), "val": ~ONES, "test": ~ONES}, "train: 40 is not a vertex"),
         ({"train": np.arange(V) % 2, "val": ~ONES, "test": ~ONES}, "train lists a vertex twice"),
@@ -142,7 +120,6 @@ ONES = np.ones(V, bool)
             {"train": ONES[None].repeat(2, 0), "val": ~ONES, "test": ~ONES},
             "train, val and test hold 2, 1, 1 splits",
         ),
-        ({"train": ~ONES, "val": ~ONES, "test": ONES}, "no vertex is in train"),
     ],
 )
 def test_a_malformed_graph_gets_its_sentence(changes, says, tmp_path):
@@ -159,9 +136,6 @@ def test_a_malformed_graph_gets_its_sentence(changes, says, tmp_path):
     [
         ({"attr_shape": [V, 6, 1]}, "not a matrix shape"),
         ({"attr_shape": [V + 1, 6]}, "attr_indptr has 41 entries for 41 rows"),
-        ({"attr_shape": [V, 1]}, "column [0-9] is out of range; columns are 0 to 0"),
-        ({"attr_data": np.ones(3)}, "give one integer index per value"),
-        ({"attr_indptr": np.arange(V + 1)}, "must rise from 0 to"),
     ],
 )
 def test_malformed_sparse_features_get_their_sentence(attr, says, tmp_path):
@@ -187,16 +161,13 @@ def test_a_missing_and_a_truncated_file_are_named(tmp_path):
         load(npz(tmp_path / "half.npz"), NOWHERE, seed=1)
 
 
-def test_an_unknown_array_is_ignored_aloud(tmp_path):
+def test_an_unknown_array_and_a_key_that_the_source_does_not_read_are_ignored_aloud(tmp_path):
     np.savez(tmp_path / "g.npz", **parts_of(small()), trian=ONES)
-    with pytest.warns(UserWarning, match='"trian" of the npz is ignored; did you mean "train"'):
-        load(npz(tmp_path / "g.npz"), NOWHERE, seed=1)
-
-
-def test_a_key_that_the_source_does_not_read_is_ignored_aloud(tmp_path):
-    np.savez(tmp_path / "g.npz", **parts_of(small()))
-    with pytest.warns(UserWarning, match="dataset.scale=0.5 is ignored"):
+    with pytest.warns(UserWarning) as said:
         load(npz(tmp_path / "g.npz", scale=0.5), NOWHERE, seed=1)
+    told = " ".join(str(each.message) for each in said)
+    assert '"trian" of the npz is ignored; did you mean "train"' in told
+    assert "dataset.scale=0.5 is ignored" in told
 
 
 def test_mask_without_own_splits_is_refused(tmp_path):

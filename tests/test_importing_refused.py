@@ -11,25 +11,18 @@ import scipy.sparse as sp
 import torch
 
 from harness.importing.__main__ import main
-from tests.importing import (
-    refused,
-    sample,
-    tensors_of,
-    write,
-)
+from tests.importing import refused, sample, tensors_of, write
+from tests.raw_files import Hostile
 
-
-class Harmful:
-    def __reduce__(self):
-        return (exec, ("raise SystemExit('loaded')",))
+HARM = Hostile(exec, "raise SystemExit('loaded')")
 
 
 def test_a_pickle_is_never_loaded(tmp_path, capsys):
-    torch.save({"edge_index": Harmful()}, tmp_path / "a.pt")
+    torch.save({"edge_index": HARM}, tmp_path / "a.pt")
     assert "torch.save(data.to_dict(), FILE)" in refused(tmp_path, capsys, "pyg", tmp_path / "a.pt")
-    (tmp_path / "b.pt").write_bytes(pickle.dumps(Harmful()))
+    (tmp_path / "b.pt").write_bytes(pickle.dumps(HARM))
     assert "is not loaded" in refused(tmp_path, capsys, "pyg", tmp_path / "b.pt")
-    np.save(tmp_path / "y.npy", np.array([Harmful()], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "y.npy", np.array([HARM], dtype=object), allow_pickle=True)
     sp.save_npz(tmp_path / "a.npz", sp.eye(1, format="csr"))
     what = ("scipy", tmp_path / "a.npz", "--features", tmp_path / "y.npy", "--labels", tmp_path / "y.npy")
     assert "Python objects, which are never loaded" in refused(tmp_path, capsys, *what)
