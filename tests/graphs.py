@@ -54,6 +54,21 @@ def random_graph(
     )
 
 
+def of_pattern(pattern: np.ndarray) -> Graph:
+    """A graph with an edge u -> v where pattern[v, u]."""
+    v, u = np.nonzero(pattern)
+    edges = from_edges(u.astype(np.int32), v.astype(np.int32), len(pattern), symmetrise=False)
+    plain = random_graph(len(pattern), 0)
+    return plain.replace(indptr=edges.indptr, indices=edges.indices, symmetric=edges.symmetric)
+
+
+def star(points: int) -> Graph:
+    """Vertex 0 and `points` others, each with an edge to it and back."""
+    pattern = np.zeros((points + 1, points + 1), bool)
+    pattern[0, 1:] = pattern[1:, 0] = True
+    return of_pattern(pattern)
+
+
 @st.composite
 def graphs(draw, min_vertices: int = 1, max_vertices: int = 40, symmetric: bool | None = None) -> Graph:
     """Directed and undirected, from edgeless to dense, with isolated vertices, self-loops, one label

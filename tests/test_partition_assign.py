@@ -12,7 +12,7 @@ from harness.check.target import made
 from harness.graph.csr import from_edges
 from harness.partition.assign import METHODS, EdgeCut, Metis, assign, fill_empty
 from harness.partition.config import TARGETS, Partitioner, current
-from tests.graphs import edge_list, graphs, random_graph
+from tests.graphs import edge_list, graphs, of_pattern, random_graph
 
 
 def cut(graph, assignment) -> int:
@@ -25,9 +25,8 @@ def two_cliques(size: int = 20):
     a = np.zeros((2 * size, 2 * size), bool)
     a[::2, ::2] = a[1::2, 1::2] = True
     a[0, 1] = a[1, 0] = True
-    graph = random_graph(2 * size, 0)
-    indptr = np.concatenate([[0], a.sum(1).cumsum()]).astype(np.int32)
-    return graph.replace(indptr=indptr, indices=np.nonzero(a)[1].astype(np.int32))
+    np.fill_diagonal(a, False)
+    return of_pattern(a)
 
 
 @given(graphs(), st.sampled_from(METHODS), st.integers(1, 8), st.integers(0, 2**40))
@@ -80,10 +79,8 @@ def test_metis_is_given_both_directions_of_a_directed_edge():
     order = np.random.default_rng(0).permutation(n)
     a = np.zeros((n, n), bool)
     a[order[1:], order[:-1]] = True
-    indptr = np.concatenate([[0], a.sum(1).cumsum()]).astype(np.int32)
-    graph = random_graph(n, 0, symmetric=False).replace(
-        indptr=indptr, indices=np.nonzero(a)[1].astype(np.int32), symmetric=False
-    )
+    graph = of_pattern(a)
+    assert not graph.symmetric
     assert cut(graph, assign(graph, "metis", 2, 0)) == 1
 
 

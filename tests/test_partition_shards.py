@@ -197,11 +197,11 @@ def damage(path, how: str) -> None:
             header["__metadata__"]["scalars"] = "[1, 2]"
         case "another name":
             header["halo_rows_"] = header.pop("halo_rows")
-        case "no columns":
+        case "no columns" | "no known cut":
             scalars = json.loads(header["__metadata__"]["scalars"])
-            del scalars["halo_edges.num_columns"]
-            header["__metadata__"]["scalars"] = json.dumps(scalars)
-    if how in ("no scalars", "scalars are a list", "another name", "no columns"):
+            del scalars["halo_edges.num_columns" if how == "no columns" else "cut"]
+            header["__metadata__"]["scalars"] = json.dumps({**scalars, "cut": scalars.get("cut", "vertez")})
+    if how in ("no scalars", "scalars are a list", "another name", "no columns", "no known cut"):
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
         path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
@@ -210,7 +210,7 @@ def damage(path, how: str) -> None:
 DAMAGE = ["cut", "cut header", "empty", "text", "huge header", "pickle", "no scalars", "scalars are a list"]
 
 
-@pytest.mark.parametrize("how", [*DAMAGE, "another name", "no columns"])
+@pytest.mark.parametrize("how", [*DAMAGE, "another name", "no columns", "no known cut"])
 def test_a_damaged_shard_is_one_sentence_with_the_mend(tmp_path, how):
     graph = random_graph(30, 4)
     for shard in build_shards(graph, assign(graph, "random", 2, 0), 2):
