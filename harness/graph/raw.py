@@ -2,7 +2,8 @@
 
 No pickle is loaded here: an npz's object arrays are never touched, and a file is given to numpy only where
 its first bytes are those of the wanted format. Whatever a file makes its format's reader raise becomes one
-InputError that names the file and the mend.
+InputError that names the file and the mend. That is why files are read here and not by torch_geometric's and
+ogb's readers: theirs run Planetoid's pickles and check neither sizes nor numbers.
 """
 
 from __future__ import annotations

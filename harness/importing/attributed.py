@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 
 from harness.check import InputError, did_you_mean
 from harness.graph.raw import reading
 from harness.importing import vertices
 from harness.importing.found import Found
-from harness.importing.vertices import LABEL, SPLIT
+from harness.importing.text import Table
 
 
 def _json(path: Path) -> nx.Graph:
@@ -72,92 +74,41 @@ def read(
         named = np.array([str(end) for u, v, _ in edges for end in (u, v)], dtype=np.str_)
         refuse = lambda end, what: InputError(f'file "{path}", edge {end // 2 + 1}: {what}')  # noqa: E731
         ends = vertices.endpoints(table, named, refuse)
-        x, y, classes, masks, ids = (
-            table.features,
-            table.labels,
-            table.class_names,
-            table.masks,
-            table.vertex_ids,
-        )
     else:
-        label, split = (
-            _attribute(path, graph, asked, usual)
-            for asked, usual in ((label_column, LABEL), (split_column, SPLIT))
-        )
-        if label is None:
-            raise InputError(
-                f'file "{path}": no attribute of vertices is named {LABEL[0]}: give --label-column NAME, or'
-                " --features FILE"
-            )
-        x, used = _features(path, graph, {label, split, *drop})
-        assumed["features"] = f"the attributes {', '.join(used)} of vertices"
-        y, classes = vertices.classes(_text(graph, label))
-        refuse = lambda at, what: InputError(f'file "{path}", vertex "{names[at]}": {what}')  # noqa: E731
-        masks = {} if split is None else vertices.split_masks(_text(graph, split), refuse)
+        own = _attributes(path, graph, names)
+        columns = list(range(own.cells.shape[1]))
+        more = (label_column, split_column, drop, "--features FILE")
+        table = vertices.described(own, pd.Index(names), columns, *more)
         number = {name: at for at, name in enumerate(graph.nodes)}
         ends = np.array([number[end] for u, v, _ in edges for end in (u, v)], dtype=np.int64)
-        ids = None if names == [str(at) for at in range(len(names))] else names
+        assumed["features"] = "the attributes of vertices but label and split"
     return Found(
         source=path,
         edges=ends.reshape(-1, 2),
-        features=x,
-        labels=y,
+        features=table.features,
+        labels=table.labels,
         weights=None if not edges or all(lacking) else _weights(path, edges),
-        masks=masks,
+        masks=table.masks,
         directed=graph.is_directed(),
-        vertex_ids=ids,
-        class_names=classes,
+        vertex_ids=table.vertex_ids,
+        class_names=table.class_names,
         assumed=assumed,
     )
 
 
-def _attribute(path: Path, graph: nx.Graph, asked: str | None, usual: Sequence[str]) -> str | None:
-    there = {name for _, values in graph.nodes(data=True) for name in values}
-    if asked is not None and asked not in there:
-        raise InputError(f'file "{path}": no vertex has an attribute "{asked}"{did_you_mean(asked, there)}')
-    return asked or next((name for name in usual if name in there), None)
-
-
-def _text(graph: nx.Graph, name: str) -> np.ndarray:
-    return np.array(
-        [str(values.get(name, "")).strip() for _, values in graph.nodes(data=True)], dtype=np.str_
-    )
-
-
-def _features(path: Path, graph: nx.Graph, others: set[str | None]) -> tuple[np.ndarray, list[str]]:
-    """[V, F] float32 of all other attributes, numbers or lists of numbers, and their names."""
-    used = sorted({name for _, values in graph.nodes(data=True) for name in values} - others)
-    if not used:
-        raise InputError(
-            f'file "{path}": vertices have no attributes to use as features: give --features FILE'
-        )
-    rows = [
-        [_numbers(path, vertex, name, values) for name in used] for vertex, values in graph.nodes(data=True)
-    ]
-    widths = [len(part) for part in rows[0]]
-    for vertex, row in zip(graph.nodes, rows):
-        for name, part, width in zip(used, row, widths):
-            if len(part) != width:
-                raise InputError(
-                    f'file "{path}": attribute "{name}" of vertex "{vertex}" has {len(part)}'
-                    " numbers where others have"
-                    f" {width}: give all vertices the same"
-                )
-    return np.array([np.concatenate(row) for row in rows], dtype=np.float32), used
-
-
-def _numbers(path: Path, vertex: Any, name: str, values: dict[str, Any]) -> list[float]:
-    value = values.get(name)
-    listed: list[Any] = value if isinstance(value, list) else [value]
-    try:
-        return [float(each) for each in listed]
-    except (TypeError, ValueError):
-        what = "is missing" if value is None else f'is "{value}"'
-        raise InputError(
-            f'file "{path}": attribute "{name}" of vertex "{vertex}" {what} where a number is'
-            " wanted: give one, or"
-            f" leave the attribute out with --drop {name}"
-        ) from None
+def _attributes(path: Path, graph: nx.Graph, vertex_names: list[str]) -> Table:
+    """A row per vertex and a column per attribute; a list of numbers has a column for each of them."""
+    names, columns = [], []
+    for name in sorted({name for _, values in graph.nodes(data=True) for name in values}):
+        values = (values.get(name, "") for _, values in graph.nodes(data=True))
+        lists = [value if isinstance(value, list) else [value] for value in values]
+        for column in itertools.zip_longest(*lists, fillvalue=""):
+            names.append(str(name))
+            columns.append(
+                [str(int(value) if isinstance(value, bool) else value).strip() for value in column]
+            )
+    cells = np.array(columns, dtype=np.str_).reshape(len(names), len(vertex_names)).T
+    return Table(path, cells, names, rows=[f'vertex "{name}"' for name in vertex_names])
 
 
 def _weights(path: Path, edges: list[tuple[Any, Any, Any]]) -> np.ndarray:

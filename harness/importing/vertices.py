@@ -57,41 +57,67 @@ def read(
     rows_in_order   there are no ids: row i is vertex i
     """
     table = text.read(features, header, IDS)
-    ids, rest = _ids(table, rows_in_order)
-    kept = [c for c in rest if not (table.names and table.names[c] in _checked(drop, table))]
+    ids, columns = _ids(table, rows_in_order)
     if labels is None:
-        of_labels, order = table, np.arange(len(ids))
-        label = _special(table, label_column, LABEL, kept)
-        split = _special(table, split_column, SPLIT, kept)
-        if label is None:
-            raise InputError(
-                f'file "{features}" has no column named {", ".join(LABEL[:-1])} or {LABEL[-1]}: give'
-                " --label-column NAME, or --labels FILE"
-            )
-        label_columns = [label]
-        kept = [c for c in kept if c not in (label, split)]
-    else:
-        of_labels = text.read(labels, header, IDS)
-        own, columns = _ids(of_labels, rows_in_order)
-        at = ids.get_indexer(own)
-        if (at < 0).any():
-            row = int(np.argmin(at))
-            raise of_labels.refuse(
-                row, f'vertex "{own[row]}" has no row in {features}: add one, or remove this label'
-            )
-        order = np.full(len(ids), -1)
-        order[at] = np.arange(len(own))
-        split = _special(of_labels, split_column, SPLIT, columns)
-        label_columns = [c for c in columns if c != split]
-        if label_column is not None:
-            label_columns = [of_labels.column(label_column)]
-        if not label_columns:
-            raise InputError(f'file "{labels}" has no column of labels: give ids and labels')
+        return described(table, ids, columns, label_column, split_column, drop)
+    kept = _kept(table, columns, drop)
+    of_labels = text.read(labels, header, IDS)
+    own, columns = _ids(of_labels, rows_in_order)
+    at = ids.get_indexer(own)
+    if (at < 0).any():
+        row = int(np.argmin(at))
+        raise of_labels.refuse(
+            row, f'vertex "{own[row]}" has no row in {features}: add one, or remove this label'
+        )
+    order = np.full(len(ids), -1)
+    order[at] = np.arange(len(own))
+    split = _special(of_labels, split_column, SPLIT, columns)
+    label_columns = [c for c in columns if c != split]
+    if label_column is not None:
+        label_columns = [of_labels.column(label_column)]
+    if not label_columns:
+        raise InputError(f'file "{labels}" has no column of labels: give ids and labels')
+    return _vertices(table, ids, kept, of_labels, label_columns, split, order)
+
+
+def described(
+    table: Table,
+    ids: pd.Index,
+    columns: list[int],
+    label_column: str | None,
+    split_column: str | None,
+    drop: Sequence[str],
+    otherwise: str = "--labels FILE",
+) -> Vertices:
+    """The vertices `ids`, whose features, label and split are `columns` of one table; `otherwise` says what
+    may be given where no column is the label."""
+    kept = _kept(table, columns, drop)
+    label = _special(table, label_column, LABEL, kept)
+    split = _special(table, split_column, SPLIT, kept)
+    if label is None:
+        raise InputError(
+            f'file "{table.path}" has no column named {", ".join(LABEL[:-1])} or {LABEL[-1]}: give'
+            f" --label-column NAME, or {otherwise}"
+        )
+    kept = [c for c in kept if c not in (label, split)]
+    return _vertices(table, ids, kept, table, [label], split, np.arange(len(ids)))
+
+
+def _vertices(
+    table: Table,
+    ids: pd.Index,
+    kept: list[int],
+    of_labels: Table,
+    label_columns: list[int],
+    split: int | None,
+    order: np.ndarray,
+) -> Vertices:
+    """`kept` are the columns of features; row order[v] of `of_labels` is vertex v's, -1 where it has none."""
     if not kept:
-        raise InputError(f'file "{features}" has no column of features: give one number or more per vertex')
+        raise InputError(f'file "{table.path}" has no column of features: give one number or more per vertex')
     found, names = _labels(of_labels, label_columns, order)
     masks = {} if split is None else _masks(of_labels, split, order)
-    return Vertices(ids, table.numbers(kept).astype(np.float32), found, names, masks, features)
+    return Vertices(ids, table.numbers(kept).astype(np.float32), found, names, masks, table.path)
 
 
 def endpoints(vertices: Vertices, named: np.ndarray, refuse: Callable[[int, str], InputError]) -> np.ndarray:
@@ -135,10 +161,11 @@ def _plain(ids: np.ndarray) -> pd.Index:
     return pd.Index(ids.astype(str))
 
 
-def _checked(drop: Sequence[str], table: Table) -> Sequence[str]:
+def _kept(table: Table, columns: list[int], drop: Sequence[str]) -> list[int]:
     for name in drop:
-        table.column(name)
-    return drop
+        table.column(name)  # refused where it is not there
+    names = table.names or [""] * len(columns)
+    return [column for column in columns if names[column] not in drop]
 
 
 def _special(table: Table, asked: str | None, usual: Sequence[str], among: list[int]) -> int | None:
@@ -164,10 +191,10 @@ def _labels(table: Table, columns: list[int], order: np.ndarray) -> tuple[np.nda
         names = [table.names[c] for c in columns] if table.names else None
         return values.astype(np.uint8)[order], names
     cells = np.where(order >= 0, table.cells[order, columns[0]], "")
-    return classes(cells)
+    return _classes(cells)
 
 
-def classes(cells: np.ndarray) -> tuple[np.ndarray, list[str] | None]:
+def _classes(cells: np.ndarray) -> tuple[np.ndarray, list[str] | None]:
     """[V] class numbers of text labels, -1 for none, and the names of the classes: None where they are whole
     numbers from 0 without implausible gaps, which stay.
     """
@@ -192,22 +219,13 @@ def classes(cells: np.ndarray) -> tuple[np.ndarray, list[str] | None]:
     return labels, names.tolist()
 
 
-def split_masks(cells: np.ndarray, refuse: Callable[[int, str], InputError]) -> dict[str, np.ndarray]:
-    """By split [V] bool, from the words train, val (valid, validation) and test, or nothing.
-
-    `refuse(row, what)` makes the error of another word.
-    """
+def _masks(table: Table, column: int, order: np.ndarray) -> dict[str, np.ndarray]:
+    """By split [V] bool, from the words train, val (valid, validation) and test, or nothing."""
+    cells = table.cells[:, column]
     words = np.char.lower(cells)
     known = np.isin(words, (*SPLIT_WORDS, "", "none"))
     if not known.all():
         row = int(np.argmin(known))
-        raise refuse(row, f'split "{cells[row]}" is not known: give train, val, test or nothing')
-    return {
-        name: np.isin(words, [word for word, means in SPLIT_WORDS.items() if means == name])
-        for name in SPLITS
-    }
-
-
-def _masks(table: Table, column: int, order: np.ndarray) -> dict[str, np.ndarray]:
-    masks = split_masks(table.cells[:, column], table.refuse)
-    return {name: np.where(order >= 0, mask[order], False) for name, mask in masks.items()}
+        raise table.refuse(row, f'split "{cells[row]}" is not known: give train, val, test or nothing')
+    meant = np.array([SPLIT_WORDS.get(word, "") for word in words])
+    return {name: (order >= 0) & (meant == name)[order] for name in SPLITS}
