@@ -34,11 +34,7 @@ CHECKED = 3  # epochs whose losses are compared
 def measured(shard: Shard, model: ModelConfig, device: torch.device, rounds: int) -> dict[str, Any]:
     """Seconds of every round, medians and ratios by name; `absent` has the peers that cannot run here."""
     ours = {f"features={how}": Ours(shard, model, Adam(), how, device) for how in ("refetch", "once")}
-    begun = dict(ours["features=once"].trainer.model.named_parameters())
-    weights = [
-        tuple(begun[f"layers.{l}.{name}"].detach().clone() for name in ("weight", "bias"))
-        for l in range(model.layers)
-    ]
+    weights = ours["features=once"].weights()
     makers: dict[str, Callable[[], Peer | None]] = {
         "PyG, torch.sparse CSR": partial(pyg_peer, shard, weights, Adam(), "csr", device),
         "PyG, edge_index": partial(pyg_peer, shard, weights, Adam(), "edge_index", device),
