@@ -60,7 +60,7 @@ def draw(seconds: pd.DataFrame, title: str) -> Figure:
     """Predicted over printed seconds, or percent of an epoch, of one paper: a place on the x axis per row of
     its tables, a dot per printed number, with the median as a bar."""
     rows = list(dict.fromkeys(seconds["row"]))
-    figure = Figure(figsize=(max(5.0, 1.3 + 1.1 * len(rows)), 4.2), layout="constrained")
+    figure = Figure(figsize=(max(7.5, 1.3 + 1.1 * len(rows)), 4.2), layout="constrained")
     ax = figure.subplots()
     off = errors(seconds)
     draws = np.random.default_rng(0)
