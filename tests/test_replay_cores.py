@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from harness.check import InputError
 from harness.cluster.config import Cluster, Device, Link
 from harness.comm.recorder import BATCH, STRAGGLE, Epoch, Span
-from harness.replay import engine_simgrid
 from harness.replay.__main__ import main
 from harness.replay.cores import Cores
 from harness.replay.critical import critical_path
@@ -253,10 +252,6 @@ def test_a_trace_says_what_its_batches_took(tmp_path):
     assert first_epoch(timeline) < 0.1, "what compiling took is no part of a first epoch"
     several = sampled(tmp_path / "several", [0.04, 0.01], threads=3)
     assert program_of(several, clock="cpu").beside[0].threads == 3
-    with pytest.raises(InputError, match="engine=simgrid knows no threads"):
-        engine_simgrid.simulate(made, replayer.platform(1))
-    with pytest.raises(InputError, match="engine=simgrid shares no cores, and cluster=mine has 1 for more"):
-        engine_simgrid.simulate(program(2, [1.0], None), platform_of(cluster([0, 0], 1), 2))
     with pytest.raises(
         InputError, match="cores=1 are fewer than a device of cluster=mine is made of: give 2"
     ):

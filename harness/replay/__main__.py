@@ -43,7 +43,6 @@ words:
   straggler=N delay=S slowdown=K   worker N is held up for S seconds in every epoch, its work lasts K times
                            as long
   grown=K                  as if the graph were K times as large
-  engine=own|simgrid|simgrid/default   who shares the links
   broadcast=ring|tree|direct  all_reduce=ring|tree   how collectives are made (default: ring)
 
 halobench replay crossover RUN... cluster=NAME [link=between|inside|bridge] [gbytes_per_s=0.01:100:13]
@@ -196,11 +195,10 @@ def _said(replayer: Replayer, clock: str) -> str:
     if settings.straggler is not None:
         slow = f"; worker {settings.straggler} held up {settings.delay:g} s per epoch, its work"
         slow += f" {settings.slowdown:g} times as long"
-    engine = "" if settings.engine == "own" else f"; timed by {settings.engine}"
     made = f"all-reduce {settings.all_reduce}, broadcast {settings.broadcast}"
     made += "; exchanges overlap where their papers have it" if settings.overlap == "published" else ""
     made += "; speeds fitted to what is printed" if settings.fit == "printed" else ""
-    return f"{lasts}; {made}{hosts}{larger}{slow}{engine}"
+    return f"{lasts}; {made}{hosts}{larger}{slow}"
 
 
 def _rows(group: Group, path: Path, replayer: Replayer, times: Times) -> list[dict[str, Any]]:

@@ -91,12 +91,6 @@ class Platform:
             return size
         return round(size * link.gbytes_per_s / link.broadcast_gbytes_per_s)
 
-    @property
-    def shared(self) -> bool:
-        """Whether a pool's cores are fewer than the threads that train on them."""
-        most = max(self.pools.count(pool) for pool in set(self.pools))
-        return most * self.device_cores > self.cores
-
     def path(self, source: int, target: int) -> Path:
         """What a message from one worker (or the server) to another crosses."""
         if (source, target) not in self._paths:

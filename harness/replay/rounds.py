@@ -28,14 +28,15 @@ def updates(timeline: Timeline) -> list[tuple[float, int]]:
 
 
 def simulate(program: Program, once: Callable[[Program], Timeline]) -> Timeline:
-    """The asynchronous program until its server has all updates, and no longer: rounds whose update came
-    after the last of them are left out.
+    """A program to its end; an asynchronous one until its server has all updates, and no longer: rounds whose
+    update came after the last of them are left out.
 
     A worker whose traced rounds are over before that makes those after its first again, in their order.
 
     once   simulates a program to its end
     """
-    assert program.updates is not None
+    if program.updates is None:
+        return once(program)
     while True:
         timeline = once(program)
         counted = updates(timeline)[: program.updates]

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.check import InputError, at_least, choice, did_you_mean, more_than, typed, within_above
 from harness.check.words import key_value
 from harness.cluster.config import Cluster, Fit
-from harness.replay import engine_simgrid, rounds
+from harness.replay import rounds
 from harness.replay.collectives import BROADCASTS, REDUCTIONS, Shapes
 from harness.replay.engine import Timeline, simulate
 from harness.replay.platform import Platform, instant, platform_of
@@ -30,7 +30,6 @@ TRACED = "traced"  # cluster=traced: the machine that the run was made on
 COMPUTE = ("traced", "roofline")
 OVERLAPS = ("ours", "published")
 FITS = ("none", "printed")
-ENGINES = ("own", "simgrid", "simgrid/default")
 
 
 @dataclass
@@ -57,8 +56,6 @@ class Settings:
     grown        as if the graph were so many times as large (`harness.replay.program.grown`)
     straggler    a worker that is slower than it was (`harness.replay.program.held_up`), by `delay` seconds in
                  every epoch, and by `slowdown` times as long work; None: none
-    engine       "own", or "simgrid" (`harness.replay.engine_simgrid`) with the model that ours is, or
-                 "simgrid/default" with its own
     """
 
     cluster: str = TRACED
@@ -76,7 +73,6 @@ class Settings:
     straggler: int | None = None
     delay: float = 0.0
     slowdown: float = 1.0
-    engine: str = "own"
 
     def __post_init__(self) -> None:
         choice("compute", self.compute, COMPUTE)
@@ -98,11 +94,8 @@ class Settings:
             at_least("per_host", self.per_host, 1)
         if self.cores is not None:
             at_least("cores", self.cores, 1)
-            if self.engine != "own" or self.clock == "wall":
-                raise InputError(
-                    f"cores={self.cores} is for CPU seconds and engine=own: leave out"
-                    f" {'clock=wall' if self.clock == 'wall' else f'engine={self.engine}'}, or cores"
-                )
+            if self.clock == "wall":
+                raise InputError(f"cores={self.cores} is for CPU seconds: leave out clock=wall, or cores")
         if self.clock is not None:
             choice("clock", self.clock, CLOCKS)
         choice("overlap", self.overlap, OVERLAPS)
@@ -135,14 +128,6 @@ class Settings:
                 f"straggler={self.straggler} is as fast as it was: give a delay in seconds, or a slowdown of"
                 " more than 1"
             )
-        choice("engine", self.engine, ENGINES)
-        if self.engine != "own" and self.cluster == TRACED:
-            raise InputError(
-                f"engine={self.engine} is for described clusters, whose links it shares: name a cluster, or"
-                " give engine=own"
-            )
-        if self.engine != "own":
-            engine_simgrid.interpreter()  # which refuses where SimGrid is not there
 
 
 @dataclass
@@ -239,19 +224,11 @@ class Replayer:
         return dataclasses.replace(self.described, **changed)
 
     def simulated(self, program: Program, platform: Platform, shapes: Shapes | None = None) -> Timeline:
-        """A program on a platform, by the engine that is asked for.
+        """A program on a platform.
 
         shapes   of collectives; None: those of the settings
         """
-        shapes = shapes or self.shapes
-
-        def once(program: Program) -> Timeline:
-            if self.settings.engine == "own":
-                return simulate(program, platform, shapes)
-            model = "default" if self.settings.engine == "simgrid/default" else "CM02"
-            return engine_simgrid.simulate(program, platform, shapes, model)
-
-        return once(program) if program.updates is None else rounds.simulate(program, once)
+        return rounds.simulate(program, lambda each: simulate(each, platform, shapes or self.shapes))
 
     def platform(self, workers: int, cluster: Cluster | None = None) -> Platform:
         described = cluster or self.described
