@@ -73,7 +73,6 @@ def page(paths: Sequence[str], command: str, title: str | None = None, figures: 
         graphs=graphs,
         verdicts=verdicts(results) if results else None,
         results=results,
-        profiles=content.over_graphs(compared),
         figures=drawn,
         environments=environments.texts,
         given=shlex.join(paths),

@@ -14,7 +14,7 @@ import yaml
 from harness.check import InputError
 from harness.page import svg
 from harness.page.layout import Cell, Picture, Table
-from harness.report import curves, plot, profiles, ranks, scatter
+from harness.report import curves, plot, scatter
 from harness.report.advice import Advice, advise, comparable
 from harness.report.against import columns_of
 from harness.report.columns import TIMES
@@ -56,14 +56,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Graph:
-    """What is known of a graph; the first part is the one with most rows, whose ranks these are."""
+    """What is known of a graph; the first part is the one with most rows."""
 
     anchor: str
     title: str
     clock: str
     parts: list[Part]
     curves: list[Picture]
-    ranks: list[Table]
     command: str
 
 
@@ -106,7 +105,6 @@ def _graph(anchor: str, section: Section, environments: Environments) -> Graph:
         CLOCKS[section.clock],
         made,
         _curves(anchor, parts[0]),
-        _ranks(parts[0]),
         shlex.join(["halobench", "report", *folders]),
     )
 
@@ -217,39 +215,6 @@ def _table(part: Section, repeats: Sequence[Repeats]) -> Table:
     ]
     headings = [(heading, heading in WORDS, keys.get(heading, "")) for heading in columns]
     return Table(", ".join(said), headings, [list(row) for row in zip(*columns.values())])
-
-
-def _ranks(part: Section) -> list[Table]:
-    """How stable the order of the rows is: a table for score, bytes and time."""
-    made = []
-    for ranked in ranks.ranks(part)[0]:
-        frame = ranks.table(ranked, part)
-        caption = f"By {ranked.column.heading}; the orders agree by {ranked.agree:.2f} (Kendall's tau)"
-        headings = [(str(heading), heading == "system", "") for heading in frame]
-        made.append(Table(caption, headings, [list(map(Cell, row)) for row in frame.to_numpy().tolist()]))
-    return made
-
-
-def over_graphs(groups: list[Group]) -> list[tuple[Picture, list[Table]]]:
-    """Performance profiles, each its picture and a table per cost; none where no two graphs have the same
-    systems."""
-    try:
-        found = profiles.profiles(groups)
-    except InputError:
-        return []
-    made: list[tuple[Picture, list[Table]]] = []
-    for number, profile in enumerate(found, 1):
-        with matplotlib.rc_context(STYLE):
-            figure = profiles.picture(profile)
-        what = f"Performance profiles over {', '.join(profile.graphs)}"
-        tables = []
-        for cost in profiles.COSTS:
-            frame = profiles.table(profile, cost).reset_index()
-            rows = [[row[0], *(f"{value:.0f}" for value in row[1:])] for row in frame.to_numpy().tolist()]
-            headings = [(str(heading), heading == "system", "") for heading in frame]
-            tables.append(Table(f"{what}, by {cost}, in %", headings, [list(map(Cell, row)) for row in rows]))
-        made.append(((svg.element(figure, f"profile{number}", what), f"{what}.", []), tables))
-    return made
 
 
 def _repeats(anchor: str, name: str, group: Group, environments: Environments) -> Repeats:

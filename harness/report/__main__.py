@@ -2,8 +2,6 @@
 
 halobench report RUN... [--format FORMAT | --csv FILE]  (or python -m harness.report table ...)
 halobench report compare A B [--over KEY]               (two sides, paired over seeds, with a verdict)
-halobench report ranks RUN... [--out DIR]               (how stable the order of systems is over seeds)
-halobench report profiles RUN... [--out DIR]            (how often a system is near the best, over graphs)
 halobench report perfetto RUN --out FILE                (a run's spans, for ui.perfetto.dev)
 halobench report tensorboard|mlflow RUN... --out DIR    (runs for these tools, offline)
 halobench plot RUN... [--x KEY] [--pareto] [--out DIR]  (or python -m harness.report plot ...)
@@ -63,17 +61,6 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     compare.add_argument(
         "--over", metavar="KEY", action="append", default=[], help="what else the two may differ in"
     )
-    stable = "how stable the order of systems is: ranks when the seeds are drawn again (bootstrap)"
-    order = commands.add_parser("ranks", help=stable, description=stable)
-    near = "performance profiles: on which share of graphs a system is within a factor of the best"
-    over = commands.add_parser("profiles", help=near, description=near)
-    over.add_argument(
-        "--target",
-        metavar="SHARE",
-        type=float,
-        default=0.99,
-        help="of exact training's best validation score, until which bytes and time are taken (default 0.99)",
-    )
     exports = {}
     for tool, shows in (("tensorboard", "event files"), ("mlflow", "a database of runs")):
         into = f"finished runs for {tool}, as {shows} in a folder; nothing is sent"
@@ -81,9 +68,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         exports[tool].add_argument(
             "--out", metavar="DIR", type=Path, default=Path(tool), help=f"default: {tool}"
         )
-    for command in (order, over):
-        command.add_argument("--out", metavar="DIR", type=Path, help="draw pictures there too, as PNG")
-    for command in (tables, plots, order, over, *exports.values()):
+    for command in (tables, plots, *exports.values()):
         command.add_argument(
             "runs", nargs="+", metavar="RUN", help="a run folder, a folder above some, or a glob pattern"
         )
@@ -174,9 +159,7 @@ def show(given: argparse.Namespace) -> None:
     compared, empty = groups.load(given.runs, getattr(given, "x", None))
     for path in empty:
         print(f"left out {path}: it has not finished an epoch", file=sys.stderr)
-    if given.command in ("ranks", "profiles"):
-        ranks_or_profiles(given, compared)
-    elif given.command == "plot":
+    if given.command == "plot":
         from harness.report import against, plot  # matplotlib takes a second to import
 
         titled = not given.no_title
@@ -205,38 +188,6 @@ def show(given: argparse.Namespace) -> None:
             console.print(part)
     else:
         print(formats.plain(compared))
-
-
-def ranks_or_profiles(given: argparse.Namespace, compared: list[groups.Group]) -> None:
-    """Print the tables; draw the pictures where `--out` names a folder for them."""
-    import matplotlib
-
-    from harness.report import advice, plot, profiles, ranks, style
-    from harness.report.table import sections
-
-    if given.command == "profiles":
-        found = profiles.profiles(compared, given.target)
-        print(printable("\n\n".join(map(profiles.text, found))))
-        if given.out:
-            given.out.mkdir(parents=True, exist_ok=True)
-            with matplotlib.rc_context(style.STYLE):
-                for number, profile in enumerate(found, 1):
-                    print(style.save(profiles.picture(profile), given.out / f"profiles{number}.png"))
-        return
-    parts = [part for section in sections(compared) for part in advice.comparable(section)]
-    told = list(filter(None, map(ranks.text, parts)))
-    if not told:
-        raise InputError("no two systems at one setting share two seeds: give more of them, as seed=1,2,3")
-    print(printable("\n\n".join(told)))
-
-    def of(section):
-        part = advice.comparable(section)[0]
-        found, _ = ranks.ranks(part)
-        return {f"ranks-{ranked.column.key}": ranks.picture(ranked, part) for ranked in found}
-
-    if given.out:
-        for path in plot.draw(compared, given.out, of):
-            print(path)
 
 
 if __name__ == "__main__":
