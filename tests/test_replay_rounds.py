@@ -208,7 +208,7 @@ def test_which_is_first_at_a_score(tmp_path, capsys):
         *APART,
         "clock=wall",
         "gbytes_per_s=0.1:10:3",
-        "latency_us=1",
+        "latency_us=1:2:2",
         "epochs=2",
     ]
     table = tmp_path / "map.csv"

@@ -21,9 +21,10 @@ from matplotlib.figure import Figure
 
 from harness.base import tables
 from harness.base.terminal import counted
-from harness.check import InputError, at_least, choice, more_than
+from harness.check import InputError, choice
 from harness.cluster.config import Cluster
 from harness.replay import scores
+from harness.replay.platform import devices_of
 from harness.replay.program import Begin, Program
 from harness.replay.settings import Replayer
 from harness.replay.times import first_epoch, times_of
@@ -64,32 +65,25 @@ class Grid:
     def of(cls, given: Mapping[str, Any]) -> Grid:
         if given["link"] is not None:
             choice("link", given["link"], LINKS)
-        if not str(given["epochs"]).isdecimal():
+        epochs = int(given["epochs"]) if str(given["epochs"]).isdecimal() else 0
+        if not epochs:
             raise InputError(f"epochs={given['epochs']} is not a number of epochs: give epochs=N")
-        epochs = int(given["epochs"])
-        at_least("epochs", epochs, 1)
         bandwidths, latencies = (_range(key, given[key]) for key in ("gbytes_per_s", "latency_us"))
         return cls(given["link"], bandwidths, latencies, epochs, given["reaches"])
 
 
 def _range(key: str, given: object) -> list[float]:
-    """LOW:HIGH:POINTS, spaced evenly on a logarithmic axis, or one number."""
-    parts = str(given).split(":")
+    """LOW:HIGH:POINTS, spaced evenly on a logarithmic axis."""
     try:
-        numbers = [float(part) for part in parts]
+        low, high, points = map(float, str(given).split(":"))
+        if not (0 < low < high < math.inf and 2 <= points < math.inf):
+            raise ValueError
     except ValueError:
-        numbers = []
-    if len(numbers) not in (1, 3) or not all(map(math.isfinite, numbers)):
-        raise InputError(f"{key}={given} is no range: give LOW:HIGH:POINTS, as {KEYS[key]}, or a number")
-    more_than(key, numbers[0], 0)
-    if len(numbers) == 1:
-        return numbers
-    low, high, points = numbers[0], numbers[1], int(numbers[2])
-    if high <= low or points < 2:
         raise InputError(
-            f"{key}={given} is no range: give LOW:HIGH:POINTS, with HIGH above LOW and two points or more"
-        )
-    return [float(f"{value:.9g}") for value in np.geomspace(low, high, points)]
+            f"{key}={given} is no range: give LOW:HIGH:POINTS, as {KEYS[key]}, with HIGH above LOW and two"
+            " points or more"
+        ) from None
+    return [float(f"{value:.9g}") for value in np.geomspace(low, high, int(points))]
 
 
 @dataclass(frozen=True)
@@ -164,8 +158,8 @@ def search(groups: Sequence[Group], replayer: Replayer, grid: Grid) -> Map:
             f"two of the rows are called {max(names, key=names.count)}: give runs of one kind each"
         )
     workers = groups[0].workers
-    several = len(set(_hosts(replayer, workers))) > 1
-    link = grid.link or ("between" if several else "inside")
+    hosts = {device.host for device in devices_of(replayer.described, workers, replayer.settings.per_host)}
+    link = grid.link or ("between" if len(hosts) > 1 else "inside")
     target = None if grid.reaches is None else _target(grid.reaches, groups)
     needed, never = ({}, {}) if target is None else _epochs_to(target, groups, replayer)
     names = [name for name in names if name not in never]
@@ -261,16 +255,6 @@ def _epochs_to(
     return needed, never
 
 
-def _hosts(replayer: Replayer, workers: int) -> list[int]:
-    assert replayer.described is not None
-    # The varied link need not be described: any number will do to see where workers are.
-    whole = replayer.described
-    for kind in ("inside", "between"):
-        if getattr(whole, kind).gbytes_per_s is None:
-            whole = with_link(whole, kind, 1.0, 0.0)
-    return replayer.platform(workers, whole).hosts
-
-
 def with_link(cluster: Cluster, kind: str, gbytes_per_s: float, latency_us: float) -> Cluster:
     """The cluster with another bandwidth and latency of one kind of link."""
     link = dataclasses.replace(getattr(cluster, kind), gbytes_per_s=gbytes_per_s, latency_us=latency_us)
@@ -298,10 +282,8 @@ def rows(found: Map) -> list[dict[str, Any]]:
             "dataset": found.dataset,
             "cluster": found.cluster,
             "modelled": True,
-            "link": found.link,
             "latency_us": latency,
             "gbytes_per_s": bandwidth,
-            "reaches": found.target,
             "epoch_s" if found.target is None else "seconds_to_score": float(values[i, j]),
             "fastest": found.fastest(i, j) == name,
         }
@@ -337,8 +319,7 @@ def text(found: Map) -> str:
 
 
 def draw(found: Map, folder: Path) -> Path:
-    """Epoch time over bandwidth, a panel per latency and a line per system; below the lines a strip whose
-    colours name the fastest."""
+    """Epoch time over bandwidth, a panel per latency and a line per system."""
     grid = found.grid
     folder.mkdir(parents=True, exist_ok=True)
     strokes = strokes_of(found.seconds)
@@ -349,24 +330,13 @@ def draw(found: Map, folder: Path) -> Path:
             for name, values in found.seconds.items():
                 shown = 1e3 * values[i] if found.target is None else values[i]
                 ax.plot(grid.bandwidths, shown, label=verbatim(name), **strokes[name])
-            for j, bandwidth in enumerate(grid.bandwidths):
-                colour = strokes[found.fastest(i, j)]["color"]
-                ax.plot(
-                    bandwidth, 0.025, "s", color=colour, transform=ax.get_xaxis_transform(), clip_on=False
-                )
-            best = {c for c in found.crossings if c.latency_us == latency and _leads(found, i, c)}
-            for crossing in best:
-                ax.axvline(crossing.gbytes_per_s, color="#888888", linewidth=0.8, linestyle=":")
             ax.set_xscale("log")
             ax.set_yscale("log")
             ax.set_title(f"latency {latency:g} µs", fontsize=10)
             ax.set_xlabel(f"{found.link}: GB/s")
         axes[0].set_ylabel("epoch, ms (modelled)" if found.target is None else "seconds to it (modelled)")
         axes[-1].legend(fontsize=8.5, frameon=False)
-        told = (
-            f"modelled on cluster={found.cluster}, means over {counted(found.grid.epochs, 'epoch')};"
-            f" squares: the {'fastest' if found.target is None else 'first'} there"
-        )
+        told = f"modelled on cluster={found.cluster}, means over {counted(found.grid.epochs, 'epoch')}"
         heading = "The fastest system by network"
         if found.target is not None:
             heading = "The first at a score by network"
@@ -374,10 +344,3 @@ def draw(found: Map, folder: Path) -> Path:
         title(figure, heading, found.dataset, found.groups, "", told)
         reached = "" if found.target is None else f"-{found.target:.2f}".replace(".", "_")
         return save(figure, folder / f"crossover-{found.link}{reached}.png")
-
-
-def _leads(found: Map, i: int, crossing: Crossing) -> bool:
-    """Whether the fastest system of all changes at a crossing."""
-    j = int(np.searchsorted(found.grid.bandwidths, crossing.gbytes_per_s))
-    j = min(max(j, 1), len(found.grid.bandwidths) - 1)
-    return {found.fastest(i, j - 1), found.fastest(i, j)} == {crossing.below, crossing.above}
