@@ -85,7 +85,7 @@ def test_many_flows_end_when_they_would_one_by_one(seed):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(flows, "MANY", many)
             waiting = [*enumerate(given)]
-            while waiting or len(network):
+            while waiting or network.count or network.joining:
                 if waiting and waiting[0][1][0] < network.next_end():
                     name, (begun, route, size) = waiting.pop(0)
                     network.add(name, route, size, begun)

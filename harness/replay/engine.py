@@ -39,7 +39,6 @@ class Sent:
     needs: int
     ready: float = math.nan
     cause: int = 0
-    began: bool = False
     through: bool = False  # its own bytes have arrived
     arrived: bool = False
 
@@ -349,7 +348,6 @@ class _Simulation:
     def _first_byte(self, number: int, place: int, now: float) -> None:
         going = self.going[number]
         each = going.sent[place]
-        each.began = True
         links = self.platform.path(each.message.source, each.message.target).links
         for follower in going.followers.get(place, ()):
             if going.sent[follower].message.along == place:

@@ -100,9 +100,6 @@ class Flows:
         self.joining: list[tuple[int, Sequence[int], float, float]] = []  # (name, route, size, begun)
         self._next: float | None = None  # None: the set of flows has changed
 
-    def __len__(self) -> int:
-        return self.count + len(self.joining)
-
     def add(self, name: int, route: Sequence[int], size: float, now: float) -> None:
         """Begin a flow of `size` > 0 bytes over the links of `route`, one at least."""
         if self.count > MANY:

@@ -16,7 +16,7 @@ from harness.check import InputError, at_least, choice, did_you_mean, more_than,
 from harness.check.words import key_value
 from harness.cluster.config import Cluster, Fit
 from harness.replay import rounds
-from harness.replay.collectives import BROADCASTS, REDUCTIONS, Shapes
+from harness.replay.collectives import Shapes
 from harness.replay.engine import Timeline, simulate
 from harness.replay.platform import Platform, instant, platform_of
 from harness.replay.program import Program, blocking, grown, held_up
@@ -103,8 +103,7 @@ class Settings:
             raise InputError(
                 f"overlap={self.overlap} is for described clusters: name one, or leave overlap out"
             )
-        choice("broadcast", self.broadcast, BROADCASTS)
-        choice("all_reduce", self.all_reduce, REDUCTIONS)
+        Shapes(self.broadcast, self.all_reduce)  # which refuses what is none
         within_above("efficiency", self.efficiency, 0, 1)
         choice("uncounted", self.uncounted, ("traced", "none"))
         choice("fit", self.fit, FITS)

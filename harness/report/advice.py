@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from harness.report.against import columns_of
 from harness.report.columns import Column
-from harness.report.compare import PLACES, paired, ratio, reference_of, setting, sign
+from harness.report.compare import PLACES, ahead_of_controls, paired, ratio, reference_of, setting, sign
 from harness.report.groups import Estimate, Group, among
 from harness.report.style import SCORE_NAMES, told_apart
 from harness.report.table import Section, competes, estimate_of
@@ -137,16 +137,12 @@ def _cheapest(cost: Column, kept: list[Group], exact: list[Group]) -> Choice:
 
 def _blind(section: Section, score: Column) -> dict[str, str]:
     """By partition on which the control does as well as exact training: a sentence with the difference."""
-    found = {}
-    for control in (g for g in section.groups if g.first.role == "control" and g.finished):
-        exact = reference_of(control, section.groups)
-        ahead = paired(exact, control, score.value) if exact else None
-        if ahead is not None and ahead.n >= 2 and sign(ahead) <= 0:
-            found[control.partition] = (
-                f"On {control.partition} exact training is ahead of the control, which has no remote rows, by"
-                f" {ahead:+.2f} points over {ahead.n} seeds, which is not told from 0."
-            )
-    return found
+    return {
+        control.partition: f"On {control.partition} exact training is ahead of the control, which has no"
+        f" remote rows, by {ahead:+.2f} points over {ahead.n} seeds, which is not told from 0."
+        for control, _, ahead in ahead_of_controls(section.groups, score)
+        if ahead.n >= 2 and sign(ahead) <= 0
+    }
 
 
 def _said(choice: Choice, exact: list[Group], names: dict[int, str], ahead: Estimate, score: Column) -> str:

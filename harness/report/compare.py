@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from harness.base.terminal import counted
@@ -39,6 +39,11 @@ def paired(a: Group, b: Group, value: Value, how: Callable[[float, float], float
     return estimate(how(ours[seed].mean, theirs[seed].mean) for seed in ours if seed in theirs)
 
 
+def change(a: Group, b: Group, column: Column) -> Estimate:
+    """A column of a less that of b, paired over seeds; none of a score where a seed of either diverged."""
+    return estimate([]) if column.scored and (a.diverged or b.diverged) else paired(a, b, column.value)
+
+
 def ratio(a: Group, b: Group, value: Value) -> Estimate:
     """The mean of a's value over b's, paired over seeds; without the seeds in which b's is 0."""
     return paired(a, b, value, lambda ours, theirs: ours / theirs if theirs else math.nan)
@@ -67,23 +72,26 @@ def reference_of(group: Group, groups: list[Group], elsewhere: bool = False) -> 
     return min(found, key=lambda g: g.first.keys.get("system.features") != fetched, default=None)
 
 
-def cannot_tell(groups: list[Group], score: Column) -> list[str]:
-    """One sentence for each setting in which a system without remote rows (`role` "control") scores as well
-    as exact training ("reference"): the interval of the difference, paired over seeds, reaches 0, so the
-    score cannot tell whether a system uses remote rows."""
-    said = []
+def ahead_of_controls(groups: list[Group], score: Column) -> Iterator[tuple[Group, Group, Estimate]]:
+    """Each finished system without remote rows (`role` "control"), exact training ("reference") under its
+    setting, and by how much that is ahead of it, paired over seeds. Where this is not told from 0 the score
+    cannot tell whether a system uses remote rows."""
     for control in (g for g in groups if g.first.role == "control" and g.finished):
-        reference = reference_of(control, groups)
-        if reference is None:
-            continue
-        ahead = paired(reference, control, score.value)
+        if (reference := reference_of(control, groups)) is not None:
+            yield control, reference, paired(reference, control, score.value)
+
+
+def cannot_tell(groups: list[Group], score: Column) -> list[str]:
+    """One sentence for each control that exact training is not told to be ahead of."""
+    said = []
+    for control, reference, ahead in ahead_of_controls(groups, score):
         where = f"{control.partition}, {counted(control.workers, 'worker')}"
         if ahead.n < 2:
             said.append(
                 f"{where}: {ahead.n or 'no'} seed in common says nothing of whether {reference.label} is"
                 f" ahead of the control {control.label}."
             )
-        elif ahead.mean - (ahead.half or 0.0) <= 0:
+        elif sign(ahead) <= 0:
             name = score.heading.removesuffix(" %")
             said.append(
                 f"{where}: {name} cannot tell whether a system uses remote rows here: {reference.label} is "
@@ -92,10 +100,16 @@ def cannot_tell(groups: list[Group], score: Column) -> list[str]:
     return said
 
 
+def counts(key: str, blocks: Collection[str]) -> bool:
+    """Whether two sides that differ in a key are no comparison: not in the seed, the name, what concerns
+    asynchronous systems alone, or these blocks of the config."""
+    return key not in {"seed", "label", *MEETING_KEYS} and key.partition(".")[0] not in blocks
+
+
 def setting(group: Group, but: tuple[str, ...] = ()) -> str:
-    """What two groups must share to be compared: everything but the system, how gradients are summed and what
-    is scored beside, the seed and the name, what concerns asynchronous systems alone, and the blocks `but`.
+    """What two groups must share to be compared: all that `counts`, but the system, how gradients are summed
+    and what is scored beside, and the blocks `but`.
     """
-    apart, blocks = {"seed", "label", *MEETING_KEYS}, {"system", "combine", "score", *but}
-    keys = {k: v for k, v in group.first.keys.items() if k not in apart and k.partition(".")[0] not in blocks}
+    blocks = {"system", "combine", "score", *but}
+    keys = {key: value for key, value in group.first.keys.items() if counts(key, blocks)}
     return repr(sorted(keys.items(), key=lambda pair: pair[0]))

@@ -11,7 +11,7 @@ from harness.base.terminal import counted
 from harness.check import InputError
 from harness.report import columns
 from harness.report.columns import Column
-from harness.report.compare import cannot_tell, paired, reference_of
+from harness.report.compare import cannot_tell, change, reference_of
 from harness.report.groups import Estimate, Group, estimate
 
 CLOCKS = {
@@ -94,9 +94,9 @@ class Section:
 
     def ahead(self, group: Group) -> Estimate:
         exact = reference_of(group, self.groups, elsewhere=True)
-        if exact is None or exact is group or group.diverged or exact.diverged:
+        if exact is None or exact is group:
             return estimate([])
-        return paired(group, exact, columns.LEADING[self.score][0].value)
+        return change(group, exact, columns.LEADING[self.score][0])
 
     def notes(self, best: str = "*") -> list[str]:
         """One sentence for each thing that a reader of the numbers must know; `best` is what marks the best

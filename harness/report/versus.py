@@ -14,15 +14,12 @@ from harness.check import InputError
 from harness.report import groups
 from harness.report.columns import ALL as COLUMNS
 from harness.report.columns import LEADING, TIMES, Column, named
-from harness.report.compare import PLACES, differing, paired, ratio, sign
+from harness.report.compare import PLACES, change, counts, differing, ratio, sign
 from harness.report.groups import Estimate, Group
 from harness.report.style import SCORE_NAMES
 from harness.report.table import estimate_of, leading
-from harness.trace.identity import MEETING_KEYS, identity
+from harness.trace.identity import identity
 from harness.trace.reader import Trace, find_runs
-
-# What two sides may differ in anyway: what is compared, and what changes nothing.
-FREE = ("system", *PLACES)
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class Versus:
 
     a: Group
     b: Group
-    keys: dict[str, tuple[str, str]]
+    keys: dict[str, list[str]]
     lines: list[Line]
     notes: list[str]
 
@@ -113,13 +110,13 @@ def versus(a: Group, b: Group, over: Sequence[str] = ()) -> Versus:
     """
     if a.first.summary["dataset"] != b.first.summary["dataset"]:
         raise InputError(f"A is on {a.dataset} and B on {b.dataset}: give runs on one graph")
-    keys = {key: (x, y) for key, (x, y) in differing([a.first, b.first]).items()}
+    keys = differing([a.first, b.first])
     if a.first.combine and a.first.combine == b.first.combine:  # whoever asked for it
         keys = {key: values for key, values in keys.items() if key.partition(".")[0] != "combine"}
     for key in over:
         if key not in keys:
             raise InputError(f'--over "{key}" is the same on both sides, or no key of theirs: leave it out')
-    refused = [key for key in keys if _counts(key) and key not in over]
+    refused = [key for key in keys if counts(key, {"system", *PLACES}) and key not in over]
     if refused:
         values = " and ".join(keys[refused[0]])
         raise InputError(
@@ -150,29 +147,15 @@ def versus(a: Group, b: Group, over: Sequence[str] = ()) -> Versus:
             f"Times are left out: A ran on {a.first.machine} ({a.clock} clock), B on {b.first.machine}"
             f" ({b.clock} clock)."
         )
-    lines = [_line(a, b, column) for column in columns]
+    lines = [
+        Line(c, estimate_of(a, c), estimate_of(b, c), change(a, b, c), ratio(a, b, c.value)) for c in columns
+    ]
     notes += [f"{name} diverged, so it has no score." for name, g in (("A", a), ("B", b)) if g.diverged]
     return Versus(a, b, keys, lines, notes)
 
 
-def _counts(key: str) -> bool:
-    return key not in {"seed", "label", *MEETING_KEYS} and key.partition(".")[0] not in FREE
-
-
 def _listed(seeds: Iterable[object]) -> str:
     return ", ".join(map(str, seeds))
-
-
-def _line(a: Group, b: Group, column: Column) -> Line:
-    lost = column.scored and (a.diverged or b.diverged)
-    nothing = groups.estimate([])
-    return Line(
-        column,
-        estimate_of(a, column),
-        estimate_of(b, column),
-        nothing if lost else paired(a, b, column.value),
-        nothing if lost else ratio(a, b, column.value),
-    )
 
 
 def _said(line: Line, score: str) -> str:
