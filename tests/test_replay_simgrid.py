@@ -17,9 +17,9 @@ import pytest
 
 from harness.cluster.config import Cluster, Device, Link
 from harness.replay.collectives import BROADCASTS, REDUCTIONS, Message, Shapes, messages
-from harness.replay.engine import ALONE, Timeline, simulate
+from harness.replay.engine import Timeline, simulate
 from harness.replay.platform import Platform, platform_of
-from harness.replay.program import BACK, THERE, Begin, Operation, Post, Program, Step, Wait, Work
+from harness.replay.program import ALONE, BACK, THERE, Begin, Operation, Post, Program, Step, Wait, Work
 from harness.replay.times import times_of
 
 # The interpreter that has the module; neither its script's folder nor PYTHONPATH is searched.

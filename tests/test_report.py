@@ -123,25 +123,18 @@ def test_someone_who_distrusts_us_recomputes_every_column(tmp_path, capsys, core
     )
 
 
-@pytest.mark.parametrize("cores", [4, 1], ids=["wall", "cpu"])
-def test_the_documented_recomputation_gives_the_table(tmp_path, capsys, monkeypatch, cores):
+@pytest.mark.parametrize("made, cores", [("uneven", 4), ("uneven", 1), ("one epoch", 4)])
+def test_the_documented_recomputation_gives_the_table(tmp_path, capsys, monkeypatch, made, cores):
     text = (Path(__file__).resolve().parents[1] / "docs" / "trace.md").read_text()
     code = textwrap.dedent(text[text.index("    import json, pandas\n") :].split("\n\n")[0])
-    run = traces.uneven(tmp_path / "RUN", cores)
+    if made == "uneven":
+        run = traces.uneven(tmp_path / "RUN", cores)
+    else:
+        run = traces.finished(tmp_path / "RUN", traces.config(epochs=1))
     shown = rows(run_markdown(capsys, run))[0]
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "docs/trace.md", "exec"), {})
     assert f"{float(capsys.readouterr().out):.4f}" == shown["epoch s" if cores == 4 else "epoch CPU s"]
-
-
-def test_it_gives_the_epoch_of_a_run_of_one(tmp_path, capsys, monkeypatch):
-    text = (Path(__file__).resolve().parents[1] / "docs" / "trace.md").read_text()
-    code = textwrap.dedent(text[text.index("    import json, pandas\n") :].split("\n\n")[0])
-    run = traces.finished(tmp_path / "RUN", traces.config(epochs=1))
-    shown = rows(run_markdown(capsys, run))[0]
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code, "docs/trace.md", "exec"), {})
-    assert f"{float(capsys.readouterr().out):.4f}" == shown["epoch s"]
 
 
 def test_the_summary_is_derived_from_the_tables(tmp_path):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.page import svg
 from harness.report import against, groups, scatter, table
@@ -131,16 +129,6 @@ def test_rows_of_another_setting_are_not_compared(beside):
     parts = comparable(section)
     assert [[g.label for g in part.groups] for part in parts] == [["exact", "nothing"], ["frugal"]]
     assert "hidden" in section.groups[-1].label or "hidden" in section.groups[0].label
-
-
-@given(
-    st.lists(st.tuples(st.floats(1, 100), st.floats(0, 100)), min_size=1, max_size=12),
-)
-def test_no_point_of_a_front_is_beaten(points):
-    best = against.front(points)
-    assert best
-    for cost, score in best:
-        assert not any(c <= cost and s >= score and (c, s) != (cost, score) for c, s in points)
 
 
 def test_a_scatter_names_every_row_and_letters_the_front(beside):

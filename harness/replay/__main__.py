@@ -23,7 +23,7 @@ from harness.replay.critical import critical_path
 from harness.replay.engine import Timeline
 from harness.replay.settings import TRACED, Replayer, parse
 from harness.replay.times import Times, times_of
-from harness.report.groups import Group, load
+from harness.report.groups import Group, Run, load
 
 LONGEST = 8  # rows of the critical path that are printed
 DESCRIPTION = """\
@@ -102,14 +102,14 @@ def _replay(words: Sequence[str], table: Path | None, out: Path | None) -> None:
         for run in group.runs:
             timeline = replayer.replay(run.trace)
             times = times_of(timeline)
-            _print(console, group, run.path, replayer, timeline, times, run.summary)
+            _print(console, group, run, replayer, timeline, times)
             rows += _rows(group, run.path, replayer, times)
             if out is not None:
                 written = folder.write(
                     run.trace, timeline, _name(out, run.path, replayer), _block(run.trace.config, replayer),
-                    _said(replayer, replayer.clock(run.trace)),
+                    _said(replayer, run),
                 )  # fmt: skip
-                console.print(f"written: {written}", highlight=False, soft_wrap=True)
+                _say(console, f"written: {written}")
             run.trace.forget("spans")
     if len({row["run"] for row in rows}) > 1:
         console.print(_beside(rows))
@@ -120,37 +120,34 @@ def _replay(words: Sequence[str], table: Path | None, out: Path | None) -> None:
 def _print(
     console: Terminal,
     group: Group,
-    path: Path,
+    run: Run,
     replayer: Replayer,
     timeline: Timeline,
     times: Times,
-    summary: dict[str, Any],
 ) -> None:
-    clock = replayer.clock(group.first.trace)
-    console.print(
-        f"{group.label}, {group.dataset}, {counted(timeline.program.workers, 'worker')} ({path})\n"
-        f"modelled on cluster={replayer.called}: {_said(replayer, clock)}",
-        highlight=False,
-        soft_wrap=True,
+    _say(
+        console,
+        f"{group.label}, {group.dataset}, {counted(timeline.program.workers, 'worker')} ({run.path})\n"
+        f"modelled on cluster={replayer.called}: {_said(replayer, run)}",
     )
-    roofline = replayer.rooflines.get(path)
+    roofline = replayer.rooflines.get(run.path)
     assumed = timeline.platform.assumed + (roofline.assumed if roofline is not None else [])
     if assumed:
-        console.print(f"assumed, since the cluster does not say: {', '.join(assumed)}", soft_wrap=True)
+        _say(console, f"assumed, since the cluster does not say: {', '.join(assumed)}")
     if roofline is not None:
-        console.print(roofline.said(), highlight=False, soft_wrap=True)
+        _say(console, roofline.said())
     whose = "the slowest worker's"
     if timeline.program.updates is not None:
         made = ", ".join(str(len(own)) for own in timeline.begins)
         whose = f"{counted(timeline.program.workers, 'update')} from whoever is first (rounds made: {made})"
-    console.print(
+    _say(
+        console,
         f"epoch {_ms(times.epoch)} ms, {whose}, mean over epochs without the first"
-        f" (measured on the machine of the run, waits and all: {_ms(summary['epoch_s'])} ms of wall time)",
-        highlight=False,
-        soft_wrap=True,
+        f" (measured on the machine of the run, waits and all: {_ms(run.summary['epoch_s'])} ms of wall"
+        " time)",
     )
     for lump in timeline.lumps:
-        console.print(f"put together: {lump}", highlight=False, soft_wrap=True)
+        _say(console, f"put together: {lump}")
     headings = ["worker", "epoch ms", "compute", "rest", "exposed", "idle", "behind", "in flight"]
     shown = tables.shown(headings, words=())
     for worker, own in enumerate(times.workers):
@@ -176,9 +173,9 @@ def _beside(rows: list[dict[str, Any]]) -> Table:
     return tables.shown(["modelled epoch, ms", "run"], [(_ms(s), run) for run, s in epochs], words=["run"])
 
 
-def _said(replayer: Replayer, clock: str) -> str:
+def _said(replayer: Replayer, run: Run) -> str:
     """How a replay was made, in a few words."""
-    settings = replayer.settings
+    settings, clock = replayer.settings, replayer.clock(run.trace)
     lasts = f"work as traced, in {clock} seconds" if clock == "wall" else "work as traced, in CPU seconds"
     if settings.compute == "roofline":
         rest = "no time" if settings.uncounted == "none" else lasts.removeprefix("work ")
@@ -233,11 +230,11 @@ def _crossover(words: Sequence[str], table: Path | None, out: Path | None) -> No
     runs, replayer, given = parse(words, crossover.KEYS)
     found = crossover.search(load(runs)[0], replayer, crossover.Grid.of(given))
     console = _console()
-    console.print(crossover.text(found), highlight=False, soft_wrap=True)
+    _say(console, crossover.text(found))
     if table is not None:
         write_csv(table, crossover.rows(found))
     if out is not None:
-        console.print(f"written: {crossover.draw(found, out)}", highlight=False, soft_wrap=True)
+        _say(console, f"written: {crossover.draw(found, out)}")
 
 
 def write_csv(path: Path, rows: Iterable[dict[str, Any]]) -> None:
@@ -246,6 +243,10 @@ def write_csv(path: Path, rows: Iterable[dict[str, Any]]) -> None:
         made = csv.DictWriter(file, list(rows[0]))
         made.writeheader()
         made.writerows(rows)
+
+
+def _say(console: Terminal, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True)
 
 
 def _ms(seconds: float) -> str:

@@ -20,10 +20,7 @@ from harness.replay.collectives import Message, Shapes, lumped, messages, on_lin
 from harness.replay.cores import Cores, Making
 from harness.replay.flows import NEAR, Flows
 from harness.replay.platform import Platform
-from harness.replay.program import Aside, Begin, Operation, Post, Program, Take, Wait, Work
-
-# Operations in which a worker does something with others that do not take part themselves.
-ALONE = ("take", "server", "own")
+from harness.replay.program import ALONE, Aside, Begin, Operation, Post, Program, Take, Wait, Work
 
 
 @dataclass(slots=True)

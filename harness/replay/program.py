@@ -32,6 +32,8 @@ class Operation:
 
 
 THERE, BACK = -1, -2  # keys of the parts of a `server` operation
+# Routes of operations in which a worker does something with others that do not take part themselves.
+ALONE = ("take", "server", "own")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from harness.comm.recorder import (
     UPDATE,
 )
 from harness.replay.program import (
+    ALONE,
     BACK,
     THERE,
     Aside,
@@ -217,25 +218,18 @@ def _check(trace: Trace, spans: Any) -> None:
         )
 
 
-# Whose operation it is: an id is one operation of all workers, or of each worker its own (`_alone`).
-_Key = tuple[str, int]
-
-
-def _key(worker: int, span: _Span) -> _Key:
-    return span.id, worker if span.route in ("take", "server", "own") else -1
-
-
 def _operations(lines: list[dict[int, list[_Span]]]) -> tuple[list[Operation], dict[tuple[int, str], int]]:
     """All operations, and by (worker, id) which of them it is."""
     operations: list[Operation] = []
-    known: dict[_Key, int] = {}
+    known: dict[tuple[str, int], int] = {}
     numbers: dict[tuple[int, str], int] = {}
     for worker, line in enumerate(lines):
         for spans in line.values():
             for span in spans:
                 if span.kind != "comm":
                     continue
-                key = _key(worker, span)
+                # An id is one operation of all workers, or of each worker its own.
+                key = span.id, worker if span.route in ALONE else -1
                 if key not in known:
                     known[key] = len(operations)
                     operations.append(
@@ -283,7 +277,7 @@ def sources(operation: Operation, worker: int) -> list[int]:
     that send to it."""
     if operation.route == "ring":
         return sorted(operation.parts)
-    if operation.route in ("take", "server", "own"):
+    if operation.route in ALONE:
         return [worker]
     return [w for w, part in operation.parts.items() if w == worker or worker in part]
 

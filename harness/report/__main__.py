@@ -72,13 +72,16 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         command.add_argument(
             "runs", nargs="+", metavar="RUN", help="a run folder, a folder above some, or a glob pattern"
         )
-    tables.add_argument(
+    printed = tables.add_mutually_exclusive_group()
+    printed.add_argument(
         "--format",
         choices=tuple(formats.FORMATS),
         help="print it so: best values are marked in each, csv has the numbers in full precision",
     )
-    tables.add_argument("--csv", metavar="FILE", help="write what --format csv prints to FILE")
-    tables.add_argument("--markdown", action="store_true", help="the same as --format markdown")
+    printed.add_argument("--csv", metavar="FILE", help="write what --format csv prints to FILE")
+    printed.add_argument(
+        "--markdown", dest="format", action="store_const", const="markdown", help="as --format markdown"
+    )
     plots.add_argument(
         "--out", metavar="DIR", default="figures", help="where the pictures go (default: figures)"
     )
@@ -112,19 +115,6 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     return 0
 
 
-def format_of(given: argparse.Namespace) -> str | None:
-    """The format that is asked for; None: for a reader here. InputError where several are."""
-    asked = {
-        f"--format {given.format}": given.format,
-        f"--csv {given.csv}": given.csv and "csv",
-        "--markdown": "markdown" if given.markdown else None,
-    }
-    named = {option: format for option, format in asked.items() if format}
-    if len(named) > 1:
-        raise InputError(f"{' and '.join(named)} ask for the table in several ways: give one of them")
-    return next(iter(named.values()), None)
-
-
 def span_of_epochs(given: str) -> tuple[int, int | None]:
     """ "10-12" as the epochs 9 and 11, which are counted from 0; "10-" has no end. InputError where it is
     neither.
@@ -155,7 +145,6 @@ def show(given: argparse.Namespace) -> None:
             print(printable(line))
         return
     console = Terminal()
-    format = format_of(given) if given.command == "table" else None
     compared, empty = groups.load(given.runs, getattr(given, "x", None))
     for path in empty:
         print(f"left out {path}: it has not finished an epoch", file=sys.stderr)
@@ -181,8 +170,8 @@ def show(given: argparse.Namespace) -> None:
             print(path)
     elif given.csv:
         Path(given.csv).write_text(formats.csv(compared) + "\n")
-    elif format:
-        print(printable(formats.FORMATS[format](compared)))
+    elif given.format:
+        print(printable(formats.FORMATS[given.format](compared)))
     elif console.is_terminal:
         for part in formats.rich_tables(compared, console.width):
             console.print(part)
