@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from harness.claims import reference
-from harness.report.groups import Estimate, estimate
+from harness.report.estimate import Estimate, estimate
 
 ROOT = Path(__file__).resolve().parent.parent
 SPLITS = {"dataset.split=low_label": "20 per class", "dataset.split=random": "60/20/20"}

@@ -23,7 +23,7 @@ from harness.claims.verdict import (
 )
 from harness.figures import __main__ as figures
 from harness.graph import twin
-from harness.report.groups import Estimate
+from harness.report.estimate import Estimate
 from harness.run import overrides, runner
 from tests import traces
 

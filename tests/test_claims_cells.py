@@ -15,7 +15,7 @@ from harness.check import InputError
 from harness.claims import evaluate, experiment, picture, published, reference, table
 from harness.claims.claim import Claim
 from harness.claims.verdict import FAILS, HOLDS
-from harness.report.groups import Estimate
+from harness.report.estimate import Estimate
 from tests import traces
 
 TABLE = published.entry("capgnn_table7").published["values"]

@@ -17,7 +17,7 @@ from harness.check import InputError
 from harness.claims import evaluate, experiment, fit, published, seconds
 from harness.claims.fit import Row, Target
 from harness.claims.verdict import Verdict
-from harness.report.groups import Estimate
+from harness.report.estimate import Estimate
 from harness.trace import identity
 from tests.test_claims import changed
 

@@ -20,6 +20,7 @@ from scipy import stats
 from harness.check import InputError
 from harness.report import groups, plot, single, style, table
 from harness.report.__main__ import main
+from harness.report.estimate import Estimate, estimate
 from harness.trace import files, summary, writer
 from harness.trace.reader import Trace
 from tests import traces
@@ -48,7 +49,7 @@ def rendered(what, width: int = 140) -> str:
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9))
 def test_the_interval_is_scipys(values):
-    e = groups.estimate(values)
+    e = estimate(values)
     if np.ptp(values) == 0:
         assert e.half == 0
         return
@@ -57,13 +58,10 @@ def test_the_interval_is_scipys(values):
 
 
 def test_one_seed_has_no_interval_and_missing_values_do_not_count():
-    assert groups.estimate([2.5]) == groups.Estimate(2.5, None, 1)
-    assert groups.estimate([None, 3.0, float("nan")]) == groups.Estimate(3.0, None, 1)
-    assert (
-        f"{groups.estimate([2.5]):.2f} {groups.estimate([1.0, 1.0]):.1f} {groups.estimate([]):.1f}"
-        == "2.50 1.0 -"
-    )
-    assert f"{groups.estimate([1.0, 2.0]):.2f}" == f"1.50 ± {stats.t.ppf(0.975, 1) * 0.5:.2f}"
+    assert estimate([2.5]) == Estimate(2.5, None, 1)
+    assert estimate([None, 3.0, float("nan")]) == Estimate(3.0, None, 1)
+    assert f"{estimate([2.5]):.2f} {estimate([1.0, 1.0]):.1f} {estimate([]):.1f}" == "2.50 1.0 -"
+    assert f"{estimate([1.0, 2.0]):.2f}" == f"1.50 ± {stats.t.ppf(0.975, 1) * 0.5:.2f}"
 
 
 @pytest.mark.parametrize("cores", [4, 1], ids=["wall", "cpu"])
@@ -346,8 +344,7 @@ def test_csv_holds_every_figure_in_full(tmp_path, capsys):
     (row,) = csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text()))
     expected = [Trace(tmp_path / str(seed)).summary["epoch_s"] for seed in (1, 2)]
     assert (
-        float(row["epoch_s"]) == np.mean(expected)
-        and float(row["epoch_s_half95"]) == groups.estimate(expected).half
+        float(row["epoch_s"]) == np.mean(expected) and float(row["epoch_s_half95"]) == estimate(expected).half
     )
     assert (row["dataset"], row["twin"], row["clock"], row["seeds"], row["epoch_cpu_s"]) == (
         "cora",

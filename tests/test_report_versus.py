@@ -10,8 +10,7 @@ from scipy import stats
 
 from harness import cli
 from harness.check import InputError
-from harness.report import compare
-from harness.report.groups import estimate
+from harness.report.estimate import estimate
 from harness.report.versus import side, versus
 from tests import traces
 from tests.test_report_advice import run, runs
@@ -126,7 +125,7 @@ def test_times_of_other_machines_are_left_out(two):
 
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=8), st.floats(-50, 50))
 def test_a_difference_and_its_reverse_have_opposite_signs(values, shift):
-    there, back = (compare.sign(estimate(s * (value + shift) for value in values)) for s in (1, -1))
+    there, back = (estimate(s * (value + shift) for value in values).side() for s in (1, -1))
     assert there == -back
     if there:
         assert abs(estimate(value + shift for value in values).mean) > 0

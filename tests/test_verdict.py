@@ -25,7 +25,7 @@ from harness.claims.verdict import (
     judge_order,
     signed,
 )
-from harness.report.groups import Estimate
+from harness.report.estimate import Estimate
 
 FLOATS = st.floats(-100, 100)
 

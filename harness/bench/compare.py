@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
-from scipy.stats import mannwhitneyu
 
 from harness.base import tables
 from harness.base.terminal import Terminal
@@ -25,6 +24,7 @@ from harness.bench import record
 from harness.bench.lines import NOT_JUDGED, Line
 from harness.bench.record import Record
 from harness.check import InputError, within, within_above
+from harness.report.estimate import side_of_samples
 
 ALPHA = 0.05  # p-value below which a difference is taken for one
 MARGIN = 0.1  # how much slower a line may become, relative, before the exit code says so
@@ -66,12 +66,10 @@ def judge(
     if line.unit == EXACT:
         equal = set(old) == set(new)
         return Verdict(line, before, now, math.nan, "equal" if equal else "differ", not equal)
-    # The least p-value that so many samples can have: all of one side below all of the other.
-    if 2 / math.comb(len(old) + len(new), len(old)) >= alpha:
-        return Verdict(line, before, now, math.nan, "too few samples", False)
-    p = float(mannwhitneyu(old, new).pvalue)
-    if p >= alpha or now == before:
-        return Verdict(line, before, now, p, "no difference", False)
+    side, p = side_of_samples(old, new, alpha)
+    if not side:
+        word = "too few samples" if side is None else "no difference"
+        return Verdict(line, before, now, p, word, False)
     worse = before / now if line.unit in LARGER_IS_BETTER else now / before
     return Verdict(line, before, now, p, "slower" if worse > 1 else "faster", worse > 1 + margin)
 

@@ -28,7 +28,8 @@ from harness.claims.verdict import (
     judge_order,
     signed,
 )
-from harness.report.groups import Estimate, Run, estimate
+from harness.report.estimate import Estimate, estimate
+from harness.report.groups import Run
 
 CONSTRUCTED, COMPARED, NOT_RUN, NOT_YET = "by construction", "compared", "not run", "not yet"
 # Run folders of an experiment's sweep, finished or not.

@@ -15,7 +15,8 @@ from harness.replay.settings import parse
 from harness.replay.times import Epoch, Times, times_of
 from harness.report.columns import ALL
 from harness.report.curves import curve
-from harness.report.groups import Run, estimate
+from harness.report.estimate import estimate
+from harness.report.groups import Run
 from harness.trace.reader import Trace
 
 

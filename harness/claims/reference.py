@@ -33,7 +33,8 @@ from harness.claims.evaluate import Folders, Measured, Result, judged, result_of
 from harness.claims.experiment import SIZES, Experiment
 from harness.claims.verdict import Verdict
 from harness.report.columns import ALL
-from harness.report.groups import Estimate, Run
+from harness.report.estimate import Estimate
+from harness.report.groups import Run
 from harness.run import runner
 from harness.trace import files
 

@@ -15,7 +15,7 @@ from harness.base.terminal import counted
 from harness.claims import published
 from harness.claims.evaluate import COMPARED, Result, traced, whole
 from harness.claims.verdict import Verdict
-from harness.report.groups import Estimate
+from harness.report.estimate import Estimate
 
 COLUMNS = (
     "entry", "part", "published", "ours", "share", "verdict", "cause", "why", "again", "experiment", "size",

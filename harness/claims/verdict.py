@@ -1,6 +1,7 @@
 """The rule by which a published value, or a direction, holds here.
 
-Everything is decided on the mean over seeds of a value, and its 95 % interval. The printed effect is how far
+Everything is decided on the mean over seeds of a value, and its 95 % interval; whether that is told apart
+from no difference says `harness.report.estimate`. The printed effect is how far
 the published value lies from "no difference"; the share is how much of it was found here, of logarithms where
 the value is a ratio.
 
@@ -36,7 +37,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.report.groups import Estimate, estimate
+from harness.report.estimate import ROUNDING, Estimate, estimate
 
 HOLDS, WEAKER, STRONGER, DIRECTION = "holds", "weaker", "stronger", "direction holds"
 NO_EFFECT, FAILS, UNKNOWN = "no effect here", "does not hold", "cannot tell"
@@ -58,7 +59,6 @@ TOLERANCE = 0.1  # of our mean, by which a published value may be off
 SIDES = {"above": 1.0, "below": -1.0}
 DETERMINISTIC = "deterministic"
 MISSED = "here it does not hold"  # of a miss whose cause is not the paper
-ROUNDING = 1e-12  # of a difference that double precision may leave where there is none
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ def judge(
         found = _equal(interval, (ends[0] - slack, ends[1] + slack))
     else:
         effect = _Effect(SIDES[direction], neutral, logarithmic)
-        found = _sided(ours.mean, interval, ends, slack, effect)
+        told = SIDES[direction] * ours.side(neutral)
+        found = _sided(ours.mean, told, interval, ends, slack, effect)
         if ends is not None:
             found = dataclasses.replace(found, share=effect.share(ours.mean, interval, ends))
     if ours.half is not None and not certain:
@@ -174,11 +175,13 @@ def _equal(interval: tuple[float, float], allowed: tuple[float, float]) -> Verdi
 
 def _sided(
     mean: float,
+    told: float,
     interval: tuple[float, float],
     ends: tuple[float, float] | None,
     slack: float,
     effect: _Effect,
 ) -> Verdict:
+    """told   1 where the mean is told apart from no difference on the paper's side, -1 on the other, or 0"""
     nearest, farthest = effect.among(interval)
     printed = 0.0 if ends is None else effect.printed(ends)
     share = None if ends is None else effect.share(mean, interval, ends)
@@ -188,15 +191,15 @@ def _sided(
         close = ends[0] - slack <= mean <= ends[1] + slack
         like = share is not None and LEAST <= share.value <= MOST
         covers = interval[0] <= ends[1] and ends[0] <= interval[1]
-        if (close and like and nearest > 0) or (
+        if (close and like and told > 0) or (
             covers and farthest - nearest <= printed / 2 and effect.of(mean) > 0
         ):
             return Verdict(HOLDS)
     if nearest == farthest == 0:
         return Verdict(NO_EFFECT, "no seed shows a difference")
-    if farthest < 0:
+    if told < 0:
         return Verdict(FAILS)
-    if nearest <= 0:
+    if told == 0:
         return Verdict(UNKNOWN, "our interval holds no difference")
     if share is None or LEAST <= share.value <= MOST:
         return Verdict(DIRECTION)
@@ -224,7 +227,7 @@ def judge_order(steps: Sequence[Estimate]) -> Verdict:
 def as_well(control: Sequence[float], row: Sequence[float]) -> bool:
     """Whether a control does as well as a row, by seed: the interval of how far the row is ahead does not
     exclude 0."""
-    return judge(estimate(r - c for r, c in zip(row, control)), None, "above").word != DIRECTION
+    return estimate(r - c for r, c in zip(row, control)).side() <= 0
 
 
 def signed(found: Verdict, cause: str, because: str = "") -> Verdict:

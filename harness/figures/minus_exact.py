@@ -13,7 +13,8 @@ from harness.figures.panels import knob, line, panels
 from harness.report import groups as by_group
 from harness.report.columns import LEADING
 from harness.report.compare import paired, reference_of
-from harness.report.groups import Estimate, Group
+from harness.report.estimate import Estimate
+from harness.report.groups import Group
 from harness.report.style import SCORE_NAMES
 from harness.report.table import leading
 

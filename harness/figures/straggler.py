@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 
 from harness.figures.panels import knob, panels
 from harness.report.compare import paired
-from harness.report.groups import Estimate, Group
+from harness.report.estimate import Estimate
+from harness.report.groups import Group
 from harness.report.style import COLOURS
 
 

@@ -11,7 +11,6 @@ from harness.base import tables
 from harness.base.terminal import printable
 from harness.check import InputError
 from harness.history.steps import MARGIN, Step, steps
-from harness.report.groups import Estimate
 
 WORSE = 1  # the exit code where something is
 
@@ -69,8 +68,8 @@ def text(found: Sequence[Step], everything: bool = False) -> str:
             str(step.seeds),
             step.before,
             step.after,
-            _percent(step.size),
-            _percent(step.time),
+            f"{step.size.percent_more:+.1f}",
+            f"{step.time.percent_more:+.1f}",
             f"{step.score:+.2f}",
             ", ".join(step.words) or step.untold or "nothing",
         ]
@@ -93,11 +92,6 @@ def text(found: Sequence[Step], everything: bool = False) -> str:
             ],
         )
     )
-
-
-def _percent(share: Estimate) -> str:
-    more = Estimate(100 * (share.mean - 1), share.half and 100 * share.half, share.n)
-    return f"{more:+.1f}"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ did, so that runs of earlier versions find their successors. Times are compared 
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,8 +16,9 @@ from pathlib import Path
 
 from harness.check import InputError
 from harness.report.columns import ALL, LEADING, TIMES
-from harness.report.compare import paired, ratio, sign
-from harness.report.groups import MISSHAPEN, Estimate, Group, Run, among
+from harness.report.compare import change, ratio
+from harness.report.estimate import Estimate, estimate
+from harness.report.groups import MISSHAPEN, Group, Run, among
 from harness.report.table import leading
 from harness.run import config as configs
 from harness.trace.reader import find_runs
@@ -102,16 +102,17 @@ def _of_config(runs: list[tuple[tuple[int, float], Run]]) -> list[Step]:
 def _step(before: Group, after: Group) -> Step:
     (named,) = among([Group([after.first])])
     score = LEADING[leading([before, after])][0]
-    lost = before.diverged or after.diverged
-    change = Estimate(math.nan, None, 0) if lost else paired(after, before, score.value)
+    points = change(after, before, score)
     size = ratio(after, before, ALL["mb_epoch"].value)
     same_clock = before.clock == after.clock
-    time = ratio(after, before, TIMES[after.clock][0].value) if same_clock else Estimate(math.nan, None, 0)
+    time = ratio(after, before, TIMES[after.clock][0].value) if same_clock else estimate([])
     untold = _untold(before, after, time)
-    words = [*_said(_told(size, after), "sends more", "sends less")]
+    # Bytes of a synchronous system do not vary by chance.
+    counted = not (after.first.trace.resolved or {}).get("asynchronous", True)
+    words = _said(size.side(1.0, counted=counted), "sends more", "sends less")
     if not untold and abs(time.mean - 1) > MARGIN:
-        words += _said(sign(_from_one(time)), "slower", "faster")
-    words += _said(sign(change), "scores higher", "scores lower")
+        words += _said(time.side(1.0), "slower", "faster")
+    words += _said(points.side(), "scores higher", "scores lower")
     return Step(
         f"{named.label}, {after.partition}, {after.workers} workers",
         named.dataset,
@@ -120,7 +121,7 @@ def _step(before: Group, after: Group) -> Step:
         _version(after.first),
         size,
         time,
-        change,
+        points,
         words,
         untold,
     )
@@ -136,18 +137,6 @@ def _untold(before: Group, after: Group, time: Estimate) -> str:
     if any(BUSY in note for group in (before, after) for run in group.runs for note in run.summary["notes"]):
         return "other programs ran beside: times are not judged"
     return ""
-
-
-def _told(size: Estimate, after: Group) -> int:
-    """Bytes are counted, so of a synchronous system every difference is one, whatever the seeds."""
-    asynchronous = (after.first.trace.resolved or {}).get("asynchronous", True)
-    if size.n and not asynchronous:
-        return int(math.copysign(1, size.mean - 1)) if abs(size.mean - 1) > 1e-9 else 0
-    return sign(_from_one(size))
-
-
-def _from_one(share: Estimate) -> Estimate:
-    return Estimate(share.mean - 1, share.half, share.n)
 
 
 def _said(way: int, more: str, less: str) -> list[str]:

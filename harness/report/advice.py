@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from harness.report.against import columns_of
 from harness.report.columns import Column
-from harness.report.compare import PLACES, ahead_of_controls, paired, ratio, reference_of, setting, sign
-from harness.report.groups import Estimate, Group, among
+from harness.report.compare import PLACES, ahead_of_controls, paired, ratio, reference_of, setting
+from harness.report.estimate import Estimate
+from harness.report.groups import Group, among
 from harness.report.style import SCORE_NAMES, told_apart
 from harness.report.table import Section, competes, estimate_of
 
@@ -118,14 +119,14 @@ def _ahead(group: Group, exact: list[Group], score: Column) -> Estimate:
 
 
 def _keeps(ahead: Estimate) -> bool:
-    return sign(ahead) >= 0 and ahead.n >= 2 and ahead.mean >= -TOLERATED
+    return ahead.side() >= 0 and ahead.n >= 2 and ahead.mean >= -TOLERATED
 
 
 def _cheapest(cost: Column, kept: list[Group], exact: list[Group]) -> Choice:
     order = sorted(kept, key=lambda g: estimate_of(g, cost).mean)
     best, *others = order
     cheapest = min(exact, key=lambda g: estimate_of(g, cost).mean)
-    rivals = [g for g in others if sign(paired(g, best, cost.value)) <= 0]
+    rivals = [g for g in others if paired(g, best, cost.value).side() <= 0]
     return Choice(
         cost,
         best,
@@ -141,7 +142,7 @@ def _blind(section: Section, score: Column) -> dict[str, str]:
         control.partition: f"On {control.partition} exact training is ahead of the control, which has no"
         f" remote rows, by {ahead:+.2f} points over {ahead.n} seeds, which is not told from 0."
         for control, _, ahead in ahead_of_controls(section.groups, score)
-        if ahead.n >= 2 and sign(ahead) <= 0
+        if ahead.n >= 2 and ahead.side() <= 0
     }
 
 

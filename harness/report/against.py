@@ -15,7 +15,8 @@ from matplotlib.ticker import MaxNLocator
 
 from harness.check import InputError, did_you_mean
 from harness.report.columns import ALL, LEADING, TIMES, Column, named
-from harness.report.groups import Estimate, Group, knob, typed_value
+from harness.report.estimate import Estimate
+from harness.report.groups import Group, knob, typed_value
 from harness.report.style import COLOURS, SCORE_NAMES, STROKES, names_of, title, told_apart, unsaid, verbatim
 from harness.report.table import Section, estimate_of
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from harness.base.terminal import counted
 from harness.report.columns import Column
-from harness.report.groups import Estimate, Group, Run, estimate, typed_value
+from harness.report.estimate import Estimate, estimate
+from harness.report.groups import Group, Run, typed_value
 from harness.trace.identity import MEETING_KEYS
 
 PLACES = ("partition", "cluster")  # blocks of the config that do not change what exact training computes
@@ -49,14 +50,6 @@ def ratio(a: Group, b: Group, value: Value) -> Estimate:
     return paired(a, b, value, lambda ours, theirs: ours / theirs if theirs else math.nan)
 
 
-def sign(difference: Estimate) -> int:
-    """1 or -1 where the interval of a difference is above or below 0; 0 where it reaches 0, or where fewer
-    than two seeds have none: then nothing is told apart."""
-    if difference.n < 2 or abs(difference.mean) <= (difference.half or 0.0):
-        return 0
-    return 1 if difference.mean > 0 else -1
-
-
 def reference_of(group: Group, groups: list[Group], elsewhere: bool = False) -> Group | None:
     """Exact training under the group's own setting, with raw features fetched as often as the group does
     where that is there; None where there is none.
@@ -91,7 +84,7 @@ def cannot_tell(groups: list[Group], score: Column) -> list[str]:
                 f"{where}: {ahead.n or 'no'} seed in common says nothing of whether {reference.label} is"
                 f" ahead of the control {control.label}."
             )
-        elif sign(ahead) <= 0:
+        elif ahead.side() <= 0:
             name = score.heading.removesuffix(" %")
             said.append(
                 f"{where}: {name} cannot tell whether a system uses remote rows here: {reference.label} is "

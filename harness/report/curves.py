@@ -15,7 +15,8 @@ from matplotlib.transforms import blended_transform_factory
 from scipy.optimize import isotonic_regression
 
 from harness.report.columns import LEADING
-from harness.report.groups import Estimate, Group, Run
+from harness.report.estimate import Estimate
+from harness.report.groups import Group, Run
 from harness.report.style import BACKGROUND, LETTERS, SCORE_NAMES, title
 from harness.report.table import Section, estimate_of
 from harness.trace.rounds import Rounds, epochs_of_run

@@ -1,6 +1,4 @@
-"""Runs put side by side: which of them are repeats of one another, what to call each, and means with
-intervals.
-"""
+"""Runs put side by side: which of them are repeats of one another, and what to call each."""
 
 from __future__ import annotations
 
@@ -14,12 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy import stats
-
 from harness.check import InputError
 from harness.graph.config import LABELS_PER_CLASS
 from harness.partition import config as partitions
+from harness.report.estimate import Estimate, estimate
 from harness.trace import resolved, sense
 from harness.trace.identity import identity
 from harness.trace.reader import AGAIN, Trace, find_runs
@@ -33,34 +29,6 @@ COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
 OPTIONAL = {"straggler", "combine", "score"}
 # What a graph's name says where it is otherwise.
 USUAL = {"dataset.scale": 1.0, "dataset.split": "own", "dataset.labels_per_class": LABELS_PER_CLASS}
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over n seeds. `half` is half the width of its 95 % interval (Student's t): None with fewer than
-    two seeds, 0 for what does not vary (counts). Formatted, an interval is shown only where it is
-    more than the rounding of the mean."""
-
-    mean: float
-    half: float | None
-    n: int
-
-    def __format__(self, spec: str) -> str:
-        if np.isnan(self.mean):
-            return "-"
-        if self.half is None or self.half <= 1e-12 * abs(self.mean):
-            return format(self.mean, spec)
-        return f"{self.mean:{spec}} ± {self.half:{spec.removeprefix('+')}}"
-
-
-def estimate(values: Iterable[float | None]) -> Estimate:
-    x = np.array([v for v in values if v is not None and not np.isnan(v)], dtype=np.float64)
-    if not len(x):
-        return Estimate(float("nan"), None, 0)
-    if len(x) == 1:
-        return Estimate(float(x[0]), None, 1)
-    half = stats.t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)) if np.ptp(x) else 0.0
-    return Estimate(float(x.mean()), float(half), len(x))
 
 
 class Run:

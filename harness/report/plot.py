@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 
 from harness.report.columns import TIMES
 from harness.report.curves import AXES, LETTER, LINE, accuracy_over, wrapped
-from harness.report.groups import Estimate, Group
+from harness.report.estimate import Estimate
+from harness.report.groups import Group
 from harness.report.style import PARTS, STYLE, names_of, save, strokes_of, title, unsaid
 from harness.report.table import Section, sections
 

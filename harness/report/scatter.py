@@ -15,7 +15,8 @@ from scipy.optimize import isotonic_regression
 
 from harness.report.against import axis_name, columns_of, front
 from harness.report.columns import Column
-from harness.report.groups import Estimate, Group
+from harness.report.estimate import Estimate
+from harness.report.groups import Group
 from harness.report.style import COLOURS, told_apart
 from harness.report.table import Section, competes, estimate_of
 

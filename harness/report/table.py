@@ -12,7 +12,8 @@ from harness.check import InputError
 from harness.report import columns
 from harness.report.columns import Column
 from harness.report.compare import cannot_tell, change, reference_of
-from harness.report.groups import Estimate, Group, estimate
+from harness.report.estimate import Estimate, estimate
+from harness.report.groups import Group
 
 CLOCKS = {
     "wall": "wall seconds of each epoch's slowest worker",

@@ -14,8 +14,9 @@ from harness.check import InputError
 from harness.report import groups
 from harness.report.columns import ALL as COLUMNS
 from harness.report.columns import LEADING, TIMES, Column, named
-from harness.report.compare import PLACES, change, counts, differing, ratio, sign
-from harness.report.groups import Estimate, Group
+from harness.report.compare import PLACES, change, counts, differing, ratio
+from harness.report.estimate import Estimate
+from harness.report.groups import Group
 from harness.report.style import SCORE_NAMES
 from harness.report.table import estimate_of, leading
 from harness.trace.identity import identity
@@ -35,7 +36,7 @@ class Line:
     @property
     def told(self) -> int:
         """1 or -1 where a is above or below b; 0 where they are not told apart."""
-        return sign(self.change)
+        return self.change.side()
 
 
 @dataclass(frozen=True)
@@ -166,12 +167,10 @@ def _said(line: Line, score: str) -> str:
         word = {0: "is not told apart from B", 1: "is better than B", -1: "is worse than B"}[line.told]
         return f"{word} in {score} ({line.change:+.2f} points)"
     verb, what = ("sends", "bytes") if line.column.key == "mb_epoch" else ("needs", "time")
-    more = groups.Estimate(
-        100 * (line.share.mean - 1), line.share.half and 100 * line.share.half, line.share.n
-    )
+    more = line.share.percent_more
     if not line.told:
         return f"is not told apart from it in {what} ({more:+.1f} %)"
-    less = groups.Estimate(abs(more.mean), more.half, more.n)
+    less = Estimate(abs(more.mean), more.half, more.n)
     return f"{verb} {less:.1f} % {'more' if line.told > 0 else 'less'}{'' if what == 'bytes' else ' ' + what}"
 
 

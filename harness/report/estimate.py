@@ -1,0 +1,77 @@
+"""A value over seeds, and whether two sides differ in it: the one place that decides that.
+
+A difference, or a ratio, is paired over seeds and has a 95 % interval (`Estimate`). It is told apart where
+that interval leaves out the value of no difference. Samples that are no pairs, as repeats of a bench, are
+compared by the Mann-Whitney U test, which asks nothing of their distribution.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+ROUNDING = 1e-12  # of a difference that double precision may leave where there is none
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over n seeds. `half` is half the width of its 95 % interval (Student's t): None with fewer than
+    two seeds, 0 for what does not vary (counts). Formatted, an interval is shown only where it is
+    more than the rounding of the mean."""
+
+    mean: float
+    half: float | None
+    n: int
+
+    def __format__(self, spec: str) -> str:
+        if np.isnan(self.mean):
+            return "-"
+        if self.half is None or self.half <= ROUNDING * abs(self.mean):
+            return format(self.mean, spec)
+        return f"{self.mean:{spec}} ± {self.half:{spec.removeprefix('+')}}"
+
+    def side(self, neutral: float = 0.0, *, counted: bool = False) -> int:
+        """1 or -1 where the value is told to be above or below `neutral`, which is that of no difference; 0
+        where it is not told apart from it, as where fewer than two seeds have no interval.
+
+        counted   the value does not vary by chance: every difference is one, whatever the seeds
+        """
+        if not self.n or (self.half is None and not counted):
+            return 0
+        reach = 0.0 if counted or self.half is None else self.half
+        away = self.mean - neutral
+        if abs(away) <= max(reach, ROUNDING * max(1.0, abs(neutral))):
+            return 0
+        return 1 if away > 0 else -1
+
+    @property
+    def percent_more(self) -> Estimate:
+        """Of a ratio: by how many percent it is above 1."""
+        return Estimate(100 * (self.mean - 1), self.half and 100 * self.half, self.n)
+
+
+def estimate(values: Iterable[float | None]) -> Estimate:
+    x = np.array([v for v in values if v is not None and not np.isnan(v)], dtype=np.float64)
+    if not len(x):
+        return Estimate(float("nan"), None, 0)
+    if len(x) == 1:
+        return Estimate(float(x[0]), None, 1)
+    half = stats.t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)) if np.ptp(x) else 0.0
+    return Estimate(float(x.mean()), float(half), len(x))
+
+
+def side_of_samples(old: Sequence[float], new: Sequence[float], alpha: float) -> tuple[int | None, float]:
+    """1 or -1 where the new samples are told to be above or below the old ones, 0 where they are not told
+    apart, None where so few samples could not be; and the p-value of the two-sided Mann-Whitney U test, NaN
+    with too few."""
+    # The least p-value that so many samples can have: all of one side below all of the other.
+    if 2 / math.comb(len(old) + len(new), len(old)) >= alpha:
+        return None, math.nan
+    p = float(stats.mannwhitneyu(old, new).pvalue)
+    away = statistics.median(new) - statistics.median(old)
+    return (0 if p >= alpha or not away else 1 if away > 0 else -1), p
