@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import re
@@ -14,37 +13,16 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from scipy import stats
 
 from harness.check import InputError
 from harness.report import groups, plot, single, style, table
 from harness.report.__main__ import main
 from harness.report.estimate import Estimate, estimate
-from harness.trace import files, summary, writer
+from harness.trace import summary
 from harness.trace.reader import Trace
 from tests import traces
-
-
-def rows(text: str) -> list[dict[str, str]]:
-    """A markdown table as dictionaries."""
-    lines = [
-        [cell.strip() for cell in re.split(r" \| ", line.strip("|"))]
-        for line in text.splitlines()
-        if line.startswith("| ")
-    ]
-    return [dict(zip(lines[0], line)) for line in lines[1:]]
-
-
-def run_markdown(capsys, *paths) -> str:
-    assert main(["table", "--markdown", *map(str, paths)]) == 0
-    return capsys.readouterr().out
-
-
-def rendered(what, width: int = 140) -> str:
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(what)
-    return console.export_text()
+from tests.reported import rendered, rows, rows_of, run_markdown, scored_run
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9))
@@ -67,7 +45,7 @@ def test_one_seed_has_no_interval_and_missing_values_do_not_count():
 @pytest.mark.parametrize("cores", [4, 1], ids=["wall", "cpu"])
 def test_someone_who_distrusts_us_recomputes_every_column(tmp_path, capsys, cores):
     run = traces.uneven(tmp_path / "run", cores)
-    (shown,) = rows(run_markdown(capsys, run))
+    (shown,) = rows_of(capsys, run)
     epochs, comm, spans = (pd.read_parquet(run / f"{table}.parquet") for table in ("epochs", "comm", "spans"))
     best = epochs.loc[epochs["val_acc"].idxmax()]
     warm, sent = epochs[epochs["epoch"] > 0], comm[comm["epoch"] > 0]
@@ -129,7 +107,7 @@ def test_the_documented_recomputation_gives_the_table(tmp_path, capsys, monkeypa
         run = traces.uneven(tmp_path / "RUN", cores)
     else:
         run = traces.finished(tmp_path / "RUN", traces.config(epochs=1))
-    shown = rows(run_markdown(capsys, run))[0]
+    shown = rows_of(capsys, run)[0]
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "docs/trace.md", "exec"), {})
     assert f"{float(capsys.readouterr().out):.4f}" == shown["epoch s" if cores == 4 else "epoch CPU s"]
@@ -165,17 +143,15 @@ def test_the_summary_is_derived_from_the_tables(tmp_path):
 
 def test_the_first_epoch_is_left_out_of_means_and_counted_in_totals(tmp_path):
     run = traces.prepare(tmp_path, traces.config(gpus=1))
-    out = writer.TraceWriter(run, 0, 0)
-    for number in range(3):
-        long = 10.0 if number == 0 else float(number)
-        made = traces.epoch(
+    made = [
+        traces.epoch(
             number,
             segments=[("compute", "forward", long)],
             sent={(0, "forward", "features", 1): (1, int(long) * 10)},
         )
-        out.write(made, loss=0, scores=None, peak_rss_bytes=0)
-    out.close()
-    s = summary.summarise(run)
+        for number, long in enumerate((10.0, 1.0, 2.0))
+    ]
+    s = summary.summarise(traces.write(run, made))
     assert (s["epoch_s"], s["epoch_median_s"], s["first_epoch_s"], s["train_total_s"]) == (1.5, 1.5, 10, 13)
     assert (s["bytes_epoch"]["layer_0"], s["bytes_first_epoch"], s["bytes_total"]) == (15, 100, 130)
     assert any("means over epochs 2 to 3: the first" in note for note in s["notes"])
@@ -195,13 +171,9 @@ def test_where_there_is_one_epoch_the_note_says_that_values_are_of_it(tmp_path, 
 
 
 def test_a_graph_without_validation_vertices_reports_its_last_evaluation(tmp_path):
-    run = traces.prepare(tmp_path, traces.config(gpus=1))
-    out = writer.TraceWriter(run, 0, 0)
-    for number in range(3):
-        accuracy = traces.scored(0.5, float("nan"), 0.1 * number) if number < 2 else None
-        out.write(traces.epoch(number), loss=0, scores=accuracy, peak_rss_bytes=0)
-    out.close()
-    s = summary.summarise(run)
+    scores = [traces.scored(0.5, float("nan"), 0.1 * number) for number in range(2)]
+    run = scored_run(tmp_path, [*scores, None])
+    s = Trace(run).summary
     assert s["best"]["epoch"] == s["final"]["epoch"] == 1 and s["best"]["test"] == pytest.approx(0.1)
     assert s["best"]["val"] is None and "10.00 % at the best validation (none, epoch 2)" in rendered(
         single.run_table(run)
@@ -209,20 +181,19 @@ def test_a_graph_without_validation_vertices_reports_its_last_evaluation(tmp_pat
 
 
 def test_a_graph_without_test_vertices_has_no_accuracy_to_show(tmp_path, capsys):
-    run = traces.prepare(tmp_path, traces.config(gpus=1))
-    out = writer.TraceWriter(run, 0, 0)
-    out.write(traces.epoch(0), loss=0, scores=traces.scored(0.5, 0.5, float("nan")), peak_rss_bytes=0)
-    out.close()
-    assert rows(run_markdown(capsys, run))[0]["test acc %"] == "-"
+    run = scored_run(tmp_path, [traces.scored(0.5, 0.5, float("nan"))])
+    assert rows_of(capsys, run)[0]["test acc %"] == "-"
 
 
 def test_nothing_traced_is_one_sentence(tmp_path, capsys):
     with pytest.raises(InputError, match="holds no finished epoch"):
         summary.summarise(traces.prepare(tmp_path / "a"))
-    assert main(["table", str(tmp_path)]) == 2
-    assert re.fullmatch(
-        r"error: no run has finished an epoch in .*; let one run longer\n", capsys.readouterr().err
-    )
+    for path, said in (
+        (tmp_path, "no run has finished an epoch in .*; let one run longer"),
+        (tmp_path / "nowhere", ".*nowhere does not exist; give .*"),
+    ):
+        assert main(["table", str(path)]) == 2
+        assert re.fullmatch(f"error: {said}\n", capsys.readouterr().err)
 
 
 def test_repeats_over_seeds_become_one_row_with_an_interval(tmp_path, capsys):
@@ -233,7 +204,7 @@ def test_repeats_over_seeds_become_one_row_with_an_interval(tmp_path, capsys):
             traces.config(seed=seed, run_dir=f"s{seed}", results=f"r{seed}"),
             speed=speed,
         )
-    shown = rows(run_markdown(capsys, tmp_path))
+    shown = rows_of(capsys, tmp_path)
     assert len(shown) == 1 and shown[0]["seeds"] == "3"
     times = [0.58 * speed for speed in speeds.values()]
     half = stats.t.ppf(0.975, 2) * np.std(times, ddof=1) / np.sqrt(3)
@@ -249,13 +220,12 @@ def test_beside_mini_batches_stand_training_vertices_per_second(tmp_path, capsys
     composed = traces.config(system={"_target_": "somewhere.batched.Batched"})
     batched = traces.prepare(tmp_path / "batched", composed, cores, stats={"train": 140}, steps=3)
     for worker, seeds in enumerate(([900, 60, 62], [900, 70, 70])):
-        with contextlib.closing(writer.TraceWriter(batched, worker, 0)) as out:
-            for number, value in enumerate(seeds):
-                made = traces.epoch(number, worker=worker)
-                made.metrics[-1, "seeds"] = value
-                out.write(made, loss=1.0, scores=None, peak_rss_bytes=0)
-    writer.finalise(batched)
-    files.write_json_atomic(batched / "summary.json", summary.summarise(batched))
+        made = [
+            traces.epoch(number, worker=worker, metrics={(-1, "seeds"): value})
+            for number, value in enumerate(seeds)
+        ]
+        traces.write(batched, made, worker=worker)
+    traces.close(batched)
     text = run_markdown(capsys, tmp_path)
     shown = {row["system"]: row for row in rows(text)}
     (name,) = [name for name in shown if name.startswith("batched")]
@@ -292,7 +262,7 @@ def test_any_other_difference_makes_another_row_and_stands_in_its_name(tmp_path,
     ]
     for number, change in enumerate(changes):
         traces.finished(tmp_path / str(number), traces.config(**change))
-    shown = rows(run_markdown(capsys, tmp_path))
+    shown = rows_of(capsys, tmp_path)
     told = {(r["system"], r["workers"], r["partition"], r["epochs"]) for r in shown}
     plain = "plain features=refetch model.hidden=64"
     assert told == {
@@ -361,11 +331,6 @@ def test_csv_holds_every_figure_in_full(tmp_path, capsys):
     assert [row[header.index("exposed_s")] != "" for row in both] == [True, True]
     assert main(["table", str(tmp_path), "--csv", str(tmp_path / "no" / "out.csv")]) == 2
     assert "out.csv cannot be written" in capsys.readouterr().err
-
-
-def test_bad_input_is_one_sentence(tmp_path, capsys):
-    assert main(["table", str(tmp_path / "nowhere")]) == 2
-    assert re.fullmatch(r"error: .*nowhere does not exist; give .*\n", capsys.readouterr().err)
 
 
 def test_a_cluster_goes_by_its_name_and_only_where_a_systems_runs_differ_in_it(tmp_path):

@@ -7,40 +7,13 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.page import svg
-from harness.report import against, groups, scatter, table
+from harness.report import against, scatter
 from harness.report.advice import advise, comparable
-from harness.trace import files, summary, writer
-from tests import traces
-
-
-def run(folder, system, seed, score, *, size=1000, seconds=0.1, role="", ran_on=None, **changes):
-    """A finished run of two epochs with this test accuracy, bytes and seconds per epoch."""
-    composed = traces.config(gpus=1, epochs=2, seed=seed, system___target_=f"a.{system}.S", **changes)
-    path = traces.prepare(folder / f"{system}{seed}{changes}", composed, role=role, **(ran_on or {}))
-    out = writer.TraceWriter(path, 0, 0)
-    for number in range(2):
-        made = traces.epoch(
-            number,
-            segments=(("compute", "forward", seconds),),
-            flights=(),
-            sent={(0, "forward", "halo", 1): (4, size)},
-        )
-        out.write(made, loss=1.0, scores=traces.scored(0.5, 0.5, score), peak_rss_bytes=0)
-    out.close()
-    writer.finalise(path)
-    files.write_json_atomic(path / "summary.json", summary.summarise(path))
-
-
-def runs(folder, system, scores, **how):
-    """One per seed; bytes and seconds may be lists with one value per seed."""
-    for seed, score in enumerate(scores, 1):
-        own = {key: value[seed - 1] if isinstance(value, list) else value for key, value in how.items()}
-        run(folder, system, seed, score, **own)
+from tests.reported import runs, section_of
 
 
 def advice_on(folder):
-    (section,) = table.sections(groups.load([folder])[0])
-    return advise(comparable(section)[0])
+    return advise(comparable(section_of(folder))[0])
 
 
 EXACT = [0.80, 0.82, 0.81]
@@ -125,7 +98,7 @@ def test_what_lacks_is_named(tmp_path, roles, seeds, says):
 
 def test_rows_of_another_setting_are_not_compared(beside):
     runs(beside, "frugal", EXACT, size=1, model__hidden=128)
-    (section,) = table.sections(groups.load([beside])[0])
+    section = section_of(beside)
     parts = comparable(section)
     assert [[g.label for g in part.groups] for part in parts] == [["exact", "nothing"], ["frugal"]]
     assert "hidden" in section.groups[-1].label or "hidden" in section.groups[0].label
@@ -134,7 +107,7 @@ def test_rows_of_another_setting_are_not_compared(beside):
 def test_a_scatter_names_every_row_and_letters_the_front(beside):
     runs(beside, "frugal", EXACT, size=100)
     runs(beside, "worse", [0.7, 0.7, 0.7], size=500)
-    (section,) = table.sections(groups.load([beside])[0])
+    section = section_of(beside)
     cost = against.columns_of(section)[1]
     points = scatter.points(cost, section)
     lettered = {point.group.label: point.letter for point in points}
@@ -156,7 +129,7 @@ def test_a_scatter_names_every_row_and_letters_the_front(beside):
 def test_what_has_failed_does_not_squeeze_the_rest_together(beside):
     runs(beside, "good", [0.80, 0.81, 0.82], size=100)
     runs(beside, "failed", [0.2, 0.2, 0.2], size=500)
-    (section,) = table.sections(groups.load([beside])[0])
+    section = section_of(beside)
     cost = against.columns_of(section)[1]
     points = scatter.points(cost, section)
     (ax,) = scatter.over_cost(cost, section).axes

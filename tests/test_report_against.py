@@ -12,11 +12,7 @@ from PIL import Image
 from harness.report import against, columns, drawn, groups, plot, style, table
 from harness.report.__main__ import main
 from tests import traces
-
-
-def section_of(folder, x=None) -> table.Section:
-    (section,) = table.sections(groups.load([folder], x)[0])
-    return section
+from tests.reported import section_of
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +22,10 @@ def sweep(tmp_path_factory):
     for system in ("alpha", "beta"):
         for bound in (1, 2, 8):
             for seed in (1, 2):
-                composed = traces.config(
-                    seed=seed, system___target_=f"somewhere.{system}.S", system__bound=bound
-                )
                 measured = {"target": 0.5 + 0.02 * bound + 0.01 * seed, "size": 100 * (10 - bound)}
-                traces.finished(folder / f"{system}{bound}{seed}", composed, speed=bound, **measured)
-    traces.finished(folder / "exact", traces.config(system___target_="somewhere.exact.S"), size=5000)
+                path = folder / f"{system}{bound}{seed}"
+                traces.of(path, system, seed=seed, system__bound=bound, speed=bound, **measured)
+    traces.of(folder / "exact", "exact", size=5000)
     return folder
 
 
@@ -72,9 +66,8 @@ def test_a_system_with_one_value_of_the_key_is_a_point_that_says_so(tmp_path, va
     """A level line without a word would be read as measured at every value."""
     for system, bounds in {"alpha": (1, 8), "beta": (value,)}.items():
         for bound in bounds:
-            composed = traces.config(system___target_=f"somewhere.{system}.S", system__bound=bound)
-            traces.finished(tmp_path / f"{system}{bound}", composed)
-    traces.finished(tmp_path / "exact", traces.config(system___target_="somewhere.exact.S"))
+            traces.of(tmp_path / f"{system}{bound}", system, system__bound=bound)
+    traces.of(tmp_path / "exact", "exact")
     figure = against.over_knob("system.bound", section_of(tmp_path, "system.bound"))
     named = f"beta, only system.bound={shown}"
     (legend,) = figure.legends
@@ -177,9 +170,8 @@ def test_names_of_files_have_no_dot_whatever_the_graph_is_called(tmp_path):
 
 def test_graphs_whose_runs_lack_the_key_are_named_and_the_others_drawn(tmp_path, capsys):
     for bound in (1, 2):
-        composed = traces.config(system___target_="somewhere.alpha.S", system__bound=bound)
-        traces.finished(tmp_path / f"a{bound}", composed)
-    traces.finished(tmp_path / "z", traces.config(dataset__name="dblp", system___target_="somewhere.exact.S"))
+        traces.of(tmp_path / f"a{bound}", "alpha", system__bound=bound)
+    traces.of(tmp_path / "z", "exact", dataset__name="dblp")
     out = tmp_path / "figures"
     assert main(["plot", str(tmp_path), "--x", "system.bound", "--pareto", "--out", str(out)]) == 0
     assert "--x system.bound has no two values there" in capsys.readouterr().err

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from harness.report import columns, groups, table
+from harness.report import columns
 from tests import traces
+from tests.reported import section_of
 
 ROLES = {"exact": "reference", "none": "control", "frugal": "", "good": ""}
 
@@ -11,11 +12,9 @@ ROLES = {"exact": "reference", "none": "control", "frugal": "", "good": ""}
 def test_the_best_is_marked_and_bytes_are_told_as_a_ratio(tmp_path):
     measured = {"exact": (0.8, 1000), "none": (0.5, 1), "frugal": (0.6, 100), "good": (0.9, 500)}
     for name, (target, size) in measured.items():
-        composed = traces.config(system___target_=f"somewhere.{name}.S")
-        traces.finished(tmp_path / name, composed, target=target, size=size, ran_on={"role": ROLES[name]})
+        traces.of(tmp_path / name, name, target=target, size=size, ran_on={"role": ROLES[name]})
     traces.stream(traces.prepare(tmp_path / "half", traces.config()), range(2), target=1.0, size=1)
-    compared = groups.load([tmp_path])[0]
-    (section,) = table.sections(compared)
+    section = section_of(tmp_path)
     names = [group.first.name for group in section.groups]
     mb = columns.ALL["mb_epoch"]
     for column, winner in ((columns.ACCURACY, "good"), (mb, "frugal")):
@@ -35,27 +34,24 @@ def test_the_best_is_marked_and_bytes_are_told_as_a_ratio(tmp_path):
 
 def test_without_exact_training_there_is_no_ratio_and_of_equals_no_best(tmp_path):
     for name in ("one", "two"):
-        traces.finished(tmp_path / name, traces.config(system___target_=f"somewhere.{name}.S"))
-    (section,) = table.sections(groups.load([tmp_path])[0])
-    cells = section.cells()
+        traces.of(tmp_path / name, name)
+    cells = section_of(tmp_path).cells()
     assert "MB / exact" not in cells.text and not cells.best.to_numpy().any()
 
 
 def test_exact_training_that_fetches_features_alike_is_the_measure(tmp_path):
     for features, size in (("once", 10), ("refetch", 1000)):
-        composed = traces.config(system___target_="somewhere.exact.S", system__features=features)
-        traces.finished(tmp_path / features, composed, size=size, ran_on={"role": "reference"})
-    (section,) = table.sections(groups.load([tmp_path])[0])
+        how = {"size": size, "ran_on": {"role": "reference"}}
+        traces.of(tmp_path / features, "exact", system__features=features, **how)
+    section = section_of(tmp_path)
     assert [section.bytes_ratio(group) for group in section.groups] == [1.0, 1.0]
 
 
 def test_runs_of_unlike_length_are_told_and_have_no_best_sum(tmp_path):
     for name, epochs, size in (("long", 5, 1000), ("short", 3, 900)):
-        composed = traces.config(system___target_=f"somewhere.{name}.S", epochs=epochs)
-        traces.finished(tmp_path / name, composed, size=size)
-    (section,) = table.sections(groups.load([tmp_path])[0])
+        traces.of(tmp_path / name, name, epochs=epochs, size=size)
+    section = section_of(tmp_path)
     assert section.best(columns.ALL["mb_epoch"]) == [False, True]
     assert section.best(columns.ALL["mb_run"]) == [False, False]
     assert any("rows of unlike numbers of epochs are compared" in note for note in section.notes())
-    (alike,) = table.sections(groups.load([tmp_path / "long"])[0])
-    assert not any("unlike numbers" in note for note in alike.notes())
+    assert not any("unlike numbers" in note for note in section_of(tmp_path / "long").notes())

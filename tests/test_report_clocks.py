@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.report import columns, groups, plot, table
-from harness.trace import files, summary, writer
+from harness.report import columns, plot
+from harness.trace import files, summary
 from harness.trace.reader import Trace
 from tests import traces
-from tests.test_report import rows, run_markdown
+from tests.reported import rows, run_markdown, section_of
 
 
 def test_where_workers_outnumber_cores_cpu_seconds_are_shown_apart(tmp_path, capsys):
@@ -24,20 +24,15 @@ def test_where_workers_outnumber_cores_cpu_seconds_are_shown_apart(tmp_path, cap
         f"{part} CPU s" in wall for part in ("epoch", "compute", "comm", "rest")
     )
     assert rows(cpu)[0]["epoch CPU s"] == "0.4300"
-    compared, _ = groups.load([crowded])
-    figure = plot.breakdown(table.sections(compared)[0], ["x"])
+    figure = plot.breakdown(section_of(crowded), ["x"])
     assert "CPU s (workers outnumber cores)" in figure.axes[0].get_xlabel()
 
 
 def test_a_machine_busy_with_something_else_is_told(tmp_path, capsys):
-    run = traces.prepare(tmp_path, traces.config(gpus=1))
-    out = writer.TraceWriter(run, 0, 0)
-    for number in range(3):
-        made = traces.epoch(number)
-        made.spans[0].cpu = 0.3  # of 0.5 s
-        out.write(made, loss=0, scores=None, peak_rss_bytes=0)
-    out.close()
-    s = summary.summarise(run)
+    run, made = traces.prepare(tmp_path, traces.config(gpus=1)), [traces.epoch(number) for number in range(3)]
+    for each in made:
+        each.spans[0].cpu = 0.3  # of 0.5 s
+    s = summary.summarise(traces.write(run, made))
     assert s["core_share"] == pytest.approx(0.6) and any("had a core for 60 %" in note for note in s["notes"])
     assert "In 1 run other programs took a share of the cores: its wall time is too long" in run_markdown(
         capsys, run
@@ -57,13 +52,9 @@ def test_on_a_gpu_the_wall_clock_stands(tmp_path):
 def test_cpu_of_threads_that_sample_beside_the_training_is_no_communication(tmp_path, told, sampled):
     """It stands with the rest; what was sampled before the epoch began is not in the epoch's seconds."""
     run = traces.prepare(tmp_path, traces.config(gpus=1))
-    out = writer.TraceWriter(run, 0, 0)
-    for number in range(3):
-        made = traces.epoch(number, transport_cpu=0.05)
-        made.metrics[-1, "sampler_s"] = told
-        out.write(made, loss=0, scores=None, peak_rss_bytes=0)
-    out.close()
-    s = summary.summarise(run)
+    metrics = {(-1, "sampler_s"): told}
+    made = [traces.epoch(number, transport_cpu=0.05, metrics=metrics) for number in range(3)]
+    s = summary.summarise(traces.write(run, made))
     cpu = s["cpu_slowest"]
     assert (cpu["sampler_s"], cpu["other_threads_s"]) == pytest.approx((sampled, 0.05 - sampled))
     assert columns.ALL["comm_cpu_s"].value(s) == pytest.approx(0.05 - sampled)

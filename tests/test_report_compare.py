@@ -11,9 +11,9 @@ from scipy import stats
 
 from harness.figures import accuracy, panels
 from harness.report import columns, compare, curves, formats, groups, plot, single, style, table
-from harness.trace import files, reader, summary, writer
+from harness.trace import reader
 from tests import traces
-from tests.test_report import rendered, rows, run_markdown
+from tests.reported import rendered, rows, rows_of, run_markdown, scored_run, section_of
 
 TWO = {
     "graph": "cora",
@@ -21,19 +21,6 @@ TWO = {
     "multilabel": False,
     "majority": {"train": 0.5, "val": 0.6, "test": 0.75},
 }
-
-
-def scored_run(folder, scores, composed=None, losses=None, **more):
-    """A finished run of one worker with these scores of its epochs."""
-    run = traces.prepare(folder, composed or traces.config(gpus=1, epochs=len(scores)), **more)
-    out = writer.TraceWriter(run, 0, 0)
-    for number, columns_ in enumerate(scores):
-        loss = losses[number] if losses else 1.0
-        out.write(traces.epoch(number), loss=loss, scores=columns_, peak_rss_bytes=0)
-    out.close()
-    writer.finalise(run)
-    files.write_json_atomic(run / "summary.json", summary.summarise(run))
-    return run
 
 
 TURNING = [  # accuracy is best in epoch 0, AUC in epoch 1
@@ -65,7 +52,7 @@ def test_two_classes_are_led_by_auc_and_more_by_accuracy(tmp_path, capsys, class
         f"test {'AUC' if leads == 'auc' else 'accuracy'} {want[0]} %" in told
         and "the same answer for every vertex: 75.00 %" in told
     )
-    (section,) = table.sections(groups.load([run])[0])
+    section = section_of(run)
     drawn = curves.accuracy_over(curves.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
     assert drawn.get_ylabel() == ("test AUC, %" if leads == "auc" else "test accuracy, %")
     assert list(drawn.lines[0].get_ydata()) == pytest.approx([51, 88, 77] if leads == "auc" else [78, 70, 60])
@@ -81,7 +68,7 @@ def test_dot_label_and_table_are_the_mean_of_each_seeds_best(tmp_path):
     """Seeds that are best in different epochs: the curve of means goes past below."""
     for seed, scores in enumerate((TURNING, TURNING[::-1])):
         scored_run(tmp_path / str(seed), scores, traces.config(gpus=1, epochs=3, seed=seed))
-    (section,) = table.sections(groups.load([tmp_path])[0])
+    section = section_of(tmp_path)
     figure = curves.accuracy_over(curves.AXES[2], section, ["x"], {"plain": {"color": "#000000"}})
     drawn, shown = figure.axes[0], table.estimate_of(section.groups[0], columns.ACCURACY).mean
     assert shown == pytest.approx(78) and max(drawn.lines[0].get_ydata()) == pytest.approx(70)
@@ -101,7 +88,7 @@ def test_a_run_without_a_score_does_not_decide_which_score_leads(tmp_path, capsy
     """One that diverged before its first evaluation, or was never evaluated, of a graph with two classes."""
     scored_run(tmp_path / "a", TURNING, stats=TWO)
     scored_run(tmp_path / "b", [None] * 3, traces.config(gpus=1, epochs=3, label="bad"), losses, stats=TWO)
-    shown = {row["system"]: row for row in rows(run_markdown(capsys, tmp_path))}
+    shown = {row["system"]: row for row in rows_of(capsys, tmp_path)}
     assert shown["plain"]["test AUC %"] == "88.00" and shown["bad"]["test AUC %"] == "-"
     assert list(shown["plain"])[5:7] == ["test AUC %", "last AUC %"]
 
@@ -143,7 +130,7 @@ def test_names_stand_in_the_order_of_what_lines_end_at_and_many_beside_the_panel
 
 def test_labels_of_several_classes_are_scored_by_f1(tmp_path, capsys):
     run = scored_run(tmp_path, TURNING, stats={**TWO, "multilabel": True})
-    assert list(rows(run_markdown(capsys, run))[0])[5:7] == ["test F1 %", "last F1 %"]
+    assert list(rows_of(capsys, run)[0])[5:7] == ["test F1 %", "last F1 %"]
     assert "test F1 78.00 %" in " ".join(rendered(single.run_table(run)).split())
 
 
@@ -151,23 +138,13 @@ def test_labels_of_several_classes_are_scored_by_f1(tmp_path, capsys):
 def test_a_run_that_diverged_says_so_and_has_no_accuracy(tmp_path, capsys, how):
     scores = [*TURNING[:2], traces.scored(math.nan, math.nan, math.nan)]
     for seed in (1, 2):
-        composed = traces.config(gpus=1, epochs=7, seed=seed)
-        run = traces.prepare(tmp_path / str(seed), composed)
-        out = writer.TraceWriter(run, 0, 0)
-        for number, each in enumerate(scores):
-            made = traces.epoch(number)
-            bad = seed == 2 and number == 2
-            if bad and how == "logits":
-                made.metrics[-1, "not_finite_logits"] = 4
-            out.write(
-                made,
-                loss=math.nan if bad and how == "loss" else 1.0,
-                scores=each if bad else TURNING[number],
-                peak_rss_bytes=0,
-            )
-        out.close()
-        writer.finalise(run)
-        files.write_json_atomic(run / "summary.json", summary.summarise(run))
+        run = traces.prepare(tmp_path / str(seed), traces.config(gpus=1, epochs=7, seed=seed))
+        made, losses = [traces.epoch(number) for number in range(3)], [1.0] * 3
+        if seed == 2 and how == "logits":
+            made[2].metrics[-1, "not_finite_logits"] = 4
+        elif seed == 2:
+            losses[2] = math.nan
+        traces.close(traces.write(run, made, loss=losses, scores=scores if seed == 2 else TURNING))
     s = reader.Trace(tmp_path / "2").summary
     assert s["diverged"] == 2 and any("diverged: from epoch 3 on" in note for note in s["notes"])
     assert reader.Trace(tmp_path / "1").summary["diverged"] is None
@@ -177,7 +154,7 @@ def test_a_run_that_diverged_says_so_and_has_no_accuracy(tmp_path, capsys, how):
     assert shown["by seed"] == "78.0 diverged" and shown["epochs"] == "3 of 7"
     assert "plain (metis, 1 worker) diverged (seed 2 in epoch 3): its loss or its logits were no" in text
     assert all(column.value(s) is None for column in columns.ALL.values() if column.scored)
-    (section,) = table.sections(groups.load([tmp_path])[0])
+    section = section_of(tmp_path)
     drawn = curves.accuracy_over(curves.AXES[2], section, ["x"], {"plain": {"color": "#000000"}}).axes[0]
     assert drawn.texts[-1].get_text() == "x  diverged"
     assert list(drawn.lines[0].get_xdata()) == [1, 2], "only the epochs that every seed was evaluated in"
@@ -250,13 +227,13 @@ def test_differences_are_paired_over_seeds(tmp_path):
 
 def test_a_difference_over_fewer_seeds_than_the_row_has_says_so(tmp_path, capsys):
     control_runs(tmp_path, {1: 0.81}, {1: 0.80, 2: 0.72, 3: 0.79})
-    shown = {row["system"]: row["minus exact"] for row in rows(run_markdown(capsys, tmp_path))}
+    shown = {row["system"]: row["minus exact"] for row in rows_of(capsys, tmp_path)}
     assert shown["control"] == "-1.00 (1 of 3 seeds)"
 
 
 def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
     control_runs(tmp_path, {1: 0.81, 2: 0.70, 3: 0.80}, {1: 0.80, 2: 0.72, 3: 0.79})
-    shown = {row["system"]: row["minus exact"] for row in rows(run_markdown(capsys, tmp_path))}
+    shown = {row["system"]: row["minus exact"] for row in rows_of(capsys, tmp_path)}
     half = stats.t.ppf(0.975, 2) * np.std([-1, 2, -1], ddof=1) / np.sqrt(3)
     assert (
         shown == {"control": f"+0.00 ± {half:.2f}", "reference": ""}
@@ -265,10 +242,7 @@ def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
     # With exact training on another partition, and with that on its own where it is there.
     for reference, less in (({}, -27.0), ({1: 0.4, 2: 0.4, 3: 0.4}, 10.0)):
         control_runs(tmp_path, reference, {1: 0.5, 2: 0.5, 3: 0.5}, partition__method="random")
-        shown = {
-            (row["system"], row["partition"]): row["minus exact"]
-            for row in rows(run_markdown(capsys, tmp_path))
-        }
+        shown = {(row["system"], row["partition"]): row["minus exact"] for row in rows_of(capsys, tmp_path)}
         assert float(shown["control", "random"].split(" ± ")[0]) == pytest.approx(less)
 
 
@@ -278,7 +252,7 @@ def test_where_a_seed_diverged_there_is_no_difference_to_exact_training(tmp_path
     control_runs(tmp_path, {1: 0.8, 2: 0.7, 3: 0.8}, {1: 0.8, 2: 0.7, 3: 0.8})
     composed = traces.config(gpus=1, epochs=1, seed=3, system___target_=f"a.{diverged}.S")
     scored_run(tmp_path / f"{diverged}30", [None], composed, [math.nan], role=diverged)
-    assert {row["minus exact"] for row in rows(run_markdown(capsys, tmp_path))} == {""}
+    assert {row["minus exact"] for row in rows_of(capsys, tmp_path)} == {""}
 
 
 def test_asynchronous_training_is_compared_with_exact_training_too(tmp_path, capsys):
@@ -289,34 +263,29 @@ def test_asynchronous_training_is_compared_with_exact_training_too(tmp_path, cap
             composed = traces.config(gpus=1, epochs=1, seed=seed, checkpoint_every=20, **target)
             scored_run(tmp_path / f"{role}{seed}", [traces.scored(0.5, 0.5, value)], composed, role=role,
                        asynchronous=role == "other")  # fmt: skip
-    shown = {row["system"]: row["minus exact"] for row in rows(run_markdown(capsys, tmp_path))}
+    shown = {row["system"]: row["minus exact"] for row in rows_of(capsys, tmp_path)}
     assert shown == {"other": "-10.00", "reference": ""}
 
 
-def test_several_runs_of_a_seed_are_one_value(tmp_path, capsys):
-    for number, (seed, value) in enumerate([(1, 0.5), (1, 0.6), (2, 0.8)]):
+@pytest.mark.parametrize("values, said", [
+    ([(10, 0.114), (2, 0.5), (1, 0.9)], "90.0 50.0 11.4"),
+    ([(1, 0.5), (1, 0.6), (2, 0.8)], "55.0 80.0"),  # several runs of a seed are one value
+])  # fmt: skip
+def test_values_by_seed_stand_beside_their_mean(tmp_path, capsys, values, said):
+    for number, (seed, value) in enumerate(values):
         composed = traces.config(gpus=1, epochs=1, seed=seed)
         scored_run(tmp_path / str(number), [traces.scored(0.5, 0.5, value)], composed)
-    assert rows(run_markdown(capsys, tmp_path))[0]["by seed"] == "55.0 80.0"
+    assert rows_of(capsys, tmp_path)[0]["by seed"] == said
 
 
-def test_values_by_seed_stand_beside_their_mean(tmp_path, capsys):
-    for seed, value in {10: 0.114, 2: 0.5, 1: 0.9}.items():
-        scored_run(
-            tmp_path / str(seed), [traces.scored(0.5, 0.5, value)], traces.config(gpus=1, epochs=1, seed=seed)
-        )
-    (shown,) = rows(run_markdown(capsys, tmp_path))
-    assert shown["by seed"] == "90.0 50.0 11.4"
-
-
-@pytest.mark.parametrize("many", [12, 26])
-def test_pictures_of_many_long_names_keep_the_size_of_their_axes(tmp_path, many):
+def test_pictures_of_many_long_names_keep_the_size_of_their_axes(tmp_path):
+    many = 26
     for number in range(many):
         composed = traces.config(
             system__a_rather_long_knob=f"variation_{number}", system__another_knob=number / 7, gpus=1
         )
         traces.finished(tmp_path / str(number), composed)
-    (section,) = table.sections(groups.load([tmp_path])[0])
+    section = section_of(tmp_path)
     strokes = style.strokes_of(group.label for group in section.groups)
     few, _ = curves._room_for(["vanilla"], [])
     figure = curves.accuracy_over(curves.AXES[0], section, style.names_of(section.groups), strokes)

@@ -12,7 +12,7 @@ import pytest
 from harness.report import columns, formats, groups, table
 from harness.report.__main__ import main
 from tests import traces
-from tests.test_report import rows
+from tests.reported import rows, section_of
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +21,9 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for name, role, size in (("exact", "reference", 1000), ("frugal", "", 100)):
         for seed in (1, 2):
-            composed = traces.config(
-                system___target_=f"somewhere.{name}.S",
-                seed=seed,
-                label="50 % & a_b|<c>" if not role else None,
-            )
-            traces.finished(folder / f"{name}{seed}", composed, size=size, speed=seed, ran_on={"role": role})
+            label = "50 % & a_b|<c>" if not role else None
+            how = {"size": size, "speed": seed, "ran_on": {"role": role}}
+            traces.of(folder / f"{name}{seed}", name, seed=seed, label=label, **how)
     return folder
 
 
@@ -63,7 +60,7 @@ class Page(HTMLParser):
 def test_html_has_the_rows_of_the_table_with_the_best_in_bold(folder, capsys):
     text = printed(capsys, "table", folder, "--format", "html")
     page = Page(text)
-    (section,) = table.sections(groups.load([folder])[0])
+    section = section_of(folder)
     cells = section.cells()
     assert page.rows == [list(cells.text), *cells.text.to_numpy().tolist()]
     assert "50 % & a_b|<c>" in page.rows[1] and section.title in page.said
@@ -77,7 +74,7 @@ def test_html_has_the_rows_of_the_table_with_the_best_in_bold(folder, capsys):
 
 def test_latex_is_a_whole_table_with_the_best_in_bold(folder, capsys):
     text = printed(capsys, "table", folder, "--format", "latex")
-    (section,) = table.sections(groups.load([folder])[0])
+    section = section_of(folder)
     cells = section.cells()
     body = text[text.index("\\midrule") : text.index("\\bottomrule")].splitlines()[1:]
     found = [[cell.strip() for cell in re.split(r"(?<!\\)&", line.removesuffix(r" \\"))] for line in body]

@@ -9,12 +9,12 @@ import pytest
 from harness.report import compare, groups
 from harness.trace import files, resolved, summary, writer
 from tests import traces
-from tests.test_report import rows, run_markdown
+from tests.reported import rows_of, run_markdown
 
 
 def test_several_steps_per_epoch_are_named(tmp_path, capsys):
     traces.finished(tmp_path / "a", ran_on={"steps": 2})
-    assert rows(run_markdown(capsys, tmp_path))[0]["system"] == "plain (2 steps per epoch)"
+    assert rows_of(capsys, tmp_path)[0]["system"] == "plain (2 steps per epoch)"
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_runs_that_differ_in_what_auto_became_are_never_averaged(tmp_path, capsy
         traces.finished(
             tmp_path / str(number), traces.config(seed=number, transport="auto"), ran_on={name: value}
         )
-    shown = rows(run_markdown(capsys, tmp_path))
+    shown = rows_of(capsys, tmp_path)
     assert {(row["system"], row["seeds"]) for row in shown} == {
         (f"plain ({name} {one})", "2"),
         (f"plain ({name} {other})", "1"),
@@ -74,7 +74,7 @@ def test_two_systems_of_one_file_go_by_their_classes(tmp_path):
 def test_what_auto_became_is_told_among_runs_of_as_many_workers_only(tmp_path, capsys):
     for gpus, threads in ((1, 2), (2, 1)):
         traces.finished(tmp_path / str(gpus), traces.config(gpus=gpus), ran_on={"threads": threads})
-    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {"plain"}
+    assert {row["system"] for row in rows_of(capsys, tmp_path)} == {"plain"}
 
 
 def test_another_split_than_the_graphs_own_stands_in_its_name(tmp_path):
@@ -99,7 +99,7 @@ def test_a_machine_is_its_processor_cores_and_gpus():
 def test_what_was_asked_for_tells_runs_apart_and_what_it_became_is_then_not_said_again(tmp_path, capsys):
     for number, asked in enumerate(("memory", "sockets")):
         traces.finished(tmp_path / str(number), traces.config(transport=asked), ran_on={"transport": asked})
-    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {
+    assert {row["system"] for row in rows_of(capsys, tmp_path)} == {
         "plain transport=memory",
         "plain transport=sockets",
     }
@@ -137,7 +137,7 @@ def test_keys_of_other_graphs_stay_out_of_a_name(tmp_path, capsys):
 def test_rows_that_versions_with_other_keys_made_have_names_of_their_own(tmp_path, capsys):
     traces.finished(tmp_path / "old")
     traces.finished(tmp_path / "new", traces.config(diverged="stop"), ran_on={"code": "abc"})
-    assert {row["system"] for row in rows(run_markdown(capsys, tmp_path))} == {
+    assert {row["system"] for row in rows_of(capsys, tmp_path)} == {
         "plain (code revision abc1234)",
         "plain (code abc)",
     }
@@ -147,5 +147,5 @@ def test_an_optimiser_is_named_as_one_chooses_it(tmp_path, capsys):
     for name in ("Adam", "Sgd"):
         block = {"_target_": f"harness.core.optimisers.{name}", "lr": 0.01}
         traces.finished(tmp_path / name, traces.config(optimiser=block))
-    shown = {row["system"] for row in rows(run_markdown(capsys, tmp_path))}
+    shown = {row["system"] for row in rows_of(capsys, tmp_path)}
     assert shown == {"plain optimiser=adam", "plain optimiser=sgd"}

@@ -11,9 +11,10 @@ from PIL import Image
 
 from harness.report import columns, curves, drawn, groups, plot, style, table
 from harness.report.__main__ import main
-from harness.trace import summary, writer
+from harness.trace import summary
 from harness.trace.reader import Trace
 from tests import traces
+from tests.reported import section_of
 
 
 def test_curves_add_up_over_epochs(tmp_path):
@@ -30,12 +31,9 @@ def test_an_epoch_takes_as_long_as_its_own_slowest_worker(tmp_path):
     """Worker 0 is slow in odd epochs and worker 1 in even ones: whoever is fast waits for the other."""
     run = traces.prepare(tmp_path)
     for worker in range(2):
-        out = writer.TraceWriter(run, worker, 0)
-        for number in range(4):
-            segments = [("compute", "forward", 3.0 if number % 2 != worker else 1.0)]
-            made = traces.epoch(number, worker=worker, segments=segments)
-            out.write(made, loss=0, scores=traces.scored(0.1, 0.1, 0.1), peak_rss_bytes=0)
-        out.close()
+        lasts = [("compute", "forward", 3.0 if number % 2 != worker else 1.0) for number in range(4)]
+        made = [traces.epoch(at, worker=worker, segments=[each]) for at, each in enumerate(lasts)]
+        traces.write(run, made, worker=worker, scores=traces.scored(0.1, 0.1, 0.1))
     assert curves.curve(groups.Run(run), "acc")["seconds"].tolist() == pytest.approx([0, 3, 6, 9])
     assert summary.summarise(run)["epoch_s"] == pytest.approx(3)
 
@@ -47,18 +45,22 @@ def test_curves_of_a_dying_run_end_with_its_slowest_worker(tmp_path):
     assert curves.curve(groups.Run(run), "acc")["epoch"].tolist() == [1, 2]
 
 
-def test_bands_reach_from_the_lowest_to_the_highest_seed(tmp_path):
+def test_bands_reach_from_the_lowest_to_the_highest_seed_and_stand_in_a_pictures_data(tmp_path):
     for seed in (1, 2, 3):
         traces.finished(tmp_path / str(seed), traces.config(seed=seed), target=0.1 * seed, speed=seed)
-    (group,), _ = groups.load([tmp_path])
+    section = section_of(tmp_path)
+    (group,) = section.groups
     b, each = curves.band(group, "acc"), [curves.curve(run, "acc") for run in group.runs]
     stacked = np.array([c["score"] for c in each])
-    assert (
-        np.allclose(b["low"], stacked.min(0))
-        and np.allclose(b["high"], stacked.max(0))
-        and np.allclose(b["score"], stacked.mean(0))
-    )
+    for name, expected in (("low", stacked.min(0)), ("high", stacked.max(0)), ("score", stacked.mean(0))):
+        assert np.allclose(b[name], expected)
     assert np.allclose(b["seconds"], np.mean([c["seconds"] for c in each], axis=0))
+    names, strokes = style.names_of(section.groups), style.strokes_of(["plain"])
+    data = drawn.drawn(curves.accuracy_over(curves.AXES[0], section, names, strokes))
+    for bound in ("low", "high"):
+        found = data[data["kind"] == bound]
+        assert set(found["label"]) == {"plain"}
+        assert np.allclose(found[["x", "y"]].to_numpy(float), b[["seconds", bound]].to_numpy())
 
 
 def test_the_data_of_a_picture_are_its_points_and_the_lengths_of_its_bars(tmp_path):
@@ -83,19 +85,6 @@ def test_the_data_of_a_picture_are_its_points_and_the_lengths_of_its_bars(tmp_pa
         [1, "bars", "", "bar", "up", 0, 5], [1, "bars", "", "bar", "up", 2, 6],
         [1, "bars", "", "bar", "along", 1, 2.25],
     ]  # fmt: skip
-
-
-def test_the_data_of_a_picture_have_its_seed_bands(tmp_path):
-    for seed in (1, 2, 3):
-        traces.finished(tmp_path / str(seed), traces.config(seed=seed), target=0.1 * seed, speed=seed)
-    (section,) = table.sections(groups.load([tmp_path])[0])
-    names, strokes = style.names_of(section.groups), style.strokes_of(["plain"])
-    data = drawn.drawn(curves.accuracy_over(curves.AXES[0], section, names, strokes))
-    expected = curves.band(section.groups[0], "acc")
-    for bound in ("low", "high"):
-        found = data[data["kind"] == bound]
-        assert set(found["label"]) == {"plain"}
-        assert np.allclose(found[["x", "y"]].to_numpy(float), expected[["seconds", bound]].to_numpy())
 
 
 def test_clocks_and_machines_have_pictures_of_their_own(tmp_path):
@@ -158,7 +147,7 @@ def test_what_stands_above_a_picture_is_inside_it_and_above_its_axes(tmp_path):
             seed=seed, dataset__name="reddit", dataset__source="twin", dataset__scale=0.05
         )
         traces.finished(tmp_path / str(seed), composed)
-    (section,) = table.sections(groups.load([tmp_path])[0])
+    section = section_of(tmp_path)
     strokes = style.strokes_of(["plain"])
     for name, figure in plot.pictures(section, strokes).items():
         figure.draw_without_rendering()
@@ -166,22 +155,6 @@ def test_what_stands_above_a_picture_is_inside_it_and_above_its_axes(tmp_path):
         for text in figure.texts:
             box = text.get_window_extent()
             assert box.x1 <= figure.bbox.width and box.y0 >= axes.y1, (name, text.get_text())
-
-
-def test_names_at_the_ends_do_not_overlap(tmp_path):
-    for bound in range(8):
-        traces.finished(tmp_path / str(bound), traces.config(system__bound=bound), target=0.8 + bound / 1e4)
-    compared, _ = groups.load([tmp_path])
-    (section,) = table.sections(compared)
-    figure = curves.accuracy_over(
-        curves.AXES[2], section, style.names_of(compared), style.strokes_of(g.label for g in compared)
-    )
-    figure.draw_without_rendering()
-    boxes = sorted(
-        (t.get_window_extent() for t in figure.axes[0].texts if t.get_text()), key=lambda box: box.y0
-    )
-    assert len(boxes) == 8 and all(below.y1 <= above.y0 + 1 for below, above in zip(boxes, boxes[1:]))
-    assert boxes[-1].y1 <= figure.bbox.height and all(box.x1 <= figure.bbox.width for box in boxes)
 
 
 def test_a_picture_names_what_is_unusual_and_says_the_rest_once(tmp_path):
@@ -193,9 +166,8 @@ def test_a_picture_names_what_is_unusual_and_says_the_rest_once(tmp_path):
         "delta": {"partition__method": "random"},
     }
     for name, keys in rows.items():
-        composed = traces.config(system___target_=f"somewhere.{name}.S", **keys)
-        traces.finished(tmp_path / name, composed)
-    (section,) = table.sections(groups.load([tmp_path])[0])
+        traces.of(tmp_path / name, name, **keys)
+    section = section_of(tmp_path)
     usual = section.groups[0].partition
     assert style.names_of(section.groups) == ["alpha", "beta", "delta random", "gamma 3 epochs"]
     assert style.unsaid(section.groups) == f"{usual}, 5 epochs unless named otherwise"
@@ -222,9 +194,8 @@ def test_what_has_not_finished_says_so_however_many_have_not(tmp_path):
 
 def test_without_a_title_names_say_all(tmp_path):
     for name, epochs in (("alpha", 5), ("beta", 5), ("gamma", 3)):
-        composed = traces.config(system___target_=f"somewhere.{name}.S", epochs=epochs)
-        traces.finished(tmp_path / name, composed)
-    (section,) = table.sections(groups.load([tmp_path])[0])
+        traces.of(tmp_path / name, name, epochs=epochs)
+    section = section_of(tmp_path)
     strokes = style.strokes_of(group.label for group in section.groups)
     for titled in (True, False):
         for figure in plot.pictures(section, strokes, titled).values():
@@ -235,8 +206,8 @@ def test_without_a_title_names_say_all(tmp_path):
 
 def test_curves_in_the_background_are_named_below_and_far_ends_stand_on_a_logarithmic_axis(tmp_path):
     for name, size in {"near": 10**4, "far": 10**7, "behind": 10**6}.items():
-        traces.finished(tmp_path / name, traces.config(system___target_=f"somewhere.{name}.S"), size=size)
-    (section,) = table.sections(groups.load([tmp_path])[0])
+        traces.of(tmp_path / name, name, size=size)
+    section = section_of(tmp_path)
     strokes = {**style.strokes_of(["near", "far"]), "behind": style.BACKGROUND}
     names = style.names_of(section.groups)
     for axis, scale in zip(curves.AXES, ("linear", "log", "linear")):

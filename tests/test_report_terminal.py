@@ -11,7 +11,7 @@ from harness.report import columns, formats, groups, single
 from harness.report.__main__ import main
 from harness.trace.reader import Trace
 from tests import traces
-from tests.test_report import rendered
+from tests.reported import rendered
 
 
 @pytest.mark.parametrize("width", [80, 160])

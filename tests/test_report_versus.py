@@ -13,7 +13,7 @@ from harness.check import InputError
 from harness.report.estimate import estimate
 from harness.report.versus import side, versus
 from tests import traces
-from tests.test_report_advice import run, runs
+from tests.reported import run, runs
 
 
 @pytest.fixture

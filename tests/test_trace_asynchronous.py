@@ -19,7 +19,7 @@ from harness.trace.reader import Trace
 from harness.trace.rounds import Rounds
 from harness.trace.schema import RUN, UPDATE
 from tests import traces
-from tests.test_report import rendered
+from tests.reported import rendered
 
 # Eight updates of two workers: 4 epochs. Worker 0 made 5 and a round that came too late, worker 1 made 3.
 ORDER, LATE = [0, 0, 1, 0, 1, 0, 0, 1], [0]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import yaml
 
 from harness.comm.recorder import Epoch, Span
-from harness.trace import files, resolved, summary, writer
+from harness.trace import files, resolved, schema, summary, writer
 from harness.trace.identity import canonical
 
 ENVIRONMENT = {
@@ -41,6 +42,7 @@ def epoch(
     flights: Sequence[tuple[float, float]] = ((0.1, 0.4),),
     sent: dict[tuple[int, str, str, int], tuple[int, int]] | None = None,
     transport_cpu: float = 0.05,
+    metrics: dict[tuple[int, str], float] | None = None,
 ) -> Epoch:
     """An epoch of given segments (kind, name, seconds) one after another, and flights (start, end) relative
     to `begin`. A flight that ends at 0 has not completed."""
@@ -69,7 +71,47 @@ def epoch(
         )
     for key, (rows, size) in (sent or {(0, "forward", "halo", 1 - worker): (4, 64)}).items():
         made.sent[key] = [rows, size]
+    made.metrics.update(metrics or {})
     return made
+
+
+def write(
+    folder: Path,
+    epochs: Iterable[Epoch],
+    *,
+    worker: int = 0,
+    loss: Any = 1.0,
+    scores: Any = None,
+    peak: int = 0,
+) -> Path:
+    """Write a worker's epochs; a list of losses, or of scores, has one for each."""
+    out = writer.TraceWriter(folder, worker, 0)
+    for number, made in enumerate(epochs):
+        own, score = (each[number] if isinstance(each, list) else each for each in (loss, scores))
+        out.write(made, loss=own, scores=score, peak_rss_bytes=peak)
+    out.close()
+    return folder
+
+
+def close(folder: Path) -> Path:
+    """What ends a run: its tables in one file each, and their summary."""
+    writer.finalise(folder)
+    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
+    return folder
+
+
+def unsummarised(folder: Path) -> Path:
+    """The run without its summary, which has the checksums of its files and says that it has finished."""
+    (folder / "summary.json").unlink()
+    return folder
+
+
+def older(folder: Path, version: int, *lacking: str) -> Path:
+    """The run with the spans that a version of the schema wrote, which had no such columns."""
+    path = folder / "spans.parquet"
+    table = pq.read_table(path).drop_columns(list(lacking))
+    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: str(version)}), path)
+    return folder
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -197,9 +239,14 @@ def finished(
     composed = composed or config()
     prepare(folder, composed, cores, stats=stats, **(ran_on or {}))
     stream(folder, range(composed["epochs"]), workers=canonical(composed)["workers"], **measured)
-    writer.finalise(folder)
-    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
-    return folder
+    return close(folder)
+
+
+def of(folder: Path, system: str, *, module: str = "somewhere", **how: Any) -> Path:
+    """`finished`, of a system by its name; a name of `finished` goes to it, any other to `config`."""
+    given = ("cores", "stats", "ran_on", "speed", "target", "size")
+    own = {name: how.pop(name) for name in given if name in how}
+    return finished(folder, config(system___target_=f"{module}.{system}.S", **how), **own)
 
 
 def measured(
@@ -213,15 +260,13 @@ def measured(
     `others`; each sends these rows and bytes {(layer, direction, purpose, peer): (rows, bytes)}."""
     prepare(folder, composed)
     for worker, own in enumerate((metrics, *others)):
-        out = writer.TraceWriter(folder, worker, 0)
-        for number, values in enumerate(own):
-            made = epoch(number, worker=worker, sent=sent[number] if sent else None)
-            made.metrics.update(values)
-            out.write(made, loss=0.0, scores=scored(0.5, 0.5, 0.01 * number), peak_rss_bytes=0)
-        out.close()
-    writer.finalise(folder)
-    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
-    return folder
+        made = [
+            epoch(number, worker=worker, sent=sent[number] if sent else None, metrics=values)
+            for number, values in enumerate(own)
+        ]
+        scores = [scored(0.5, 0.5, 0.01 * number) for number in range(len(made))]
+        write(folder, made, worker=worker, loss=0.0, scores=scores)
+    return close(folder)
 
 
 def uneven(folder: Path, cores: int) -> Path:
@@ -229,8 +274,20 @@ def uneven(folder: Path, cores: int) -> Path:
     worker 1 computes.
     """
     prepare(folder, config(epochs=3), cores)
+    scores = [
+        scored(
+            0.5,
+            0.6 + 0.1 * (number == 1),
+            0.37 + 0.01 * number,
+            val_auc=0.6,
+            test_auc=0.81 + 0.01 * number,
+            val_balanced=0.5,
+            test_balanced=0.22 + 0.01 * number,
+        )
+        for number in range(3)
+    ]
     for k in range(2):
-        out = writer.TraceWriter(folder, k, 0)
+        epochs = []
         for number in range(3):
             more = 1 + 0.5 * number
             segments = (
@@ -246,24 +303,9 @@ def uneven(folder: Path, cores: int) -> Path:
             made = epoch(number, worker=k, segments=segments, sent=sent, transport_cpu=0.07 + 0.02 * k)
             made.spans[1].cpu = 0.015 * more  # a wait costs a little too
             made.cpu += made.spans[1].cpu
-            out.write(
-                made,
-                loss=0.0,
-                scores=scored(
-                    0.5,
-                    0.6 + 0.1 * (number == 1),
-                    0.37 + 0.01 * number,
-                    val_auc=0.6,
-                    test_auc=0.81 + 0.01 * number,
-                    val_balanced=0.5,
-                    test_balanced=0.22 + 0.01 * number,
-                ),
-                peak_rss_bytes=0,
-            )
-        out.close()
-    writer.finalise(folder)
-    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
-    return folder
+            epochs.append(made)
+        write(folder, epochs, worker=k, loss=0.0, scores=scores)
+    return close(folder)
 
 
 def round_of(number: int, worker: int, update: int | None) -> Epoch:
