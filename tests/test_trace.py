@@ -104,14 +104,8 @@ def test_the_breakdown_adds_up_to_the_epoch(tmp_path):
 
 
 def test_two_operations_in_flight_at_once_count_once(tmp_path):
-    out = writer.TraceWriter(traces.prepare(tmp_path), 0, 0)
-    out.write(
-        traces.epoch(0, flights=[(0.1, 0.3), (0.2, 0.4), (0.35, 0.38), (0.6, 9.0)]),
-        loss=0,
-        scores=None,
-        peak_rss_bytes=0,
-    )
-    out.close()
+    flights = [(0.1, 0.3), (0.2, 0.4), (0.35, 0.38), (0.6, 9.0)]
+    traces.write(traces.prepare(tmp_path), [traces.epoch(0, flights=flights)])
     # [0.1, 0.4] and [0.6, 0.8]: the train clock ends at 0.8
     assert reader.Trace(tmp_path).epochs["comm_s"].item() == pytest.approx(0.3 + 0.2)
 
@@ -178,22 +172,10 @@ def test_an_attempt_after_finalising_goes_over_the_parquet_files(tmp_path):
     traces.stream(run, range(5))
     writer.finalise(run)
     traces.stream(run, range(3, 5), attempt=1, size=1000)
-    assert reader.Trace(run).comm.query("layer == 0 and worker == 0")["bytes"].tolist() == [
-        64,
-        64,
-        64,
-        1000,
-        1000,
-    ]
-    writer.finalise(run)
-    writer.finalise(run)  # nothing more to do
-    assert reader.Trace(run).comm.query("layer == 0 and worker == 0")["bytes"].tolist() == [
-        64,
-        64,
-        64,
-        1000,
-        1000,
-    ]
+    for _ in range(3):  # the last time there is nothing more to do
+        sent = reader.Trace(run).comm.query("layer == 0 and worker == 0")
+        assert sent["bytes"].tolist() == [64, 64, 64, 1000, 1000]
+        writer.finalise(run)
 
 
 @pytest.mark.parametrize("left", [0.0, 0.9])
@@ -302,6 +284,15 @@ def test_a_stream_of_other_columns_is_refused(tmp_path):
         reader.Trace(run).epochs
 
 
+def test_a_stream_with_a_name_that_is_no_text_is_refused(tmp_path):
+    run = traces.prepare(tmp_path)
+    traces.stream(run, range(1), workers=1)
+    path = run / "stream" / "metrics-worker0-attempt0.arrow"
+    path.write_bytes(path.read_bytes().replace(b"value", b"\xff\xff\xff\xff\xff"))
+    with pytest.raises(InputError, match="metrics-worker0-attempt0.arrow is damaged"):
+        reader.Trace(run).metrics
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
@@ -372,29 +363,21 @@ def test_a_stream_with_flipped_bytes_is_read_or_refused(tmp_path_factory, name, 
 
 def test_operations_of_before_version_4_do_not_say_how_their_bytes_travel(tmp_path):
     run = traces.finished(tmp_path)
-    path = run / "spans.parquet"
-    table = pq.read_table(path).drop_columns(["route", "peer_bytes"])
-    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "3"}), path)
-    spans = reader.Trace(run).spans
+    spans = reader.Trace(traces.older(run, 3, "route", "peer_bytes")).spans
     assert len(spans) and spans[["route", "peer_bytes"]].isna().all(axis=None)
 
 
 def test_what_was_computed_is_kept_shape_by_shape(tmp_path):
     run = traces.prepare(tmp_path / "run", traces.config(gpus=1, epochs=1), 4)
-    out, made = writer.TraceWriter(run, 0, 0), Epoch(0, train=1.0)
     product, passed = work.dense(5, 4, 3, 4), work.stream(5, 3, 4, 1, 1)
     did = [product, passed, product]
     flops = 2 * product.flops
     computed = Span("compute", "forward", 0, 0.0, 0.5, work=did, flops=flops)
-    made.spans = [computed, Span("rest", "pack", 0, 0.5, 1.0)]
-    out.write(made, loss=1.0, scores=None, peak_rss_bytes=1)
-    out.close()
-    writer.finalise(run)
+    made = Epoch(0, train=1.0, spans=[computed, Span("rest", "pack", 0, 0.5, 1.0)])
+    writer.finalise(traces.write(run, [made]))
     found = reader.Trace(run).spans
     assert found["work"].map(list).tolist() == [
         [{**product._asdict(), "launches": 2}, {**passed._asdict(), "launches": 1}],
         [],
     ]
-    older = pq.read_table(run / "spans.parquet").drop_columns(["work"])
-    pq.write_table(older.replace_schema_metadata({schema.VERSION_KEY: "4"}), run / "spans.parquet")
-    assert reader.Trace(run).spans["work"].isna().all()
+    assert reader.Trace(traces.older(run, 4, "work")).spans["work"].isna().all()

@@ -286,7 +286,7 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
             _check_version((stream.schema.metadata or {}).get(VERSION_KEY, SCHEMA_VERSION), path)
             _columns(stream.schema.empty_table(), schema, path)
             batches.extend(sealed_batches(stream))
-    except Damaged as error:
+    except (Damaged, UnicodeDecodeError) as error:  # the latter where a column's name is
         raise InputError(f"{path} is damaged ({error}); {AGAIN}") from None
     except (pa.ArrowException, OSError):
         pass  # the writer died, or is writing now
