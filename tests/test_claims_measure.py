@@ -16,7 +16,7 @@ from harness.replay.times import times_of
 from harness.report.groups import Run
 from harness.trace.reader import Trace
 from tests import traces
-from tests.test_replay import APART, recorded
+from tests.recorded import APART, recorded
 
 # By epoch: worker 0's metric x in two layers, what could have been, and worker 1's.
 FIRST = [{(0, "x"): 4.0, (1, "x"): 1.0, (0, "all"): 10.0}, {(0, "x"): 2.0, (1, "x"): 3.0, (0, "all"): 10.0}]

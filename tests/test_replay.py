@@ -3,100 +3,24 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.cli import runs
-from harness.comm.recorder import Epoch, Span
 from harness.replay.__main__ import main
 from harness.replay.settings import cluster_of, parse
 from harness.replay.times import times_of
 from harness.report import groups
 from harness.report.table import sections
-from harness.trace import files, schema, summary, writer
+from harness.trace import files
 from harness.trace.reader import Trace
 from tests import traces
-
-MB = 10**6
-APART = ["cluster=cdfgnn", "per_host=1", "cluster.between.gbytes_per_s=1", "cluster.between.latency_us=0"]
-
-
-def recorded(
-    folder: Path,
-    work: list[list[float]],
-    *,
-    size: int = MB,
-    tail: float = 0.003,
-    late: float = 0.0,
-    cores: int = 4,
-    label: str | None = None,
-    lag: bool = False,
-    overlaps: bool = False,
-) -> Path:
-    """A run of given numbers: in epoch e worker k computes work[e][k] s, packs 1 ms, posts an exchange of
-    `size` bytes to every other, computes 2 ms and waits, until the last has posted and `tail` after that.
-    Then comes a sum of 1000 bytes. Worker k begins every epoch k * late after worker 0.
-
-    lag       the exchange is waited for in the next epoch only
-    overlaps  whether its system says that its exchanges overlap
-    """
-    P = len(work[0])
-    traces.prepare(
-        folder,
-        traces.config(gpus=P, epochs=len(work), label=label),
-        cores,
-        role="reference",
-        overlaps=overlaps,
-    )
-    out = [writer.TraceWriter(folder, k, 0) for k in range(P)]
-    now = 100.0
-    for e, own in enumerate(work):
-        peers = [tuple(p for p in range(P) if p != k) for k in range(P)]
-        posted = [now + k * late + own[k] + 0.001 for k in range(P)]
-        through = max(posted) + tail
-        waited = [max(through if not lag else 0.0, at + 0.002) for at in posted]
-        summed = max(waited) + 0.0005
-        for k, trace in enumerate(out):
-            begin, made = now + k * late, Epoch(e)
-            ids = f"{e}:1", f"{e}:2"
-            line = [
-                ("compute", "forward", 0, begin, posted[k] - 0.001, ""),
-                ("rest", "pack", 0, posted[k] - 0.001, posted[k], ""),
-                ("compute", "forward", 0, posted[k], posted[k] + 0.002, ""),
-                ("wait", "exchange", 0, posted[k] + 0.002, waited[k], f"{e - 1}:1" if lag else ids[0]),
-                ("wait", "all_reduce", -1, waited[k], summed, ids[1]),
-            ]
-            for kind, name, layer, start, end, id in line:
-                cpu = 0.0 if kind == "wait" else (end - start) / 2
-                flops = 1000 if name == "forward" else 0
-                made.spans.append(Span(kind, name, layer, start, end, cpu=cpu, id=id, flops=flops))
-            sizes = (size,) * (P - 1)
-            made.spans += [
-                Span("comm", "exchange", 0, posted[k], through, bytes=sum(sizes), peers=peers[k], id=ids[0],
-                     route="pairs", peer_bytes=sizes),
-                Span("comm", "all_reduce", -1, waited[k], summed, bytes=1000, peers=((k + 1) % P,), id=ids[1],
-                     blocking=True, route="ring", peer_bytes=(1000,)),
-            ]  # fmt: skip
-            made.train, made.cpu = summed - begin, 0.5 * (summed - begin)
-            for p in peers[k]:
-                made.sent[0, "forward", "halo", p] = [10, size]
-            made.sent[-1, "backward", "weights", (k + 1) % P] = [0, 1000]
-            scores = traces.scored(0.5, 0.6, 0.5 + e / 100)
-            trace.write(made, loss=1.0 / (e + 1), scores=scores, peak_rss_bytes=2**20)
-        now = summed + 0.01
-    for trace in out:
-        trace.close()
-    writer.finalise(folder)
-    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
-    return folder
-
+from tests.recorded import APART, MB, recorded, refused, replayed, timed
 
 seconds = st.floats(1e-4, 0.1)
 
@@ -113,8 +37,7 @@ seconds = st.floats(1e-4, 0.1)
 def test_a_run_on_its_own_machine_takes_what_it_took(tmp_path_factory, work, tail, late, lag):
     """Epoch by epoch, whatever its workers waited for."""
     trace = Trace(recorded(tmp_path_factory.mktemp("run"), work, tail=tail, late=late, lag=lag, cores=2))
-    _, replayer, _ = parse([str(trace.run_dir)])
-    timeline = replayer.replay(trace)
+    timeline = replayed(trace.run_dir)
     assert times_of(timeline).epoch == pytest.approx(trace.summary["epoch_s"], rel=0.05, abs=1e-6)
     took = trace.epochs.pivot(index="worker", columns="epoch", values="train_s")
     for worker in range(len(work[0])):
@@ -130,9 +53,7 @@ def test_a_real_run_on_its_own_machine_takes_what_it_took(place, system):
     ended = place.run(f"system={system}", "epochs=4")
     assert ended.code == 0, ended.err
     (run,) = place.runs()
-    trace = Trace(run)
-    _, replayer, _ = parse([str(run)])
-    timeline = replayer.replay(trace)
+    trace, timeline = Trace(run), replayed(run)
     workers = range(timeline.program.workers)
     took = trace.epochs.groupby("epoch")["train_s"].max()
     for index, number in enumerate(timeline.program.epochs):
@@ -154,9 +75,8 @@ def test_an_operation_posted_when_its_wait_begins_and_ends_is_posted_first(tmp_p
 
 
 def test_another_cluster_has_its_own_waits(tmp_path):
-    run = Trace(recorded(tmp_path / "run", [[0.01, 0.01], [0.01, 0.03]], size=4 * MB))
-    _, replayer, _ = parse([str(run.run_dir), *APART, "clock=wall"])
-    first, second = times_of(replayer.replay(run)).workers
+    run = recorded(tmp_path / "run", [[0.01, 0.01], [0.01, 0.03]], size=4 * MB)
+    first, second = timed(run, *APART, "clock=wall").workers
     # 4 MB at 1 GB/s take 4 ms from when the slower worker has posted; then 2 x 500 B of the sum.
     assert first.compute == pytest.approx(0.012) and second.compute == pytest.approx(0.032)
     assert first.idle == pytest.approx(0.018) and first.exposed == pytest.approx(0.004 + 1e-6, abs=1e-8)
@@ -181,9 +101,7 @@ def test_a_run_folder_of_a_replay_says_that_it_is_modelled(tmp_path, capsys):
     assert f"written: {folder}" in capsys.readouterr().out
     made, traced = Trace(folder), Trace(run)
     assert made.summary["modelled"] is True and made.config["modelled"] is True
-    _, replayer, _ = parse([str(run), *APART, "clock=wall"])
-    timeline = replayer.replay(traced)
-    assert made.summary["epoch_s"] == pytest.approx(times_of(timeline).epoch)
+    assert made.summary["epoch_s"] == pytest.approx(timed(run, *APART, "clock=wall").epoch)
     for table, columns in (
         ("comm", ["bytes", "rows"]),
         ("epochs", ["loss", "test_acc", "flops", "bytes_sent"]),
@@ -259,11 +177,9 @@ def test_crossovers_are_where_two_systems_take_the_same_time(tmp_path, capsys):
     assert slow.is_monotonic_decreasing and len(fastest) == 7
 
 
-def old(folder: Path) -> None:
-    path = folder / "spans.parquet"
-    table = pq.read_table(path).drop_columns(["route", "peer_bytes"])
-    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "3"}), path)
-    (folder / "summary.json").unlink()  # it has the checksum of the whole file
+@pytest.fixture(scope="module")
+def simple(tmp_path_factory):
+    return recorded(tmp_path_factory.mktemp("simple") / "run", [[0.01, 0.02]])
 
 
 @pytest.mark.parametrize(
@@ -283,15 +199,22 @@ def old(folder: Path) -> None:
         (["cluster=cdfgnn", "all_reduce=star"], 'all_reduce="star" is not known'),
         (["delay=1"], "delay=1 slows no worker: add straggler=N"),
         (["straggler=0"], "straggler=0 is as fast as it was: give a delay"),
+        (["straggler=2", "delay=1"], "straggler=2 is not a worker"),
+        (["straggler=1", "slowdown=0.5"], "slowdown=0.5 is too small"),
+        (["cluster=local"], "halobench cluster measure --out local.yaml"),
+        (["cluster=cdfgnn", "efficiency=0.5"], "efficiency"),
+        (["cluster=cdfgnn", "grown=2", "--out", "nowhere"], "grown"),
+        (["cluster=cdfgnn", "cores=0"], "cores=0"),
+        (["cluster=cdfgnn", "cores=2", "clock=wall"], "cores=2 is for CPU seconds"),
+        (["cluster=cdfgnn", "cores=2", "clock=wall"], "leave out clock=wall"),
+        (["cores=2"], "cores is for described clusters"),
+        (["cluster=cdfgnn", "cluster.host_cores=2", "cluster.device_cores=3"], "more than host_cores=2"),
         (["--csv", "/no/such/a.csv"], "csv=/no/such/a.csv is no place for a file"),
         (["clok=wall"], '"clok=wall" cannot be given here; did you mean "clock"?'),
     ],
 )
-def test_bad_words_are_one_sentence(tmp_path, capsys, words, said):
-    run = recorded(tmp_path / "run", [[0.01, 0.02]])
-    assert main([str(run), *words]) == 2
-    told = capsys.readouterr().err
-    assert said in told and told.count("\n") == 1
+def test_bad_words_are_one_sentence(simple, capsys, words, said):
+    refused(capsys, main, [str(simple), *words], said)
 
 
 @pytest.mark.parametrize(
@@ -306,21 +229,15 @@ def test_bad_words_are_one_sentence(tmp_path, capsys, words, said):
         (["cluster=cdfgnn", "epochs=x"], "epochs=x is not a number of epochs"),
     ],
 )
-def test_bad_crossovers_are_one_sentence(tmp_path, capsys, words, said):
-    run = recorded(tmp_path / "run", [[0.01, 0.02]])
-    assert main(["crossover", str(run), *words]) == 2
-    told = capsys.readouterr().err
-    assert said in told and told.count("\n") == 1
+def test_bad_crossovers_are_one_sentence(simple, capsys, words, said):
+    refused(capsys, main, ["crossover", str(simple), *words], said)
 
 
 @pytest.mark.parametrize("overlaps", [False, True])
 def test_only_what_overlaps_in_its_paper_computes_while_messages_travel(tmp_path, overlaps):
     """10 ms of work, 1 of packing, an exchange of 1 MB at 1 GB/s beside 2 ms of work, and a sum of 1 kB."""
     run = recorded(tmp_path / "run", [[0.01, 0.01]] * 3, overlaps=overlaps)
-    times = {}
-    for how in ("ours", "published"):
-        _, replayer, _ = parse([str(run), *APART, f"overlap={how}", "clock=wall"])
-        times[how] = times_of(replayer.replay(Trace(run)))
+    times = {how: timed(run, *APART, f"overlap={how}", "clock=wall") for how in ("ours", "published")}
     assert times["ours"].epoch == pytest.approx(0.013 + 1e-6, rel=1e-3)
     stops = 0.0 if overlaps else 0.001
     assert times["published"].epoch == pytest.approx(0.013 + stops + 1e-6, rel=1e-3)
@@ -329,29 +246,27 @@ def test_only_what_overlaps_in_its_paper_computes_while_messages_travel(tmp_path
 
 def test_a_wait_of_a_later_epoch_stays_there(tmp_path):
     run = recorded(tmp_path / "run", [[0.01, 0.01]] * 3, lag=True)
-    both = [
-        times_of(parse([str(run), *APART, f"overlap={how}", "clock=wall"])[1].replay(Trace(run))).epoch
-        for how in ("ours", "published")
-    ]
-    assert both[0] == pytest.approx(both[1])
+    ours, published = (timed(run, *APART, f"overlap={how}", "clock=wall") for how in ("ours", "published"))
+    assert ours.epoch == pytest.approx(published.epoch)
 
 
 def test_a_trace_that_does_not_say_whether_it_overlaps_is_refused(tmp_path, capsys):
     run = recorded(tmp_path / "run", [[0.01, 0.01]])
     said = files.read_json(run / "resolved.json")
     files.write_json_atomic(run / "resolved.json", {k: v for k, v in said.items() if k != "overlaps"})
-    assert main([str(run), *APART, "overlap=published"]) == 2
-    assert "does not say whether its system's exchanges overlap in its paper" in capsys.readouterr().err
+    said = "does not say whether its system's exchanges overlap in its paper"
+    refused(capsys, main, [str(run), *APART, "overlap=published"], said)
 
 
 def test_runs_that_cannot_be_replayed_say_why(tmp_path):
-    run = recorded(tmp_path / "old", [[0.01, 0.02]])
-    old(run)
+    old = traces.older(recorded(tmp_path / "old", [[0.01, 0.02]]), 3, "route", "peer_bytes")
     apart = traces.apart(tmp_path / "apart", [0, 1, 0, 1])
-    for folder, said in ((run, "before version 4 of the schema"), (apart, "fewer than two updates")):
-        _, replayer, _ = parse([str(folder)])
+    for folder, said in (
+        (traces.unsummarised(old), "before version 4 of the schema"),
+        (apart, "fewer than two updates"),
+    ):
         with pytest.raises(InputError, match=said):
-            replayer.replay(Trace(folder))
+            replayed(folder)
     with pytest.raises(InputError, match="no run is given"):
         parse(["cluster=cdfgnn"])
 

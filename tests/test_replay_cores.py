@@ -22,7 +22,7 @@ from harness.replay.program import Aside, Begin, Beside, Operation, Post, Progra
 from harness.replay.read import program_of
 from harness.replay.settings import parse
 from harness.replay.times import first_epoch, times_of
-from harness.trace import files, summary, writer
+from harness.trace import writer
 from harness.trace.reader import Trace
 from tests import traces
 
@@ -227,9 +227,7 @@ def sampled(
             made.metrics[-1, "sampler_threads"] = threads
         out.write(made, loss=1.0, scores=traces.scored(0.5, 0.6, 0.5), peak_rss_bytes=2**20)
     out.close()
-    writer.finalise(folder)
-    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
-    return Trace(folder)
+    return Trace(traces.close(folder))
 
 
 def test_a_trace_says_what_its_batches_took(tmp_path):
@@ -288,17 +286,3 @@ def test_a_trace_of_before_says_nothing_of_threads(tmp_path):
     _, replayer, _ = parse([str(trace.run_dir), "cluster=cdfgnn", "clock=cpu"])
     assert replayer.program(trace).beside == []
     assert times_of(replayer.replay(trace)).epoch == pytest.approx(0.02), "as if batches were there"
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["cluster=cdfgnn", "cores=0"], "cores=0"),
-        (["cluster=cdfgnn", "cores=2", "clock=wall"], "cores=2 is for CPU seconds.*leave out clock=wall"),
-        (["cores=2"], "cores is for described clusters"),
-        (["cluster=cdfgnn", "cluster.host_cores=2", "cluster.device_cores=3"], "more than host_cores=2"),
-    ],
-)
-def test_cores_that_cannot_be_shared(words, said):
-    with pytest.raises(InputError, match=said):
-        parse(["somewhere", *words])

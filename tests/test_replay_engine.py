@@ -230,6 +230,7 @@ def test_a_platform_says_what_it_lacks_and_what_it_assumes():
     with pytest.raises(InputError, match="per_host=1 is too small for 3 workers on the 2 hosts"):
         platform_of(cluster([0, 0, 1]), 3, per_host=1)
     assert platform_of(cluster([0, 0, 1, 1]), 2, per_host=1).hosts == [0, 1]
+    assert platform_of(cluster([0, 0, 1, 1]), 3).hosts == [0, 0, 1]
     with pytest.raises(InputError, match="describes no devices and links"):
         platform_of(Cluster(), 2)
 

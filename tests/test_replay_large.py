@@ -14,8 +14,8 @@ from harness.replay.engine import simulate
 from harness.replay.flows import Flows
 from harness.replay.program import Begin, Operation, Post, Program, Wait
 from harness.replay.times import times_of
+from tests.recorded import recorded
 from tests.replayed import platform, program
-from tests.test_replay import recorded
 
 
 def alone(operation: Operation, workers: int) -> Program:
@@ -25,16 +25,25 @@ def alone(operation: Operation, workers: int) -> Program:
     )
 
 
-def test_a_ring_of_shares_takes_what_its_rounds_take(monkeypatch):
-    """2 (P - 1) (L + n / (P B)), where one link is as slow as every other."""
-    workers, n = 16, 32_000_000
-    share = {w: {(w + 1) % workers: 2 * (workers - 1) * n // workers} for w in range(workers)}
-    operation = Operation("all_reduce", -1, "ring", share)
+RING, ALL_TO_ALL = 16, 24  # workers
+SHARE = 2 * (RING - 1) * 32_000_000 // RING
+
+
+@pytest.mark.parametrize(("most", "operation"), [
+    (1, Operation("all_reduce", -1, "ring", {w: {(w + 1) % RING: SHARE} for w in range(RING)})),
+    (100, Operation("exchange", 0, "pairs", {
+        w: {p: 1_000_000 for p in range(ALL_TO_ALL) if p != w} for w in range(ALL_TO_ALL)})),
+])  # fmt: skip
+def test_what_is_put_together_takes_what_it_takes_one_by_one(monkeypatch, most, operation):
+    """Where one link is as slow as every other, and where those between hosts are the slow ones."""
+    workers = len(operation.parts)
     one_by_one = times_of(simulate(alone(operation, workers), platform(workers))).epoch
-    monkeypatch.setattr(collectives, "MOST", 1)
+    monkeypatch.setattr(collectives, "MOST", most)
     together = simulate(alone(operation, workers), platform(workers))
     assert times_of(together).epoch == pytest.approx(one_by_one, rel=0.02)
-    assert together.lumps == ["all_reduce as one flow per pair of hosts, or of neighbours in a ring"]
+    (said,) = together.lumps
+    assert said.startswith(operation.name)
+    assert said.endswith(" as one flow per pair of hosts, or of neighbours in a ring")
 
 
 @pytest.mark.parametrize("route", ["pairs", "broadcast"])
@@ -58,18 +67,6 @@ def test_bytes_between_hosts_are_all_there(monkeypatch, route):
             key = hosts[message.source], hosts[message.target]
             sent[key] = sent.get(key, 0) + sign * message.size
     assert not any(sent.values()) and len(sent) == 9
-
-
-def test_an_all_to_all_put_together_takes_what_it_takes_one_by_one(monkeypatch):
-    """The links between hosts are the slow ones, and what crosses one is the same."""
-    workers = 24
-    parts = {w: {p: 1_000_000 for p in range(workers) if p != w} for w in range(workers)}
-    operation = Operation("exchange", 0, "pairs", parts)
-    one_by_one = times_of(simulate(alone(operation, workers), platform(workers))).epoch
-    monkeypatch.setattr(collectives, "MOST", 100)
-    assert times_of(simulate(alone(operation, workers), platform(workers))).epoch == pytest.approx(
-        one_by_one, rel=0.02
-    )
 
 
 @given(st.integers(0, 10**6))

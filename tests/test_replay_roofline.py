@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -16,13 +15,12 @@ from harness.cluster.config import Cluster, Device, Link, Rate
 from harness.comm import work
 from harness.comm.recorder import Epoch, Span
 from harness.replay.__main__ import main
-from harness.replay.platform import devices_of
 from harness.replay.roofline import Efficiency, Roofline, shape_of
 from harness.replay.settings import parse
 from harness.replay.times import times_of
-from harness.trace import files, schema, summary, writer
 from harness.trace.reader import Trace
 from tests import traces
+from tests.recorded import timed
 
 LINK = Link(gbytes_per_s=1, latency_us=0)
 PRODUCT = work.dense(1000, 100, 10, 4)  # 2e6 operations, 444 kB
@@ -153,15 +151,6 @@ def test_a_cluster_that_says_too_little_is_refused(made, said):
     assert said in str(refused.value)
 
 
-def test_a_worker_has_the_device_that_its_host_has_for_it():
-    devices = [Device(id=k, host=k // 2) for k in range(4)]
-    made = cluster(devices=devices)
-    assert [d.id for d in devices_of(made, 3)] == [0, 1, 2]
-    assert [d.id for d in devices_of(made, 2, 1)] == [0, 2]
-    with pytest.raises(InputError, match="per_host=1 is too small for 3 workers on the 2 hosts"):
-        devices_of(made, 3, 1)
-
-
 # -- a run of given numbers --
 
 
@@ -170,21 +159,16 @@ def recorded(folder: Path) -> Path:
     does not, and half of both as CPU seconds."""
     traces.prepare(folder, traces.config(gpus=2, epochs=2), 4, role="reference")
     for worker in range(2):
-        out = writer.TraceWriter(folder, worker, 0)
-        for e in range(2):
-            begin = 10.0 + e
-            did = [PRODUCT] * 3 + [GATHER] * worker
+        made, did = [], [PRODUCT] * 3 + [GATHER] * worker
+        for begin in (10.0, 11.0):
             line = [
                 Span("compute", "forward", 0, begin, begin + 0.005, cpu=0.0025, work=did,
                      flops=sum(each.flops for each in did)),
                 Span("rest", "cache", 0, begin + 0.005, begin + 0.007, cpu=0.001),
             ]  # fmt: skip
-            made = Epoch(e, train=0.007, cpu=0.0035, spans=line)
-            out.write(made, loss=1.0, scores=traces.scored(0.5, 0.5, 0.5), peak_rss_bytes=1)
-        out.close()
-    writer.finalise(folder)
-    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
-    return folder
+            made.append(Epoch(len(made), train=0.007, cpu=0.0035, spans=line))
+        traces.write(folder, made, worker=worker, scores=traces.scored(0.5, 0.5, 0.5))
+    return traces.close(folder)
 
 
 @pytest.fixture
@@ -221,10 +205,8 @@ def test_segments_last_as_what_they_computed_the_others_as_traced(made, clock, k
     ],
 )
 def test_what_is_asked_of_a_roofline_reaches_it(made, words, products, kept):
-    (run, *plain) = made
     dense, gather = 3 * (3e-6 + 88.8e-6), (GATHER.read + GATHER.written) / 10e9
-    _, replayer, _ = parse([run, *plain, *words])
-    first, second = times_of(replayer.replay(Trace(Path(run)))).workers
+    first, second = timed(*made, *words).workers
     more, longer = products
     assert first.compute == pytest.approx((1 + more) * dense)
     assert second.compute == pytest.approx((1 + more) * (dense + 3e-6 + gather) + longer * gather)
@@ -241,10 +223,7 @@ def test_the_command_says_what_is_modelled_and_what_is_not(made, capsys):
 
 
 def test_an_older_trace_says_why_it_has_no_roofline(made, capsys):
-    path = Path(made[0]) / "spans.parquet"
-    table = pq.read_table(path).drop_columns(["work"])
-    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: "4"}), path)
-    (path.parent / "summary.json").unlink()  # it has the checksum of the whole file
+    traces.unsummarised(traces.older(Path(made[0]), 4, "work"))
     assert main(made) == 2
     told = capsys.readouterr().err
     assert "was traced before version 5 of the schema" in told and "compute=traced" in told

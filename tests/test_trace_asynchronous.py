@@ -13,7 +13,7 @@ from harness.check import InputError
 from harness.comm.recorder import Epoch
 from harness.report import curves, groups, single, table
 from harness.run.progress import Progress
-from harness.trace import files, summary, writer
+from harness.trace import writer
 from harness.trace.asynchronous import AsynchronousTrace
 from harness.trace.reader import Trace
 from harness.trace.rounds import Rounds
@@ -27,9 +27,7 @@ ORDER, LATE = [0, 0, 1, 0, 1, 0, 0, 1], [0]
 
 def finished(folder, order=ORDER, late=LATE, composed=None):
     traces.apart(folder, order, late=late, composed=composed)
-    writer.finalise(folder)
-    files.write_json_atomic(folder / "summary.json", summary.summarise(folder))
-    return Trace(folder)
+    return Trace(traces.close(folder))
 
 
 def test_a_run_of_uneven_rounds_is_finalised_whole(tmp_path):
@@ -143,10 +141,7 @@ def test_a_trace_with_a_hole_is_refused(tmp_path, damage, said):
     traces.apart(tmp_path, ORDER)
     stream = tmp_path / "stream" / f"{damage}-attempt0.arrow"
     if damage == "epochs-run":  # a row of the run without those before it
-        run = writer.TraceWriter(tmp_path, RUN, 0)
-        for number in (0, 1, 3):
-            run.write(Epoch(number), loss=0.0, scores=None, peak_rss_bytes=0)
-        run.close()
+        traces.write(tmp_path, [Epoch(number) for number in (0, 1, 3)], worker=RUN)
     else:
         stream.unlink()
     with pytest.raises(InputError, match=said) as refused:
@@ -163,10 +158,8 @@ def test_rounds_without_the_runs_epochs_are_not_taken_for_those_of_another_run(t
 
 def test_an_update_that_two_rounds_claim_is_refused(tmp_path):
     traces.apart(tmp_path, [0, 1, 0, 1])
-    out = writer.TraceWriter(tmp_path, 1, 0)
-    for number, update in enumerate([1, 2]):
-        out.write(traces.round_of(number, 1, update), loss=0.0, scores=None, peak_rss_bytes=0)
-    out.close()
+    made = [traces.round_of(number, 1, update) for number, update in enumerate([1, 2])]
+    traces.write(tmp_path, made, worker=1)
     with pytest.raises(InputError, match="has 4 updates of the weights, where 2 epochs of 2 have each of 4"):
         writer.finalise(tmp_path)
 

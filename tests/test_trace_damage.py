@@ -21,9 +21,9 @@ from harness.trace.reader import Trace
 from tests import traces
 
 
-def run_at(folder, **changes):
+def run_at(folder, ran_on=None, **changes):
     """A finished run, as one of this version leaves it."""
-    run = traces.finished(folder, traces.config(**changes))
+    run = traces.finished(folder, traces.config(**changes), ran_on=ran_on)
     found = {**Trace(run).summary, "files": reader.checksums(run)}
     files.write_json_atomic(run / "summary.json", found)
     return run
@@ -32,6 +32,12 @@ def run_at(folder, **changes):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     return run_at(tmp_path_factory.mktemp("whole") / "run")
+
+
+@pytest.fixture
+def run(whole, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(whole, tmp_path / "run")
 
 
 def reported(run) -> str:
@@ -69,13 +75,18 @@ def test_damage_to_any_file_is_one_sentence_or_changes_nothing(whole, tmp_path_f
     assert told == reported(whole) or (path.name == "summary.json" and not path.exists())
 
 
+def unchecked(run) -> None:
+    """Have no checksums to tell by, as in a run of an earlier version."""
+    bare = {key: value for key, value in Trace(run).summary.items() if key != "files"}
+    files.write_json_atomic(run / "summary.json", bare)
+
+
 def rewritten(run, table: str, change) -> None:
-    """Write a table anew, and have no checksums to tell by, as in a run of an earlier version."""
+    """Write a table anew, `unchecked`."""
     path = run / f"{table}.parquet"
     frame = pq.read_table(path)
     pq.write_table(change(frame).replace_schema_metadata(frame.schema.metadata), path)
-    bare = {key: value for key, value in Trace(run).summary.items() if key != "files"}
-    files.write_json_atomic(run / "summary.json", bare)
+    unchecked(run)
 
 
 def put(table: pa.Table, column: str, value) -> pa.Table:
@@ -124,20 +135,15 @@ def test_a_table_that_cannot_be_is_named_and_the_others_are_shown(how, whole, tm
 
 
 @pytest.mark.parametrize("table", ["epochs", "comm", "spans", "metrics"])
-def test_a_finished_run_without_a_table_is_refused(table, whole, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(whole, run)
-    bare = {key: value for key, value in Trace(run).summary.items() if key != "files"}
-    files.write_json_atomic(run / "summary.json", bare)
+def test_a_finished_run_without_a_table_is_refused(table, run):
+    unchecked(run)
     (run / f"{table}.parquet").unlink()
     with pytest.raises(InputError, match=f"{table}.parquet is missing, though the run has finished"):
         getattr(Trace(run), table)
 
 
 def test_a_finished_run_that_lost_what_it_ran_on_is_refused(tmp_path):
-    run = traces.finished(tmp_path / "run", traces.config(), ran_on={"role": ""})
-    found = {**Trace(run).summary, "files": reader.checksums(run)}
-    files.write_json_atomic(run / "summary.json", found)
+    run = run_at(tmp_path / "run", ran_on={"role": ""})
     (run / "resolved.json").unlink()
     with pytest.raises(InputError, match="resolved.json cannot be read"):
         reported(run)
@@ -155,9 +161,7 @@ def test_files_swapped_between_runs_are_refused(whole, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", "{" * 9, "[" * 100_000])
-def test_an_empty_or_mangled_summary_is_no_finished_run(text, whole, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(whole, run)
+def test_an_empty_or_mangled_summary_is_no_finished_run(text, run):
     (run / "summary.json").write_text(text)
     with pytest.raises(InputError, match=r"summary.json .*run it again with fresh=true"):
         Trace(run).finished
@@ -166,11 +170,8 @@ def test_an_empty_or_mangled_summary_is_no_finished_run(text, whole, tmp_path):
 @pytest.mark.parametrize(
     "name, text", [("environment.json", "{}"), ("shards.json", "{}"), ("config.yaml", "a: 1")]
 )
-def test_missing_keys_of_a_run_without_checksums_are_one_sentence(name, text, whole, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(whole, run)
-    bare = {key: value for key, value in Trace(run).summary.items() if key != "files"}
-    files.write_json_atomic(run / "summary.json", bare)
+def test_missing_keys_of_a_run_without_checksums_are_one_sentence(name, text, run):
+    unchecked(run)
     (run / name).write_text(text)
     with pytest.raises(InputError, match=name):
         reported(run)
