@@ -75,14 +75,6 @@ def test_threads_have_equal_parts_of_the_cores(cores, jobs):
     assert [both[name] for name in range(len(jobs))] == pytest.approx([found[n] for n in range(len(jobs))])
 
 
-def test_more_threads_than_cores_take_the_longer():
-    assert ends([2.0], [(0, 0, 3, 1), (0, 0, 3, 1)]) == {0: 3, 1: 3}, "a core each"
-    assert ends([2.0], [(0, 0, 2, 1)] * 4) == pytest.approx(dict.fromkeys(range(4), 4))
-    # A device of 3 cores and one thread beside it on 3: three quarters of the speed for both.
-    assert ends([3.0], [(0, 0, 3, 3), (0, 0, 3, 1)]) == pytest.approx({0: 4, 1: 4})
-    assert ends([math.inf], [(0, 0, 2, 8)] * 9) == pytest.approx(dict.fromkeys(range(9), 2))
-
-
 def cluster(hosts: list[int], cores: int | None = None, device_cores: int | None = 1) -> Cluster:
     free = Link(gbytes_per_s=math.inf, latency_us=0)
     devices = [Device(host=host) for host in hosts]

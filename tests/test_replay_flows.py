@@ -45,17 +45,6 @@ def test_rates_are_max_min_fair(network):
         assert any(rate >= most[link] * (1 - 1e-9) for link in full), "every flow has a bottleneck"
 
 
-@given(st.integers(1, 9), st.floats(1e-3, 1e6))
-def test_equal_flows_share_equally(count, capacity):
-    rates = max_min(padded([[0]] * count), np.array([capacity]))
-    np.testing.assert_allclose(rates, capacity / count)
-
-
-def test_what_one_flow_cannot_use_the_others_get():
-    # Two flows over link 0, one of which link 1 holds to 1: the other has the remaining 9.
-    np.testing.assert_allclose(max_min(padded([[0], [0, 1]]), np.array([10.0, 1.0])), [9.0, 1.0])
-
-
 def test_a_flow_that_ends_leaves_its_share_to_the_others():
     flows = Flows([10.0])
     flows.add(0, [0], 10.0, 0.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -30,13 +29,7 @@ def test_covered_is_the_measure_of_the_union(intervals, a, b):
     begin, end = sorted((a, b))
     ticks = [t for t in np.arange(begin, end) if any(s <= t and t + 1 <= e for s, e in intervals)]
     assert writer.covered(intervals, begin, end) == len(ticks)
-
-
-@given(INTERVALS)
-def test_covered_is_at_most_the_sum_and_at_least_the_longest(intervals):
-    lengths = [e - s for s, e in intervals]
-    assert max(lengths, default=0) <= writer.covered(intervals) <= sum(lengths)
-    assert writer.covered(intervals) == writer.covered(intervals[::-1]) == writer.covered(intervals * 2)
+    assert writer.covered(intervals[::-1] * 2) == writer.covered(intervals, 0, 40)
 
 
 def test_roundtrip_through_streams_and_through_parquet(tmp_path):
@@ -141,16 +134,6 @@ def test_a_stream_cut_anywhere_is_read_up_to_the_last_whole_epoch(tmp_path_facto
         pd.testing.assert_frame_equal(
             getattr(cut, name), table[table["epoch"] < count].reset_index(drop=True)
         )
-
-
-def test_every_epoch_is_on_disk_as_it_ends(tmp_path):
-    traces.prepare(tmp_path)
-    out = writer.TraceWriter(tmp_path, 0, 0)
-    for number in range(3):
-        out.write(traces.epoch(number), loss=0, scores=None, peak_rss_bytes=0)
-        shutil.copytree(tmp_path, tmp_path.with_name(f"seen{number}"))
-        seen = reader.Trace(tmp_path.with_name(f"seen{number}"))
-        assert seen.epochs["epoch"].tolist() == list(range(number + 1)) == seen.comm["epoch"].tolist()
 
 
 def test_a_later_attempt_replaces_what_it_computed_again(tmp_path):
