@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.page import svg
-from harness.report import against, scatter
+from harness.report import scatter
 from harness.report.advice import advise, comparable
 from tests.reported import runs, section_of
 
@@ -108,7 +108,7 @@ def test_a_scatter_names_every_row_and_letters_the_front(beside):
     runs(beside, "frugal", EXACT, size=100)
     runs(beside, "worse", [0.7, 0.7, 0.7], size=500)
     section = section_of(beside)
-    cost = against.columns_of(section)[1]
+    cost = section.compared[1]
     points = scatter.points(cost, section)
     lettered = {point.group.label: point.letter for point in points}
     assert lettered == {"frugal": "A", "exact": "B", "worse": "", "nothing": "C"}
@@ -130,7 +130,7 @@ def test_what_has_failed_does_not_squeeze_the_rest_together(beside):
     runs(beside, "good", [0.80, 0.81, 0.82], size=100)
     runs(beside, "failed", [0.2, 0.2, 0.2], size=500)
     section = section_of(beside)
-    cost = against.columns_of(section)[1]
+    cost = section.compared[1]
     points = scatter.points(cost, section)
     (ax,) = scatter.over_cost(cost, section).axes
     low, high = ax.get_ylim()

@@ -22,7 +22,7 @@ def draw(groups: list[Group]) -> dict[str, Figure]:
 
 def leading(section: Section) -> list[str]:
     """The labels of exact training, of the control, and of the rows on a front of score against a cost."""
-    score, *costs = against.columns_of(section)
+    score, *costs = section.compared
     found = [group.label for group in section.groups if group.first.role in ("reference", "control")]
     running = [group for group in section.groups if competes(group)]
     for cost in costs:

@@ -16,11 +16,10 @@ from harness.page import svg
 from harness.page.layout import Cell, Picture, Table
 from harness.report import curves, plot, scatter
 from harness.report.advice import Advice, advise, comparable
-from harness.report.against import columns_of
 from harness.report.columns import TIMES
 from harness.report.groups import Group, Run, knob
-from harness.report.style import SCORE_NAMES, STYLE, names_of, strokes_of, told_apart
-from harness.report.table import CLOCKS, KEYS, Section, sections
+from harness.report.style import SCORE_TITLES, STYLE, names_of, strokes_of, told_apart
+from harness.report.table import CLOCKS, Section, sections
 from harness.run import again
 
 WORDS = ("system", "partition", "by seed")  # columns that are sorted as text
@@ -130,7 +129,7 @@ def _part(anchor: str, part: Section, apart: str, environments: Environments) ->
         _repeats(f"{anchor}-runs{number}", name, group, environments)
         for number, (name, group) in enumerate(zip(told_apart(part.groups), part.groups), 1)
     ]
-    costs = columns_of(part)[1:]
+    costs = part.compared[1:]
     return Part(
         anchor,
         apart,
@@ -144,7 +143,7 @@ def _part(anchor: str, part: Section, apart: str, environments: Environments) ->
 
 def _scatter(name: str, cost, part: Section) -> Picture:
     points = scatter.points(cost, part)
-    what = f"{SCORE_NAMES[part.score].replace('test', 'Test')} against {scatter.axis_name(cost, part)}"
+    what = f"{SCORE_TITLES[part.score]} against {scatter.axis_name(cost, part)}"
     best = "; ".join(point.says for point in points if point.on_front)
     picture = svg.element(
         scatter.over_cost(cost, part),
@@ -168,7 +167,7 @@ def _curves(anchor: str, part: Section) -> list[Picture]:
     goes."""
     named = {
         id_of: None
-        for cost in columns_of(part)[1:]
+        for cost in part.compared[1:]
         for id_of in (id(point.group) for point in scatter.points(cost, part) if point.letter)
     }
     chosen = [group for group in part.groups if id(group) in named][:CURVES]
@@ -178,9 +177,7 @@ def _curves(anchor: str, part: Section) -> list[Picture]:
     strokes = strokes_of(group.label for group in chosen)
     names = names_of(chosen, brief=False)
     drawn = {
-        f"{SCORE_NAMES[part.score].replace('test', 'Test')} over {axis.name}": curves.accuracy_over(
-            axis, few, names, strokes
-        )
+        f"{SCORE_TITLES[part.score]} over {axis.name}": curves.accuracy_over(axis, few, names, strokes)
         for axis in curves.AXES
     }
     drawn["Where an epoch's time goes"] = plot.breakdown(few, names)
@@ -196,14 +193,9 @@ def _table(part: Section, repeats: Sequence[Repeats]) -> Table:
     share stands in the caption."""
     cells = part.cells()
     keys = {column.heading: column.key for block in part.blocks for column in block}
-    shared = [key for key in KEYS[1:] if cells.text[key].nunique() == 1]
-    said = [
-        cells.text[key].iloc[0] if key == "partition" else f"{cells.text[key].iloc[0]} {key}"
-        for key in shared
-    ]
     columns: dict[str, list[Cell]] = {}
     for heading in map(str, cells.text):
-        if heading in shared:
+        if heading in cells.shared:
             continue
         columns[heading] = [Cell(t, bool(b)) for t, b in zip(cells.text[heading], cells.best[heading])]
         if heading == TIMES[part.clock][0].heading:
@@ -214,7 +206,7 @@ def _table(part: Section, repeats: Sequence[Repeats]) -> Table:
         Cell(cell.text, cell.best, each.anchor) for cell, each in zip(columns["system"], repeats)
     ]
     headings = [(heading, heading in WORDS, keys.get(heading, "")) for heading in columns]
-    return Table(", ".join(said), headings, [list(row) for row in zip(*columns.values())])
+    return Table(", ".join(cells.shared.values()), headings, [list(row) for row in zip(*columns.values())])
 
 
 def _repeats(anchor: str, name: str, group: Group, environments: Environments) -> Repeats:

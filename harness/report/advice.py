@@ -13,7 +13,6 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
-from harness.report.against import columns_of
 from harness.report.columns import Column
 from harness.report.compare import PLACES, ahead_of_controls, paired, ratio, reference_of, setting
 from harness.report.estimate import Estimate
@@ -71,7 +70,7 @@ def comparable(section: Section) -> list[Section]:
 
 def advise(section: Section) -> Advice:
     """The advice on the rows of a part that `comparable` gives."""
-    score, *costs = columns_of(section)
+    score, *costs = section.compared
     finished = [g for g in section.groups if g.finished and not g.diverged]
     exact = [g for g in finished if g.first.role == "reference"]
     if not exact:

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from harness.check import InputError, did_you_mean
-from harness.report.columns import ALL, LEADING, TIMES, Column, named
+from harness.report.columns import Column
 from harness.report.estimate import Estimate
 from harness.report.groups import Group, knob, typed_value
-from harness.report.style import COLOURS, SCORE_NAMES, STROKES, names_of, title, told_apart, unsaid, verbatim
+from harness.report.style import COLOURS, SCORE_TITLES, STROKES, names_of, title, told_apart, unsaid, verbatim
 from harness.report.table import Section, estimate_of
 
 MARKERS = ("o", "s", "^", "D")  # another for each round of colours, so that 28 lines can be told apart
@@ -63,7 +63,7 @@ def over_knob(x: str, section: Section) -> Figure:
     values = _in_order(known.values())
     places, ticks, log = _places(values)
     figure, panels = _panels(3, len(lines))
-    for column, ax in zip(columns_of(section), panels):
+    for column, ax in zip(section.compared, panels):
         for (name, line), style in zip(lines.items(), _styles(len(lines))):
             estimates = [(places[repr(v)], estimate_of(g, column)) for v, g in line if x in g.first.keys]
             points = [(place, e) for place, e in estimates if not math.isnan(e.mean)]
@@ -94,7 +94,7 @@ def pareto(section: Section, key: str | None = None, titled: bool = True) -> Fig
     key      one that the groups' labels leave out (`groups.load`): here it is part of their names
     titled   whether its title will be shown: what names leave out stands there
     """
-    score, *costs = columns_of(section)
+    score, *costs = section.compared
     named = zip(names_of(section.groups, brief=titled), section.groups)
     names = [_with_value(name, key, group) for name, group in named]
     figure, panels = _panels(2, len(names))
@@ -116,7 +116,7 @@ def pareto(section: Section, key: str | None = None, titled: bool = True) -> Fig
     _legend(figure, panels[0])
     title(
         figure,
-        f"{SCORE_NAMES[section.score].replace('test', 'Test')} against its cost",
+        f"{SCORE_TITLES[section.score]} against its cost",
         section.dataset,
         section.groups,
         "bars: 95 % interval over seeds",
@@ -132,12 +132,6 @@ def front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
         if not found or score > found[-1][1]:
             found.append((cost, score))
     return found
-
-
-def columns_of(section: Section) -> tuple[Column, ...]:
-    multilabel = section.groups[0].first.summary["multilabel"]
-    score = named(LEADING[section.score][0], multilabel)
-    return score, ALL["mb_epoch"], TIMES[section.clock][0]
 
 
 def axis_name(column: Column, section: Section) -> str:

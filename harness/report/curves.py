@@ -17,7 +17,7 @@ from scipy.optimize import isotonic_regression
 from harness.report.columns import LEADING
 from harness.report.estimate import Estimate
 from harness.report.groups import Group, Run
-from harness.report.style import BACKGROUND, LETTERS, SCORE_NAMES, title
+from harness.report.style import BACKGROUND, LETTERS, SCORE_NAMES, SCORE_TITLES, title
 from harness.report.table import Section, estimate_of
 from harness.trace.rounds import Rounds, epochs_of_run
 
@@ -152,7 +152,7 @@ def accuracy_over(
         meaning += " of each seed, mean over seeds"
     title(
         figure,
-        f"{score.capitalize() if section.score == 'acc' else 'Test AUC'} over {axis.name}",
+        f"{SCORE_TITLES[section.score]} over {axis.name}",
         section.dataset,
         section.groups,
         "bands from the lowest to the highest seed",

@@ -45,16 +45,12 @@ def rich_tables(groups: list[Group], width: int) -> list[RenderableType]:
     for section in sections(groups):
         cells = section.cells()
         frame = cells.marked(MARK)
-        shared = [key for key in KEYS[1:] if frame[key].nunique() == 1]
-        said = ", ".join(
-            frame[key].iloc[0] if key == "partition" else f"{frame[key].iloc[0]} {key}" for key in shared
-        )
-        keys = [key for key in KEYS if key not in shared]
+        keys = [key for key in KEYS if key not in cells.shared]
         blocks = [frame.columns[places] for places in cells.blocks]
         laid = [_rich(section, frame[[*keys, *(heading for block in blocks for heading in block)]])]
         if Measurement.get(Terminal(width=10_000), Terminal(width=10_000).options, laid[0]).maximum > width:
             laid = [_rich(section, frame[[*keys, *block]]) for block in blocks]
-        laid[0].title = "\n".join(filter(None, [section.title, said]))
+        laid[0].title = "\n".join(filter(None, [section.title, ", ".join(cells.shared.values())]))
         shown += [*laid, *(Text(note, style="dim") for note in section.notes(MARK)), Text()]
     return shown
 

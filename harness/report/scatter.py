@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from scipy.optimize import isotonic_regression
 
-from harness.report.against import axis_name, columns_of, front
+from harness.report.against import axis_name, front
 from harness.report.columns import Column
 from harness.report.estimate import Estimate
 from harness.report.groups import Group
@@ -49,7 +49,7 @@ class Point:
 def points(cost: Column, section: Section) -> list[Point]:
     """The rows that have a score, by falling score. The front goes through those that can win: neither the
     control nor what has not finished."""
-    score = columns_of(section)[0]
+    score = section.compared[0]
     found = [
         (group, name, estimate_of(group, cost), estimate_of(group, score))
         for group, name in zip(section.groups, told_apart(section.groups))
@@ -71,10 +71,10 @@ def points(cost: Column, section: Section) -> list[Point]:
 
 
 def over_cost(cost: Column, section: Section) -> Figure:
-    """The picture for one of `columns_of`'s costs, without a title. Bars are 95 % intervals over seeds; exact
+    """The picture for one of the section's costs, without a title. Bars are 95 % intervals over seeds; exact
     training is a square, the control a diamond; what is not on the front is grey; a triangle lies below the
     picture. Letters are those of `points`."""
-    score, shown = columns_of(section)[0], points(cost, section)
+    score, shown = section.compared[0], points(cost, section)
     figure = Figure(figsize=SIZE, layout="constrained")
     ax = figure.subplots()
     floor = lowest(shown)

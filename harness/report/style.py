@@ -33,6 +33,7 @@ STYLE: dict[Any, Any] = {  # any: matplotlib's stubs list the names of all its p
     "axes.labelcolor": "#222222",
 }
 SCORE_NAMES = {"acc": "test accuracy", "auc": "test AUC"}
+SCORE_TITLES = {score: f"T{name[1:]}" for score, name in SCORE_NAMES.items()}
 FORMATS = ("png", "pdf", "svg")
 
 

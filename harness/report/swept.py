@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.table import Table
 
 from harness.base import tables
-from harness.report import columns, groups
-from harness.report.table import diverged, estimate_of, leading
+from harness.report import groups
+from harness.report.table import compared_by, diverged, estimate_of
 
 SEED = "seed"  # runs that differ in it alone are one row, a mean over them
 
@@ -23,14 +23,12 @@ def swept_table(keys: Sequence[str], runs: Sequence[tuple[dict[str, str], Path]]
     compared, _ = groups.load(dict.fromkeys(path for _, path in runs))
     of_run = {run.path: group for group in compared for run in group.runs}
     shown = {id(of_run[path]): (of_run[path], values) for values, path in runs}
-    score = columns.LEADING[leading(compared)][0]
-    multilabel = compared[0].first.summary["multilabel"]
     clock = "cpu" if any(group.clock == "cpu" for group in compared) else "wall"
-    measured = [score, columns.TIMES[clock][0], columns.ALL["mb_epoch"]]
+    score, size, time = compared_by(compared, clock)
+    measured = [score, time, size]
     named = [key for key in keys if key != SEED]
     asked = [key.removeprefix("system.") for key in [*named, *(["seeds"] if SEED in keys else [])]]
-    headings = [columns.named(column, multilabel).heading for column in measured]
-    table = tables.shown([*asked, *headings], words=asked)
+    table = tables.shown([*asked, *(column.heading for column in measured)], words=asked)
     said = []
     for group, values in shown.values():
         if group.diverged:

@@ -38,6 +38,12 @@ class Cells:
     best: pd.DataFrame
     blocks: list[list[int]]
 
+    @property
+    def shared(self) -> dict[str, str]:
+        """By each of `KEYS` but the first that all rows have in common: what it says of them."""
+        same = {key: self.text[key].iloc[0] for key in KEYS[1:] if self.text[key].nunique() == 1}
+        return {key: cell if key == "partition" else f"{cell} {key}" for key, cell in same.items()}
+
     def marked(self, mark: str) -> pd.DataFrame:
         """The text, with `mark` after each best value."""
         return self.text + self.best.map(lambda best: f" {mark}" if best else "")
@@ -66,6 +72,11 @@ class Section:
             columns.times(self.clock, self.mini_batches),
             columns.BYTES,
         ]
+
+    @property
+    def compared(self) -> list[Column]:
+        """What its rows are held against each other by: the leading score, bytes and time of an epoch."""
+        return compared_by(self.groups, self.clock)
 
     @property
     def mini_batches(self) -> bool:
@@ -241,6 +252,12 @@ def own(groups: list[Group]) -> list[str]:
 def leading(groups: list[Group]) -> str:
     """The score that leads: "auc" where it does so in every run, else "acc"."""
     return "auc" if all(run.summary["score"] == "auc" for group in groups for run in group.runs) else "acc"
+
+
+def compared_by(groups: list[Group], clock: str) -> list[Column]:
+    """The leading score, bytes and time of an epoch."""
+    score = columns.named(columns.LEADING[leading(groups)][0], groups[0].first.summary["multilabel"])
+    return [score, columns.ALL["mb_epoch"], columns.TIMES[clock][0]]
 
 
 def sections(groups: list[Group]) -> list[Section]:

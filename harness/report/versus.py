@@ -12,13 +12,12 @@ from pathlib import Path
 from harness.base import tables
 from harness.check import InputError
 from harness.report import groups
-from harness.report.columns import ALL as COLUMNS
-from harness.report.columns import LEADING, TIMES, Column, named
+from harness.report.columns import Column
 from harness.report.compare import PLACES, change, counts, differing, ratio
 from harness.report.estimate import Estimate
 from harness.report.groups import Group
 from harness.report.style import SCORE_NAMES
-from harness.report.table import estimate_of, leading
+from harness.report.table import compared_by, estimate_of, leading
 from harness.trace.identity import identity
 from harness.trace.reader import Trace, find_runs
 
@@ -139,11 +138,9 @@ def versus(a: Group, b: Group, over: Sequence[str] = ()) -> Versus:
         )
     if a.first.code != b.first.code and a.first.name == b.first.name:
         notes.append(f"A was computed by code {a.first.code}, B by {b.first.code}.")
-    multilabel = a.first.summary["multilabel"]
-    columns = [named(LEADING[leading([a, b])][0], multilabel), COLUMNS["mb_epoch"]]
-    if (a.clock, a.first.machine) == (b.clock, b.first.machine):
-        columns.append(TIMES[a.clock][0])
-    else:
+    columns = compared_by([a, b], a.clock)
+    if (a.clock, a.first.machine) != (b.clock, b.first.machine):
+        columns.pop()
         notes.append(
             f"Times are left out: A ran on {a.first.machine} ({a.clock} clock), B on {b.first.machine}"
             f" ({b.clock} clock)."
