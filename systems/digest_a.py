@@ -50,7 +50,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -99,7 +99,6 @@ class DigestA(System):
     slowdown: float = 1.0
 
     asynchronous: ClassVar[bool] = True
-    since: ClassVar[dict[str, Any]] = {"update": "delta"}
 
     own_rows: ClassVar[str] = "passes hidden rows through a store, which holds them as they are"
     every_row: ClassVar[str] = "keeps a representation of every boundary vertex"

@@ -63,7 +63,6 @@ import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -95,8 +94,6 @@ class Distdgl(SampledBatches):
     policy: str = "degree"
     service: str = "shared"
     prefetch: int = 4
-
-    since: ClassVar = {"prefetch": 0}
 
     def __post_init__(self):
         super().__post_init__()

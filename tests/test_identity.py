@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -17,7 +16,6 @@ from omegaconf import OmegaConf
 from harness.check import InputError
 from harness.core.optimisers import Adam
 from harness.core.schedules import Constant
-from harness.core.system import Ready, System
 from harness.report import groups
 from harness.run import config, overrides, prepare
 from harness.run.command import CONF
@@ -25,33 +23,6 @@ from harness.trace import files, resolved
 from harness.trace.identity import identity
 from harness.trace.reader import Trace, checksums
 from tests import traces
-
-# Keys that said where to run at version 0.1, and did not count.
-PLACE_AT_0_1 = (
-    "data_dir",
-    "results",
-    "cache",
-    "device",
-    "threads",
-    "transport",
-    "checkpoint_every",
-    "fresh",
-    "launch",
-    "progress",
-    "run_dir",
-)
-
-
-@dataclass
-class Newer(System):
-    way: str = "new"
-    features: str = "once"
-
-    since: ClassVar[dict[str, Any]] = {"way": "old"}
-
-    def halo(self, layer, h):
-        return Ready(h[:0])
-
 
 ALIASES = (("workers", "gpus"), ("gpus", "workers"))
 
@@ -112,27 +83,17 @@ def test_where_workers_meet_at_checkpoints_these_belong_to_the_run():
     )
 
 
-@pytest.mark.parametrize(
-    "overrides, lacked, then",
-    [
-        (("system=vanilla", "transport=sockets"), [], {}),
-        (("system=pipegcn",), ["features"], {}),
-        (("system=llcg",), ["features"], {}),
-    ],
-)
-def test_a_folder_of_version_0_1_is_found_under_its_old_name(tmp_path, overrides, lacked, then):
-    run = run_of(*overrides, f"results={tmp_path}", "gpus=2")
-    old = {key: value for key, value in run.composed.items() if key not in ("stale", "diverged", "workers")}
-    old["gpus"] = 2
-    old["system"] = {key: value for key, value in {**old["system"], **then}.items() if key not in lacked}
-    known = {key: value for key, value in old.items() if key not in PLACE_AT_0_1}
-    hashed = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()[:8]
-    folder = run.directory.with_name(run.directory.name[:-8] + hashed)
-    traces.finished(folder, old)
-    (folder / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(old)))
-    again = run_of(*overrides, f"results={tmp_path}", "gpus=2")
+def test_a_folder_whose_config_lacks_keys_is_found_under_its_own_name(tmp_path):
+    """What a key that came later does by default is what was done without it."""
+    asked = ("system=pipegcn", "transport=sockets", f"results={tmp_path}", "gpus=2")
+    run = run_of(*asked)
+    lacking = {key: value for key, value in run.composed.items() if key not in ("stale", "diverged")}
+    lacking["system"] = {key: value for key, value in run.composed["system"].items() if key != "features"}
+    folder = run.directory.with_name(run.directory.name[:-8] + "01234567")
+    traces.finished(folder, lacking, ran_on={"code": "0ld"})
+    again = run_of(*asked)
     assert again.directory == folder != run.directory and prepare.is_finished(again)
-    assert prepare.other_code(again).startswith("computed by unknown code; this is code ")
+    assert prepare.other_code(again).startswith("computed by code 0ld; this is code ")
     files.write_json_atomic(
         folder / "shards.json", {"folder": "", "stats": {}, "graph": {"files": {"twin.py": "of then"}}}
     )
@@ -143,8 +104,8 @@ def test_a_folder_of_version_0_1_is_found_under_its_old_name(tmp_path, overrides
     # Another run of the same system, number of workers and seed is not taken for it, nor one over another
     # transport.
     for other in ("model.hidden=8", "transport=memory"):
-        assert run_of(*overrides, other, f"results={tmp_path}", "gpus=2").directory != folder
-    assert prepare.anew(run_of(*overrides, f"results={tmp_path}", "gpus=2", "stale=rerun"))
+        assert run_of(*asked, other).directory != folder
+    assert prepare.anew(run_of(*asked, "stale=rerun"))
 
 
 @given(workers=st.integers(1, 64), seed=st.integers(0, 9))
@@ -201,47 +162,6 @@ def test_a_run_stored_by_either_name_is_found_and_read(tmp_path, key):
     assert group.workers == 3
 
 
-@pytest.mark.parametrize(
-    "overrides, block",
-    [
-        (("partition=random",), {"method": "random", "seed": None}),
-        (
-            ("system=cdfgnn", "partition=hep", "partition.tau=3"),
-            {"method": "hep", "seed": None, "tau": 3.0, "hosts": 1, "masters": "host"},
-        ),
-    ],
-)
-def test_a_partition_that_was_named_by_its_method_is_the_same(tmp_path, overrides, block):
-    run = run_of(*overrides, f"results={tmp_path}", "gpus=2")
-    stored = {**run.composed, "partition": block}
-    assert config.completed(stored) == config.completed(run.composed)
-    assert config.check(stored).partition == run.partition
-    folder = run.directory.with_name(run.directory.name[:-8] + "01234567")
-    traces.finished(folder, stored)
-    (folder / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(stored)))
-    assert run_of(*overrides, f"results={tmp_path}", "gpus=2").directory == folder
-    assert config.load(folder).partition == run.partition
-    other = {**stored, "partition": {**block, "seed": 5}}
-    assert config.completed(other) != config.completed(run.composed)
-    told = groups.Group([groups.Run(folder)]).partition
-    assert told == {"random": "random", "hep": "hep hosts=1 masters=host tau=3"}[block["method"]]
-
-
-def test_runs_of_before_and_after_the_partition_had_a_target_are_repeats(tmp_path):
-    for seed, block in enumerate(({"method": "metis", "seed": None}, run_of().composed["partition"])):
-        traces.finished(tmp_path / str(seed), {**traces.config(), "seed": seed, "partition": block})
-    compared, _ = groups.load([tmp_path])
-    assert [len(group.runs) for group in compared] == [2]
-
-
-def test_the_method_on_the_command_line_is_the_option(place):
-    assert place.run("partition.method=block", "epochs=1", "launch=prepare").code == 0
-    (run_dir,) = place.runs()
-    assert config.stored(run_dir)["partition"] == {"_target_": "harness.partition.assign.Block", "seed": None}
-    refused = place.run("partition.method=blok")
-    assert refused.code == 2 and 'partition="blok" is not known; did you mean "block"?' in refused.err
-
-
 @pytest.mark.parametrize("block", ["model", "optimiser", "schedule", "evaluate"])
 def test_keys_that_a_config_lacks_have_their_defaults(block):
     composed = run_of().composed
@@ -266,19 +186,6 @@ def test_a_damaged_config_beside_is_no_hindrance(tmp_path, block):
     assert run_of(f"results={tmp_path}").directory == run.directory
     with pytest.raises(InputError, match=f"is damaged \\({block} is not a block of keys\\)"):
         config.stored(other)
-
-
-def test_a_knob_whose_default_is_new_is_not_found_in_a_folder_that_lacks_it(tmp_path, monkeypatch):
-    """Of a knob that came later a system says what was done before, where that is not its default
-    (`System.since`).
-    """
-    monkeypatch.setenv("HALOBENCH_ALLOW", "tests")
-    block = {"_target_": "tests.test_identity.Newer"}
-    run = run_of(f"results={tmp_path}")
-    stored = {**run.composed, "system": block}
-    assert config.completed(stored)["system"] == {**block, "way": "old", "features": "once"}
-    assert config.completed({**run.composed, "system": {**block, "way": "new"}}) != config.completed(stored)
-    assert config.completed({**run.composed, "system": {**block, "way": "old"}}) == config.completed(stored)
 
 
 def test_a_graph_of_ones_own_goes_by_its_file_and_its_folder_of_before_is_found(tmp_path):

@@ -11,7 +11,7 @@ from harness.check import InputError
 from harness.check.target import made
 from harness.graph.csr import from_edges
 from harness.partition.assign import METHODS, EdgeCut, Metis, assign, fill_empty
-from harness.partition.config import TARGETS, Partitioner, current
+from harness.partition.config import Partitioner
 from tests.graphs import edge_list, graphs, of_pattern, random_graph
 
 
@@ -107,22 +107,12 @@ def test_refusals(method, parts, sentence):
 
 
 def test_config_is_refused_by_name():
-    metis = {"_target_": TARGETS["metis"]}
+    metis = {"_target_": "harness.partition.assign.Metis"}
     assert made(metis, "partition", Partitioner) == Metis(None)
     with pytest.raises(InputError, match="partition.seed=-1 is too small"):
         made({**metis, "seed": -1}, "partition", Partitioner)
     with pytest.raises(InputError, match="partition.sed is not a key of Metis"):
         made({**metis, "sed": 1}, "partition", Partitioner)
-
-
-def test_a_block_of_0_1_is_read_without_the_keys_that_its_method_did_not_read():
-    metis = {"_target_": TARGETS["metis"], "seed": 3}
-    assert current({"method": "metis", "seed": 3, "gamma": 0.2}) == {**metis, "hosts": 1}
-    assert current(metis) == {**metis, "hosts": 1} and current({**metis, "hosts": 2})["hosts"] == 2
-    ebv = {"method": "ebv", "gamma": 0.2, "hosts": 2, "tau": 3.0}
-    assert current(ebv) == {"_target_": TARGETS["ebv"], "gamma": 0.2, "hosts": 2}
-    block = {"_target_": TARGETS["hep"], "tau": 3.0}
-    assert current(block) == block and current({"method": "blok"}) == {"method": "blok"}
 
 
 class Given(EdgeCut):

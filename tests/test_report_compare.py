@@ -202,7 +202,7 @@ def test_a_table_says_where_the_control_is_as_good(tmp_path, capsys, control, sa
 
 def test_the_control_is_compared_under_its_own_setting_only(tmp_path):
     control_runs(tmp_path, {1: 0.8, 2: 0.8}, {})
-    control_runs(tmp_path, {}, {1: 0.8, 2: 0.8}, partition__method="random")
+    control_runs(tmp_path, {}, {1: 0.8, 2: 0.8}, partition___target_="harness.partition.assign.Random")
     compared, _ = groups.load([tmp_path])
     assert compare.cannot_tell(compared, columns.ACCURACY) == []
 
@@ -241,7 +241,12 @@ def test_a_row_says_what_it_is_ahead_of_exact_training_by(tmp_path, capsys):
     )
     # With exact training on another partition, and with that on its own where it is there.
     for reference, less in (({}, -27.0), ({1: 0.4, 2: 0.4, 3: 0.4}, 10.0)):
-        control_runs(tmp_path, reference, {1: 0.5, 2: 0.5, 3: 0.5}, partition__method="random")
+        control_runs(
+            tmp_path,
+            reference,
+            {1: 0.5, 2: 0.5, 3: 0.5},
+            partition___target_="harness.partition.assign.Random",
+        )
         shown = {(row["system"], row["partition"]): row["minus exact"] for row in rows_of(capsys, tmp_path)}
         assert float(shown["control", "random"].split(" ± ")[0]) == pytest.approx(less)
 

@@ -163,7 +163,7 @@ def test_a_picture_names_what_is_unusual_and_says_the_rest_once(tmp_path):
         "alpha": {},
         "beta": {},
         "gamma": {"epochs": 3},
-        "delta": {"partition__method": "random"},
+        "delta": {"partition___target_": "harness.partition.assign.Random"},
     }
     for name, keys in rows.items():
         traces.of(tmp_path / name, name, **keys)

@@ -119,7 +119,7 @@ def config(**changes: Any) -> dict[str, Any]:
     made: dict[str, Any] = {
         "system": {"_target_": "somewhere.plain.Plain", "features": "refetch"},
         "dataset": {"name": "cora", "source": "real", "split": "own"},
-        "partition": {"method": "metis", "seed": None},
+        "partition": {"_target_": "harness.partition.assign.Metis", "seed": None},
         "model": {"name": "gcn", "layers": 2, "hidden": 64},
         "cluster": {"name": "measured", "matrix": None},
         "gpus": 2,

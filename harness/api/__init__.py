@@ -135,7 +135,7 @@ def _trained(
     for word in words:
         if word.startswith("-"):
             raise InputError(f'"{word}" is an option of the command line: give words KEY=VALUE')
-    given = [*runner.searchpath(config_dir), *overrides.as_of_now(words)]
+    given = [*runner.searchpath(config_dir), *words]
     lists = overrides.swept(given)
     if None in lists.values() or any(word.startswith("hydra/sweeper=") for word in given):
         raise InputError(

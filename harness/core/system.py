@@ -89,7 +89,6 @@ class System(Generic[S, A]):
     # where the run does not say: "all" or "needed", and "dense", "sparse" or "auto"
     default_rows: ClassVar[str] = "all"
     default_features_wire: ClassVar[str] = "dense"
-    since: ClassVar[dict[str, Any]] = {}  # knobs that came after 0.1, where what 0.1 did is not their default
 
     @classmethod
     def lacks(cls) -> str | None:

@@ -13,7 +13,7 @@ from scipy import sparse
 from harness.check import InputError, at_least, choice
 from harness.graph.csr import from_csr
 from harness.graph.graph import Graph
-from harness.partition.config import METHODS, METIS_SINCE, EdgeCut, Partitioner
+from harness.partition.config import METHODS, EdgeCut, Partitioner
 
 
 def assign(graph: Graph, method: str | EdgeCut, parts: int, seed: int) -> np.ndarray:
@@ -76,7 +76,7 @@ class Metis(EdgeCut):
 
     hosts: int = 1
 
-    since: ClassVar[dict[str, Any]] = METIS_SINCE
+    unkeyed: ClassVar = {"hosts": 1}
 
     def __post_init__(self):
         super().__post_init__()

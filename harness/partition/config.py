@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,15 +15,6 @@ from harness.graph.graph import Graph
 METHODS = ("metis", "random", "block")  # edge-cuts: vertices have an owner
 EDGE_METHODS = ("ebv", "hep", "dne", "metis/edges")  # vertex-cuts: edges have an owner
 MASTER_RULES = ("host", "hash")
-# Where the partitioners of this package are; up to version 0.1 a config named them by `method` alone.
-TARGETS = {
-    **{name: f"harness.partition.assign.{name.title()}" for name in METHODS},
-    **{name: f"harness.partition.vertexcut.{name.title()}" for name in EDGE_METHODS[:3]},
-    "metis/edges": "harness.partition.metis_edges.MetisEdges",
-}
-# What METIS's knobs that came later were before, by `since` of its class.
-METIS_SINCE: dict[str, Any] = {"hosts": 1}
-LATER = {TARGETS["metis"]: METIS_SINCE}
 
 
 @dataclass
@@ -39,8 +29,8 @@ class Partitioner:
 
     seed: int | None = None
 
-    # Knobs that came after version 0.1, at which it is as it was: there they are in no key.
-    since: ClassVar[dict[str, Any]] = {}
+    # A knob at this value is in no key, so that it can be added without making every partition again.
+    unkeyed: ClassVar[dict[str, Any]] = {}
     cut: ClassVar[str] = ""  # the kind of partition: "edge" or "vertex"
     drawn: ClassVar[bool] = True  # whether the seed decides anything; where not, the seed 0 is given
 
@@ -67,7 +57,7 @@ class Partitioner:
         field, the seed where one is drawn by, and of a class from outside this package its code.
         """
         keys: dict[str, Any] = {"method": self.name, **dataclasses.asdict(self)}
-        keys = {key: value for key, value in keys.items() if self.since.get(key, keys) != value}
+        keys = {key: value for key, value in keys.items() if self.unkeyed.get(key, keys) != value}
         keys["seed"] = self.seed_of(parts, seed)
         if keys["seed"] is None:
             del keys["seed"]
@@ -124,20 +114,3 @@ class VertexCut(Partitioner):
         low < high, ascending by (low, high) and without self-loops.
         """
         raise NotImplementedError
-
-
-def current(block: Mapping[str, Any]) -> dict[str, Any]:
-    """A config's `partition` block as this version writes it: up to version 0.1 it had `method` instead of
-    `_target_`, and could have the keys of other methods, which did nothing. Knobs of METIS that it did not
-    have yet stand at what they were then.
-    """
-    name = block.get("method")
-    if name not in TARGETS:
-        return {**LATER.get(str(block.get("_target_")), {}), **block}
-    unread = {"gamma", "hosts", "tau", "masters"} - {
-        "ebv": {"gamma", "hosts", "masters"},
-        "hep": {"tau", "hosts", "masters"},
-        "dne": {"hosts", "masters"},
-    }.get(name, set())
-    kept = {key: value for key, value in block.items() if key != "method" and key not in unread}
-    return {"_target_": TARGETS[name], **LATER.get(TARGETS[name], {}), **kept}

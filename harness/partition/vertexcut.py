@@ -112,7 +112,7 @@ class Hep(VertexCut):
     tau: float = 10.0
     imbalance: float = hep.IMBALANCE
 
-    since: ClassVar = {"imbalance": hep.IMBALANCE}
+    unkeyed: ClassVar = {"imbalance": hep.IMBALANCE}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,7 +132,7 @@ class Dne(VertexCut):
 
     imbalance: float = dne.IMBALANCE
 
-    since: ClassVar = {"imbalance": dne.IMBALANCE}
+    unkeyed: ClassVar = {"imbalance": dne.IMBALANCE}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,7 +14,6 @@ from typing import Any
 
 from harness.check import InputError
 from harness.graph.config import LABELS_PER_CLASS
-from harness.partition import config as partitions
 from harness.report.estimate import Estimate, estimate
 from harness.trace import resolved, sense
 from harness.trace.identity import identity
@@ -27,6 +26,8 @@ MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 COLUMN_KEYS = {"seed", "workers", "epochs", "label", "system._target_"}
 # Blocks of which most runs have none, so that having one tells runs apart.
 OPTIONAL = {"straggler", "combine", "score"}
+# What the name of a partition does not say: METIS cuts for one host, as it does by itself.
+ONE_CUT = ("harness.partition.assign.Metis", "partition.hosts", 1)
 # What a graph's name says where it is otherwise.
 USUAL = {"dataset.scale": 1.0, "dataset.split": "own", "dataset.labels_per_class": LABELS_PER_CLASS}
 
@@ -40,7 +41,7 @@ class Run:
         sense.check(self.trace)
         # Of a run of version 0.1 nothing says whether its system was asynchronous: its keys all count.
         config = identity(self.trace.config, (self.trace.resolved or {}).get("asynchronous", True))
-        self.keys = flatten({**config, "partition": partitions.current(config.get("partition", {}))})
+        self.keys = flatten(config)
         self.finished = self.trace.finished
         self.seed = self.keys.get("seed")
 
@@ -165,8 +166,7 @@ class Group:
             knob(k.removeprefix("partition."), v)
             for k, v in sorted(self.first.keys.items())
             if k.startswith("partition.") and k != "partition._target_" and v is not None
-            # What METIS always did says nothing.
-            if partitions.LATER.get(target, {}).get(k.removeprefix("partition."), self) != v
+            if (target, k, v) != ONE_CUT
         ]
         name = target.rpartition(".")[2].lower()
         return " ".join([name, *rest])

@@ -24,7 +24,7 @@ def run(arguments: Sequence[str], program: str = "python -m harness") -> int:
     0; 2 where what was given cannot be used; 128 + signal where the run was stopped; else 1 or the code of
     the worker that failed. Errors are one sentence on stderr.
     """
-    return until_stopped(lambda: _run(overrides.as_of_now(arguments), program))
+    return until_stopped(lambda: _run(list(arguments), program))
 
 
 def _run(words: list[str], program: str) -> int:

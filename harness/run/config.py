@@ -31,7 +31,6 @@ from harness.core.schedules import Constant, Schedule
 from harness.core.straggler import Straggler
 from harness.core.system import System
 from harness.graph.dataset import Dataset
-from harness.partition import config as partitions
 from harness.partition.config import Partitioner
 from harness.run.refused import unresolved
 from harness.run.settings import RunConfig
@@ -50,7 +49,7 @@ TARGETS: dict[str, type[Any]] = {
     "schedule": Schedule,
     "system": System,
 }
-# What a block without a `_target_` names, as those of version 0.1 are.
+# What a block without a `_target_` names: the tree's datasets have none, and a block may be left out.
 BUILT_IN = {
     "dataset": "harness.graph.sources.Source",
     "optimiser": target_of(Adam),
@@ -150,14 +149,14 @@ def _made_for(path: Path, _changed: int) -> dict[str, Any]:
 
 def completed(composed: dict[str, Any]) -> dict[str, Any]:
     """What is run, with the keys that the config's version did not know at the values that do what it did."""
-    config, asynchronous = {**EMPTY, **as_of_now(composed)}, True
+    config, asynchronous = {**EMPTY, **canonical(composed)}, True
     for name, base in TARGETS.items():
         block = _named(config[name], name)
         # Of a class that is not here, or that is another's, keys are compared as they stand.
         with contextlib.suppress(InputError):
             check_trusted({name: block}, "a run")
             cls = target_class(block, name, base)
-            block = {**_defaults(cls), **getattr(cls, "since", {}), **block}
+            block = {**_defaults(cls), **block}
             asynchronous = getattr(cls, "asynchronous", asynchronous)
         config[name] = block
     with contextlib.suppress(InputError):
@@ -167,13 +166,6 @@ def completed(composed: dict[str, Any]) -> dict[str, Any]:
     for name, cls in BLOCKS.items():
         config[name] = {**_defaults(cls), **config.get(name, {})}
     return identity({**_defaults(RunConfig), **config}, asynchronous)
-
-
-def as_of_now(composed: dict[str, Any]) -> dict[str, Any]:
-    """A composed config in which keys that an earlier version wrote otherwise are as this one writes them."""
-    config = canonical(composed)
-    block = config.get("partition")
-    return {**config, "partition": partitions.current(block)} if isinstance(block, dict) else config
 
 
 def _defaults(cls: type) -> dict[str, Any]:
@@ -213,7 +205,7 @@ def check(config: DictConfig | dict[str, Any]) -> Run:
     check_text(config)
     trust(config)
     # A config that is checked always says how many workers.
-    config = {WORKERS: RunConfig.workers, **as_of_now(config)}
+    config = {WORKERS: RunConfig.workers, **canonical(config)}
     blocks: dict[str, Any] = {name: typed(cls, _block(config, name), name) for name, cls in BLOCKS.items()}
     blocks |= {
         name: made(_named(_block({**EMPTY, **config}, name), name), name, base)

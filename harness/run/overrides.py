@@ -5,8 +5,7 @@ and let a sweep over a group set keys of its options.
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,13 +36,6 @@ PLUGINS = {
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The words as Hydra's own parser reads them, options and overrides in any order."""
     return get_args_parser().parse_intermixed_args(arguments)
-
-
-def as_of_now(arguments: Sequence[str]) -> list[str]:
-    """The arguments with keys of version 0.1 as this version has them: `partition.method=random` is the
-    option `partition=random`.
-    """
-    return [re.sub(r"^partition\.method=", "partition=", word) for word in arguments]
 
 
 def check(arguments: list[str], conf: str) -> bool:
