@@ -243,7 +243,7 @@ def test_the_fingerprint_of_a_twin_knows_its_scale_and_seed_only():
         )
         == 6
     )
-    assert "labels_per_class" not in of(split="low_label", labels_per_class=20), "graphs of before are found"
+    assert "labels_per_class" not in of(split="low_label", labels_per_class=20), "graphs keep their key"
     with pytest.warns(UserWarning, match="labels_per_class=5 is ignored"):
         assert of(labels_per_class=5) == of()
 

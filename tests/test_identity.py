@@ -188,20 +188,14 @@ def test_a_damaged_config_beside_is_no_hindrance(tmp_path, block):
         config.stored(other)
 
 
-def test_a_graph_of_ones_own_goes_by_its_file_and_its_folder_of_before_is_found(tmp_path):
+def test_a_graph_of_ones_own_goes_by_its_file(tmp_path):
     asked = ("dataset=npz", "dataset.path=data/roads.npz", f"results={tmp_path}", "workers=2")
     run, named = run_of(*asked), run_of(*asked, "dataset.name=mine")
     assert (run.graph_name, named.graph_name) == ("roads", "mine")
     assert (run.directory.parent, named.directory.parent) == (tmp_path / "roads", tmp_path / "mine")
-    # Version 0.1 called every such graph "npz", and the folder likewise.
-    old = tmp_path / "npz" / run.directory.name
-    traces.finished(old, run.composed, stats={"graph": "npz"})
-    assert run_of(*asked).directory == old and run_of(*asked, "seed=2").directory.parent == tmp_path / "roads"
-    (group,), _ = groups.load([old])
+    traces.finished(run.directory, run.composed)
+    (group,), _ = groups.load([run.directory])
     assert group.dataset == "roads"
-    moved = old.rename(old.with_name(old.name[:-8] + "01234567"))  # a version with other keys
-    files.write_yaml_atomic(moved / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
-    assert run_of(*asked).directory == moved
 
 
 # Code

@@ -40,11 +40,6 @@ class Dataset:
         return self.name
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """`label`, and what earlier versions called the graph."""
-        return (self.label,)
-
-    @property
     def changed_note(self) -> str:
         """What a finished run is said to be computed on where the fingerprint is another by now; "" where
         nothing is said.

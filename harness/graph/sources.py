@@ -30,10 +30,6 @@ class Source(DatasetConfig, Dataset):
         return f"twin/{self.name}" if self.source == "twin" else self.called
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        return (self.label, self.name) if self.label == self.called != self.name else (self.label,)
-
-    @property
     def changed_note(self) -> str:
         # Raw files of a named data set do not change, and may be elsewhere by now.
         return "a twin that another version of the generator made" if self.source == "twin" else ""
@@ -101,7 +97,7 @@ def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, A
     read -= {key for key, sources in USED_BY.items() if config.source not in sources}
     if config.split != "own":
         read -= {"mask"}
-    # Graphs that were cached before there was this key keep their names.
+    # A key at its default is left out, so that it could be added without making every graph again.
     if config.split != "low_label" or config.labels_per_class == LABELS_PER_CLASS:
         read -= {"labels_per_class"}
     found: dict[str, Any] = {"format": FORMAT, **{key: getattr(config, key) for key in sorted(read)}}
@@ -116,7 +112,7 @@ def fingerprint(config: DatasetConfig, data_dir: Path, seed: int) -> dict[str, A
         files = (_npz(config),)
         own_split = npz.has_split(files[0])
         if npz.is_weighted(files[0]):
-            found["weights"] = True  # earlier versions read the same file without them
+            found["weights"] = True
     else:
         files = real.find(config.name, Path(data_dir).expanduser())
         own_split = real.DATASETS[config.name].own_split

@@ -1,8 +1,8 @@
 """Runs of one config that different code computed, in the order of their age, and what changed from each code
 to the next.
 
-What a config asks for is compared with the keys that its version did not know at the values that do what it
-did, so that runs of earlier versions find their successors. Times are compared on one machine only.
+What a config asks for is compared with the keys that it lacks at their defaults, so that runs find those that
+were made since these keys are there. Times are compared on one machine only.
 """
 
 from __future__ import annotations

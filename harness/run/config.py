@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import re
 from dataclasses import MISSING, dataclass, field
 from functools import cached_property, lru_cache
@@ -85,20 +84,20 @@ class Run:
         """The run's folder: the same for the same run, so that a sweep started again runs only what is
         missing.
 
-        Its name is a hash of the config. A version with other keys gave it another name, under which it is
-        still found.
+        Its name is a hash of the config. A folder whose config lacks keys that came later has another name,
+        under which it is still found.
         """
         if self.settings.run_dir:
             return Path(self.settings.run_dir)
-        folders = [Path(self.settings.results) / file_name(label) for label in self.dataset.labels]
+        folder = Path(self.settings.results) / file_name(self.dataset.label)
         begin = file_name(f"{self.system_name}-{self.settings.workers}w-seed{self.settings.seed}-")
-        named = [folder / f"{begin}{self.fingerprint[:8]}" for folder in folders]
-        alike = (path for folder in folders for path in sorted(folder.glob(f"{begin}????????")))
-        found = itertools.chain(filter(Path.exists, named), filter(self.is_in, alike))
-        return next(found, named[0])
+        named = folder / f"{begin}{self.fingerprint[:8]}"
+        if named.exists():
+            return named
+        return next(filter(self.is_in, sorted(folder.glob(f"{begin}????????"))), named)
 
     def is_in(self, run_dir: Path) -> bool:
-        """Whether a folder was made for this run, by whatever version."""
+        """Whether a folder was made for this run, whichever keys its config lacks."""
         path = Path(run_dir) / "config.yaml"
         try:
             return _made_for(path, path.stat().st_mtime_ns) == self._asked_for
@@ -148,7 +147,7 @@ def _made_for(path: Path, _changed: int) -> dict[str, Any]:
 
 
 def completed(composed: dict[str, Any]) -> dict[str, Any]:
-    """What is run, with the keys that the config's version did not know at the values that do what it did."""
+    """What is run, with keys that the config lacks at their defaults."""
     config, asynchronous = {**EMPTY, **canonical(composed)}, True
     for name, base in TARGETS.items():
         block = _named(config[name], name)

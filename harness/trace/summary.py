@@ -183,13 +183,11 @@ def _gpus(trace: Trace) -> int:
 
 def graph_name(trace: Trace) -> str:
     """The graph's own name; a twin's begins with "twin/"."""
-    dataset = trace.config["dataset"]
-    if (called := name_of(dataset)) != dataset["name"]:
-        return called  # earlier versions wrote "npz" beside the shards
     if name := _shards(trace).get("graph"):
         return str(name)
+    dataset = trace.config["dataset"]
     prefix = "twin/" if dataset.get("source") == "twin" else ""
-    return prefix + str(dataset["name"]).removeprefix(prefix)
+    return prefix + name_of(dataset).removeprefix(prefix)
 
 
 def _shards(trace: Trace) -> dict[str, Any]:
