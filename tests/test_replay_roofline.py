@@ -222,15 +222,6 @@ def test_the_command_says_what_is_modelled_and_what_is_not(made, capsys):
     assert "of the 5.000 CPU ms of the trace" in told and "is not counted, and lasts as traced" in told
 
 
-def test_an_older_trace_says_why_it_has_no_roofline(made, capsys):
-    traces.unsummarised(traces.older(Path(made[0]), 4, "work"))
-    assert main(made) == 2
-    told = capsys.readouterr().err
-    assert "was traced before version 5 of the schema" in told and "compute=traced" in told
-    assert told.count("\n") == 1
-    assert main([*made[:2], "compute=traced"]) == 0
-
-
 def test_counted_work_of_layers_grows_and_the_rest_takes_no_time_where_that_is_asked():
     made, element = cluster(), {**PRODUCT._asdict(), "launches": 1}
     plain, larger = Roofline(made, 2), Roofline(made, 2, grown=10, uncounted="none")

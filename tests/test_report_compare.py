@@ -94,7 +94,7 @@ def test_a_run_without_a_score_does_not_decide_which_score_leads(tmp_path, capsy
 
 
 def test_a_picture_draws_the_score_that_its_axis_names(tmp_path):
-    """A run of version 0.1 has no AUC: beside it accuracy is drawn of all."""
+    """Beside a run without AUC, whose test vertices have one label, accuracy is drawn of all."""
     scored_run(tmp_path / "new", TURNING, stats=TWO)
     plain = [{name: each[name] for name in ("train_acc", "val_acc", "test_acc")} for each in TURNING]
     scored_run(tmp_path / "old", plain, traces.config(gpus=1, epochs=3, label="old"), stats=TWO)

@@ -13,9 +13,10 @@ import yaml
 from harness.comm.recorder import Epoch, Span
 from harness.trace import files, resolved, schema, summary, writer
 from harness.trace.identity import canonical
+from harness.trace.schema import SCHEMA_VERSION
 
 ENVIRONMENT = {
-    "schema": 1,
+    "schema": SCHEMA_VERSION,
     "processor": "Test CPU",
     "cores": 4,
     "gpus": [],

@@ -90,11 +90,6 @@ def program_of(
     """
     spans = trace.spans
     _check(trace, spans)
-    if lasts is not None and spans["work"].isna().any():
-        raise InputError(
-            f"{trace.run_dir} was traced before version 5 of the schema, so its segments do not say which"
-            " bytes their products read and wrote; give compute=traced, or run it again with fresh=true"
-        )
     clock = clock or ("wall" if waits else clock_of(trace))
     workers = int(trace.config["workers"])
     rounds = Rounds.read(trace)
@@ -192,11 +187,6 @@ def _check(trace: Trace, spans: Any) -> None:
         raise InputError(
             f"{run} has a server that takes its workers' updates in turn, whose queue is not modelled; give a"
             " run with system.order=arrival"
-        )
-    if flights["route"].isna().any():
-        raise InputError(
-            f"{run} was traced before version 4 of the schema, so its operations do not say how many bytes"
-            " went to each peer; run it again with fresh=true to replay it"
         )
     workers = int(trace.config["workers"])
     rounds = Rounds.read(trace)

@@ -53,9 +53,8 @@ def _communication_cpu(s: Summary) -> float:
 
 
 def _rest_cpu(s: Summary) -> float:
-    """With the threads that sample beside the training; summaries of before have them among the others."""
-    cpu = s["cpu_slowest"]
-    return float(cpu["rest_s"] + cpu.get("sampler_s", 0.0))
+    """With the threads that sample beside the training."""
+    return float(s["cpu_slowest"]["rest_s"] + s["cpu_slowest"]["sampler_s"])
 
 
 def _throughput(seconds: Callable[[Summary], float]) -> Callable[[Summary], float | None]:

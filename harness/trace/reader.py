@@ -22,7 +22,7 @@ from harness.trace import resolved
 from harness.trace.batch import sealed_batches
 from harness.trace.files import read_json, read_yaml_text
 from harness.trace.identity import canonical
-from harness.trace.schema import ADDED, RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
+from harness.trace.schema import RUN, SCHEMA_VERSION, TABLES, VERSION_KEY
 
 if TYPE_CHECKING:
     import pandas as pd  # arrow imports it when a frame is asked for; a worker, which writes, asks for none
@@ -44,8 +44,7 @@ class Trace:
     .summary .shards` plain objects; each is read when first asked for.
 
     Of a run that has not finished, the tables hold every epoch that each worker has finished so far.
-    Raises InputError where the folder is no run, a file is damaged or missing, or was written by a newer
-    schema.
+    Raises InputError where the folder is no run, a file is damaged or missing, or is of another schema.
     """
 
     def __init__(self, run_dir: Path | str):
@@ -294,18 +293,11 @@ def _read_stream(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def _columns(table: pa.Table, schema: pa.Schema, path: Path) -> pa.Table:
-    """The table with the columns of `schema`; those that came later than the file are null."""
-    absent = [field for field in schema if field.name not in table.schema.names]
-    for field in absent:
-        if field.name not in ADDED:
-            raise InputError(
-                f"{path} does not hold the columns of this table: it lacks a column, {field.name}; {AGAIN}"
-            )
-        table = table.append_column(field, pa.nulls(len(table), field.type))
-    if "kind" in schema.names and "kind" in table.schema.names:
-        at = table.schema.names.index("kind")  # up to version 2 the rest of a training thread was `other`
-        kinds = table["kind"]
-        table = table.set_column(at, "kind", pc.if_else(pc.equal(kinds, "other"), "rest", kinds))
+    """The table with the columns of `schema`, in its order."""
+    if absent := [name for name in schema.names if name not in table.schema.names]:
+        raise InputError(
+            f"{path} does not hold the columns of this table: it lacks a column, {absent[0]}; {AGAIN}"
+        )
     try:
         return table.select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError):
@@ -320,6 +312,10 @@ def _check_version(version: Any, path: Path) -> None:
     if number > SCHEMA_VERSION:
         raise InputError(
             f"{path} has trace schema {number}, newer than this program's {SCHEMA_VERSION}; update halobench"
+        )
+    if number < SCHEMA_VERSION:
+        raise InputError(
+            f"{path} has trace schema {number}, older than this program's {SCHEMA_VERSION}; {AGAIN}"
         )
 
 

@@ -1,8 +1,7 @@
 """The four tables of a trace: every column with its type, unit and meaning.
 
 The same words travel inside the files, as field metadata ("unit", "meaning"); docs/trace.md derives the
-figures. SCHEMA_VERSION rises when a column goes, or changes its name, type or meaning. A column that an older
-file lacks is null.
+figures. SCHEMA_VERSION rises with any change to a column, and files of another version are refused.
 """
 
 from __future__ import annotations
@@ -142,22 +141,20 @@ SPANS = _schema(
         "route",
         pa.string(),
         "",
-        "of an operation, how its bytes travel: pairs | broadcast | ring | take | server | own; else empty; "
-        "null up to version 3",
+        "of an operation, how its bytes travel: pairs | broadcast | ring | take | server | own; else empty",
     ),
     _column(
         "peer_bytes",
         pa.list_(COUNT),
         "B",
-        "to each of peers, in their order; of take from each; of server to it and from it; null up to version"
-        " 3",
+        "to each of peers, in their order; of take from each; of server to it and from it",
     ),
     _column(
         "work",
         pa.list_(WORK),
         "",
         "on the training thread what was computed: kind, shape, flop, bytes read and written of a launch, and"
-        " how many launches of this shape there were; null up to version 4",
+        " how many launches of this shape there were",
     ),
 )
 METRICS = _schema(
@@ -169,8 +166,6 @@ METRICS = _schema(
 )
 # Columns of `epochs` that are null in an epoch without an evaluation.
 SCORES = ("train_acc", "val_acc", "test_acc", "val_auc", "test_auc", "val_balanced", "test_balanced")
-# Columns that files of before 0.2 lack.
-ADDED = frozenset({"val_auc", "test_auc", "val_balanced", "test_balanced", "route", "peer_bytes", "work"})
 # metric: vertices whose logits in the evaluation were no finite numbers; absent where 0
 NOT_FINITE = "not_finite_logits"
 # metrics of a worker on a GPU: bytes of its memory that tensors took at most so far, and that torch held

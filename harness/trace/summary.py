@@ -221,8 +221,8 @@ def _attempts(trace: Trace) -> list[str]:
 def leading_score(trace: Trace) -> str:
     """The score that the run is judged by, and its best epoch chosen by: "auc" of a graph with two classes,
     where one class may be most of the graph, else "acc": accuracy, or micro-F1 where vertices have several
-    labels. Of a trace with accuracies and no AUC (version 0.1) it is "acc"; one without any score goes by its
-    graph."""
+    labels. Where no AUC is known, as of test vertices of one label, it is "acc"; a trace without any score
+    goes by its graph."""
     shards, epochs = _shards(trace), trace.epochs
     two = shards.get("classes") == 2 and not shards.get("multilabel")
     lacking = epochs["train_acc"].notna().any() and not epochs["test_auc"].notna().any()
