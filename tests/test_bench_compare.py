@@ -176,15 +176,6 @@ def test_times_of_a_busy_machine_are_not_compared_and_bytes_are(tmp_path, capsys
     assert code == 1 and "or other bytes: sent" in said
 
 
-def test_a_file_of_before_is_read(tmp_path):
-    path = tmp_path / "a.json"
-    record.write([line(FAST)], path, {})
-    content = json.loads(path.read_text())
-    del content["loads"], content["cpu"], content["lines"][0]["busy"]
-    path.write_text(json.dumps(content))
-    assert record.read(path).lines[0].busy is False
-
-
 def test_help_lists_every_part(capsys):
     with pytest.raises(SystemExit):
         bench.main(["--help"])

@@ -225,11 +225,6 @@ def test_too_many_workers_is_refused_and_caches_no_shards(tmp_path):
     assert not any(path.is_dir() for path in (tmp_path / "shards").iterdir())
 
 
-def as_earlier_versions(entry: Path, spec: dict) -> None:
-    """Make an entry what it was before it had checksums."""
-    (entry / "spec.json").write_text(json.dumps({"format": caches.FORMAT, "spec": spec}, indent=1))
-
-
 def test_a_damaged_entry_is_made_again_and_a_line_says_so(tmp_path, capsys):
     cache, graph = Cache(tmp_path), random_graph(60, 5)
     shards = shards_for(cache, SPEC, lambda: graph, Metis(), 2, 0)
@@ -278,26 +273,6 @@ def test_a_worker_refuses_its_own_shard_where_that_is_damaged(tmp_path):
         check_file(shards, io.shard_name(1))
 
 
-def test_an_entry_of_an_earlier_version_is_read_and_said_once(tmp_path, capsys):
-    cache, graph = Cache(tmp_path), random_graph(60, 5)
-    shards = shards_for(cache, SPEC, lambda: graph, Metis(), 2, 0)
-    as_earlier_versions(shards, {"graph": SPEC, "parts": 2, **Metis().decides(2, 0)})
-    for told in ("cached by an earlier version, without checksums", ""):
-        assert shards_for(cache, SPEC, never, Metis(), 2, 0) == shards
-        said = capsys.readouterr().err
-        assert told in said and said.count("\n") == bool(told)
-
-
-def test_a_damaged_graph_of_an_earlier_version_names_the_folder_to_delete(tmp_path):
-    cache, graph = Cache(tmp_path), random_graph(60, 5)
-    shards_for(cache, SPEC, lambda: graph, Metis(), 2, 0)
-    folder = cache.path("graphs", SPEC)
-    (folder / "graph.safetensors").write_bytes(b"\0" * 100)
-    as_earlier_versions(folder, SPEC)
-    with pytest.raises(InputError, match=f"delete the folder {folder}"):
-        shards_for(cache, SPEC, never, Metis(), 3, 0)
-
-
 def test_runs_that_start_together_share_one_partition(tmp_path):
     graph, start, loads = random_graph(60, 5), fork.Barrier(4), tmp_path / "loads"
 
@@ -324,7 +299,7 @@ def test_what_a_partition_took_stands_beside_its_entry(tmp_path):
         if sys.platform == "linux":
             assert taken["assign_bytes"] >= 0
     folder.with_suffix(".took.json").unlink()
-    assert took(folder) == {}, "as of an earlier version"
+    assert took(folder) == {}
     assert shards_for(cache, SPEC, never, method, 2, 1) == folder
 
 

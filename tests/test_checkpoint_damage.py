@@ -159,13 +159,6 @@ def test_starts_that_the_trace_knows_of_are_counted_where_the_file_is_lost(tmp_p
     assert again.attempt == 3 and (tmp_path / "attempts").read_text() == "4"
 
 
-def test_a_checkpoint_of_an_earlier_version_is_read_and_said(tmp_path, capsys):
-    save(tmp_path, 4)
-    torch.save(state(4), file_of(tmp_path, 4))
-    assert restored(tmp_path)["epochs"] == 4
-    assert "was written by an earlier version, without a checksum" in capsys.readouterr().err
-
-
 def test_a_checkpoint_that_does_not_fit_is_one_sentence_and_the_one_before_it_counts(tmp_path):
     saved = save(tmp_path, 2)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from harness.comm import server
 from harness.comm.server import NOT_APPLIED, ParameterServer, Settings
 from harness.partition import io
+from harness.trace import files
 from harness.trace.reader import Trace
 from harness.trace.schema import RUN, UPDATE
 from tests import jobs, systems, traces
@@ -227,7 +228,7 @@ def prepared(
     for shard in systems.shards_of(random_graph(6, vertices=30), np.arange(30) % 2, 2):
         io.save(shard, folder / "shards")
     described = {"folder": str(folder / "shards"), "stats": {"graph": "random"}}
-    (folder / "shards.json").write_text(json.dumps(described))
+    files.write_json_atomic(folder / "shards.json", described)
     return folder
 
 

@@ -170,14 +170,6 @@ def test_the_degree_that_is_nearest_decides_what_an_entry_costs():
     assert again.as_json() == costs.as_json() and again.sparse(Shape(1, 1, 400), 1) == 1200
 
 
-def test_costs_of_before_are_read():
-    """Runs of before kept them without degrees."""
-    old = {"sparse": [[1024, 16, 0.5, 0.25]], "dense": [[16, 0.02]]}
-    costs = Costs.of_json(old)
-    for degree in (1, 1000):
-        assert costs.sparse(Shape(2, 1024, 2 * degree), 4) == 4 * (2 * degree * 0.5 + 1026 * 0.25)
-
-
 def test_a_run_keeps_and_traces_the_costs_that_it_began_with(place):
     """By its own costs, which make the dense product dear, it aggregates first what the table would not."""
     asked = ("model.hidden=64", "epochs=2")

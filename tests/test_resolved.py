@@ -10,10 +10,9 @@ from pandas.testing import assert_frame_equal
 
 from harness import cli
 from harness.check import InputError
-from harness.report import groups
 from harness.run import config
 from harness.run.worker import held
-from harness.trace import resolved, summary
+from harness.trace import files, resolved
 from harness.trace.reader import Trace
 from tests import traces
 from tests.launching import ROOT, losses
@@ -61,9 +60,8 @@ def test_a_run_goes_on_with_what_it_began_with(place, began):
     assert run.end().code == 128 + signal.SIGINT
     (run_dir,) = place.runs()
     found = resolved.read(run_dir)
-    (run_dir / "resolved.json").write_text(
-        json.dumps({**found, "attempts": [{**found["attempts"][0], **began}]})
-    )
+    changed = {**found, "attempts": [{**found["attempts"][0], **began}]}
+    files.write_json_atomic(run_dir / "resolved.json", changed)
     last = int((run_dir / "checkpoints" / "latest").read_text())
     run = place.start(*command)
     run.until_epoch(last + 4)
@@ -122,7 +120,7 @@ def test_a_run_that_began_over_sockets_goes_on_over_memory_bit_for_bit(place):
 @pytest.mark.parametrize(
     "one, other, alike",
     [("memory", "sockets", True), ("memory", "nccl", False), ("nccl", "sockets", False),
-     ("nccl", "nccl", True), ("none", "none", True), ("unknown", "nccl", True)],
+     ("nccl", "nccl", True), ("none", "none", True)],
 )  # fmt: skip
 def test_nccl_adds_in_an_order_of_its_own(one, other, alike):
     assert resolved.adds_alike(one, other) == resolved.adds_alike(other, one) == alike
@@ -134,7 +132,7 @@ def test_a_run_that_began_over_nccl_goes_on_over_nothing_else(place):
     (run_dir,) = place.runs()
     found = resolved.read(run_dir)
     found["attempts"][-1]["transport"] = "nccl"
-    (run_dir / "resolved.json").write_text(json.dumps(found))
+    files.write_json_atomic(run_dir / "resolved.json", found)
     done = place.run(*command)
     assert (done.code, done.err) == (
         2,
@@ -168,31 +166,7 @@ def test_what_cannot_be_had_any_more_is_refused_in_one_sentence(tmp_path):
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, text):
-    (tmp_path / "resolved.json").write_text(text)
+    path = tmp_path / "resolved.json"
+    path.write_text(text) if not text else files.write_json_atomic(path, json.loads(text))
     with pytest.raises(InputError, match="resolved.json .*fresh=true"):
         resolved.read(tmp_path)
-
-
-def test_a_run_of_version_0_1_that_went_on_tells_of_both(tmp_path):
-    """Nothing says what the epochs before the first entry ran on."""
-    run = traces.prepare(tmp_path)
-    traces.resolve(run, 3, transport="sockets", code="n3w")
-    attempts = resolved.read(run)["attempts"]
-    assert [(each["first_epoch"], each["code"]) for each in attempts] == [(0, "unknown"), (3, "n3w")]
-    shown = groups.Run(run)
-    assert shown.code == "unknown+n3w" and shown.resolved["transport"] == "unknown+sockets"
-    assert shown.machine == "Test CPU, 4 cores"
-    traces.stream(run, range(5))
-    notes = summary.summarise(run)["notes"]
-    assert "computed by different code: unknown from epoch 1 on, n3w from epoch 4 on" in notes
-    assert not any("machines" in note for note in notes)
-
-
-def test_attempts_that_traced_nothing_are_forgotten(tmp_path):
-    for first, threads in ((0, 1), (0, 2), (4, 3), (4, 4), (8, 5)):
-        traces.resolve(tmp_path, first, threads=threads)
-    assert [(each["first_epoch"], each["threads"]) for each in resolved.read(tmp_path)["attempts"]] == [
-        (0, 2),
-        (4, 4),
-        (8, 5),
-    ]

@@ -21,6 +21,7 @@ from harness.core.checkpoint import Checkpoints
 from harness.run import config, prepare
 from harness.run.command import CONF
 from harness.run.process import RunFailed
+from harness.trace import files
 from harness.trace.reader import Trace
 
 
@@ -39,7 +40,7 @@ def claim(run: config.Run) -> None:
 def hold(folder: Path, run: config.Run) -> Path:
     """A folder in which `run` has begun."""
     folder.mkdir()
-    (folder / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(run.composed)))
+    files.write_yaml_atomic(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.composed)))
     return folder
 
 

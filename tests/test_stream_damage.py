@@ -5,14 +5,12 @@ from __future__ import annotations
 import shutil
 import struct
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.trace import reader, writer
-from harness.trace.schema import TABLES
 from tests import traces
 
 
@@ -57,20 +55,3 @@ def test_a_value_that_was_changed_in_place_is_refused_before_the_run_goes_on(goi
     reader.check_streams(folder, 0)  # of this attempt, which the other worker may be writing now
     with pytest.raises(InputError, match="is damaged"):
         writer.finalise(folder)
-
-
-def test_a_stream_of_an_earlier_version_is_read(going, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(going, folder)
-    for path in folder.glob("stream/*.arrow"):
-        schema = TABLES[reader.STREAM.fullmatch(path.name)["table"]]
-        with pa.ipc.open_stream(path) as stream:
-            batches = list(stream)
-        bare = path.with_suffix(".bare")  # the batches are mapped from the file
-        with pa.ipc.new_stream(bare, schema) as stream:
-            for batch in batches:
-                stream.write_batch(batch)
-        bare.replace(path)
-    reader.check_streams(folder, 1)
-    for name in TABLES:
-        assert reader.Tables(folder).table(name).equals(reader.Tables(going).table(name))

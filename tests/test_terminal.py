@@ -18,6 +18,7 @@ from harness.comm.redis_store import Redis
 from harness.comm.service import ServiceLost
 from harness.report.__main__ import main
 from harness.run import progress
+from harness.trace import files
 from harness.trace.reader import Trace
 from tests import traces
 from tests.test_config_refused import accept
@@ -72,7 +73,7 @@ def test_a_value_with_a_control_character_is_refused(key):
 
 def test_a_config_with_a_control_character_is_no_run_s(tmp_path):
     traces.finished(tmp_path)
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(traces.config(label="\x1b[31mred")))
+    files.write_yaml_atomic(tmp_path / "config.yaml", yaml.safe_dump(traces.config(label="\x1b[31mred")))
     with pytest.raises(InputError, match=r"config.yaml .*a control character, which no run writes"):
         Trace(tmp_path).config
 

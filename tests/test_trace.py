@@ -274,10 +274,14 @@ def test_a_stream_with_a_name_that_is_no_text_is_refused(tmp_path):
     ("name", "text", "said"),
     [
         ("config.yaml", "a: [", "config.yaml cannot be read"),
-        ("config.yaml", "just text", "is not the config of a run"),
+        ("config.yaml", "a: 1", "config.yaml cannot be read (its checksum is not that of its content)"),
         ("environment.json", "{", "environment.json cannot be read"),
         ("summary.json", "[1]", "does not hold an object"),
-        ("summary.json", '{"schema": "x"}', "does not say which trace schema it has"),
+        (
+            "summary.json",
+            '{"schema": 5}',
+            "summary.json cannot be read (its checksum is not that of its content)",
+        ),
     ],
 )
 def test_damaged_small_files_are_one_sentence(tmp_path, name, text, said):
@@ -286,6 +290,16 @@ def test_damaged_small_files_are_one_sentence(tmp_path, name, text, said):
         trace = reader.Trace(tmp_path)
         trace.config, trace.environment, trace.summary
     assert "\n" not in str(error.value)
+
+
+def test_whole_files_of_another_kind_are_one_sentence(tmp_path):
+    trace = reader.Trace(traces.finished(tmp_path))
+    files.write_yaml_atomic(tmp_path / "config.yaml", "just text")
+    with pytest.raises(InputError, match="is not the config of a run"):
+        trace.config
+    files.write_json_atomic(tmp_path / "summary.json", {"schema": "x"})
+    with pytest.raises(InputError, match="does not say which trace schema it has"):
+        reader.Trace(tmp_path).summary
 
 
 def test_find_runs_takes_folders_parents_and_patterns(tmp_path, monkeypatch):

@@ -76,7 +76,7 @@ def test_damage_to_any_file_is_one_sentence_or_changes_nothing(whole, tmp_path_f
 
 
 def unchecked(run) -> None:
-    """Have no checksums to tell by, as in a run of an earlier version."""
+    """A summary that has no checksums to tell by."""
     bare = {key: value for key, value in Trace(run).summary.items() if key != "files"}
     files.write_json_atomic(run / "summary.json", bare)
 

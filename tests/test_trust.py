@@ -107,7 +107,7 @@ def test_the_line_for_torchrun_carries_what_its_workers_may_import(place):
     ],
 )
 def test_a_config_that_no_run_writes_is_refused_by_whoever_reads_it(text, says, tmp_path):
-    (tmp_path / "config.yaml").write_text(text)
+    files.write_yaml_atomic(tmp_path / "config.yaml", text)
     for read in (config.stored, lambda folder: Trace(folder).config):
         with pytest.raises(InputError, match=f"config.yaml.*{says}"):
             read(tmp_path)

@@ -161,7 +161,7 @@ def prepare(
         facts = {name: ran_on.pop(name) for name in FACTS if name in ran_on}
         resolve(folder, 0, facts, **ran_on)
     files.write_json_atomic(folder / "environment.json", {**ENVIRONMENT, "cores": cores})
-    files.write_text_atomic(folder / "config.yaml", yaml.safe_dump(composed or config()))
+    files.write_yaml_atomic(folder / "config.yaml", yaml.safe_dump(composed or config()))
     return folder
 
 

@@ -65,10 +65,9 @@ def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(value: dict[str, Any]) -> dict[str, Any]:
-    """The object without its checksum. Raises Damaged where the checksum is not that of the rest; an object
-    without one is of an earlier version, and is given back as it is."""
+    """The object without its checksum. Raises Damaged where there is none, or one of other content."""
     bare = {key: each for key, each in value.items() if key != KEY}
-    if KEY in value and value[KEY] != _of_object(bare):
+    if value.get(KEY) != _of_object(bare):
         raise Damaged("its checksum is not that of its content")
     return bare
 
@@ -83,17 +82,13 @@ def line_of(path: Path) -> str:
     return LINE.format(checksum=of_file(path))
 
 
-def sealed_size(path: Path) -> int | None:
-    """How many bytes of a file stand before its last line, which holds their checksum; None where it has no
-    such line, as files of earlier versions. Raises Damaged where the checksum is not theirs, OSError where
-    the file cannot be read.
+def check_sealed(path: Path) -> None:
+    """Raises Damaged where a file's last line is not the checksum of what stands before it, OSError where it
+    cannot be read.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size - LINE_BYTES
         last = _read(file.fileno(), size, size + LINE_BYTES) if size >= 0 else b""
     found = re.fullmatch(LINE.format(checksum="([0-9a-f]{32})").encode(), last)
-    if found is None:
-        return None
-    if of_file(path, size) != found[1].decode():
+    if found is None or of_file(path, size) != found[1].decode():
         raise Damaged("its checksum is not that of its content")
-    return size

@@ -50,8 +50,7 @@ def keys_of(words: list[str]) -> dict[str, str]:
 
 
 def cases_of(keys: Mapping[str, str]) -> dict[str, dict]:
-    """One worker and four, by name, or as many as `keys` ask for. The number is given as `gpus`, which older
-    revisions know too."""
+    """One worker and four, by name, or as many as `keys` ask for."""
     given = {"partition": "metis", **keys}
     asked = [given.pop(name) for name in ("gpus", "workers") if name in given]
     counts = asked or ["1", "4"]

@@ -18,7 +18,7 @@ from harness.trace.environment import environment
 SCHEMA = 1
 # Of environment.json: where one of these differs, seconds cannot be compared.
 MACHINE = ("system", "processor", "cores", "gpus", "threads")
-READ = ("part", "name", "ours", "unit", "samples")
+READ = ("part", "name", "ours", "unit", "samples", "busy")
 CACHES = (1, 2, 3)  # levels
 
 
@@ -61,10 +61,7 @@ def read(path: Path) -> Record:
     try:
         content = json.loads(path.read_text())
         known = content["environment"]
-        # Files of before had no `busy`.
-        rows = [
-            {key: row[key] for key in READ} | {"busy": row.get("busy", False)} for row in content["lines"]
-        ]
+        rows = [{key: row[key] for key in READ} for row in content["lines"]]
         lines = [Line(**{**row, "samples": [x for x in row["samples"] if x is not None]}) for row in rows]
         return Record(path, known["revision"], {key: known[key] for key in MACHINE}, lines)
     except OSError as error:

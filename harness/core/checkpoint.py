@@ -116,18 +116,14 @@ class Checkpoints:
 
     def _read(self, epoch: int) -> dict[str, Any]:
         path = self._path(epoch)
-        sealed = checksum.sealed_size(path) is not None
+        checksum.check_sealed(path)
         state = torch.load(path, weights_only=True, map_location=self.comm.device)
         if not isinstance(state, dict):
             raise Damaged("it holds no state")
         own = {"run": self.run, "rank": self.rank, "epoch": epoch}
-        for name, value in own.items() if "of" in state else ():
+        for name, value in own.items():
             if state["of"][name] != value:
                 raise Damaged(f"it is of {name} {state['of'][name]}, not {value}")
-        if sealed != ("of" in state):
-            raise Damaged("it has lost its checksum")
-        if not sealed and self.rank == 0:
-            print(f"note: {path} was written by an earlier version, without a checksum", file=sys.stderr)
         return state
 
     def save(self, trainer: Trainer, next_epoch: int) -> None:

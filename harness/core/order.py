@@ -99,9 +99,7 @@ class Costs:
         return cls([SparseCost(*each) for each in found["sparse"]], dict(found["dense"]))
 
     def as_json(self) -> dict[str, list[list[float]]]:
-        """{"sparse": [[sources, width, entry, row, degree], ...], "dense": [[width, ns], ...]}; earlier
-        versions' rows have no degree.
-        """
+        """{"sparse": [[sources, width, entry, row, degree], ...], "dense": [[width, ns], ...]}."""
         return {
             "sparse": [[each.sources, each.width, each.entry, each.row, each.degree] for each in self._given],
             "dense": [[width, ns] for width, ns in self._dense.items()],

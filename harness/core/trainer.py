@@ -342,12 +342,10 @@ class Trainer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         restore(self.optimiser, state["optimiser"])
-        if "combiner" in state:  # not in checkpoints of before 0.2
-            self.combiner.load_state_dict(state["combiner"])
+        self.combiner.load_state_dict(state["combiner"])
         self.system.load_state_dict(state["system"])
         self.began, self.next_epoch = True, state["next_epoch"]
-        if "stopping" in state:  # not in checkpoints of before 0.2
-            self.stopping.best, self.stopping.since = state["stopping"]
+        self.stopping.best, self.stopping.since = state["stopping"]
         if self._keeps_input:
             # What was fetched once before the stop is fetched again, outside the clock: it was counted then.
             self.static = self.cut.training_input()

@@ -8,7 +8,6 @@ What a partition took to be found differs from time to time, so it stands beside
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -51,8 +50,8 @@ class Cache:
         """The entry's folder, filled by make(folder) where it is not there yet, or not as it was written;
         what make raises leaves no entry.
 
-        Every file of the entry is read and its checksum compared; an entry of an earlier version, which has
-        no checksums, gets them now. Raises InputError where the cache cannot be written.
+        Every file of the entry is read and its checksum compared. Raises InputError where the cache cannot be
+        written.
         """
         entry = self.path(kind, spec)
         if _is_whole(entry, spec):
@@ -85,7 +84,7 @@ def check_file(entry: Path, name: str) -> None:
     """Raise InputError where a file of an entry is not what was written. A worker that was not started by the
     process that prepared its run asks this of its own shard.
     """
-    if wrong := _wrong_file(entry, name, _spec_of(entry).get("files") or {}):
+    if wrong := _wrong_file(entry, name, _spec_of(entry)["files"]):
         raise InputError(f"{wrong}; delete the folder {entry} and run again to rebuild it")
 
 
@@ -101,18 +100,8 @@ def _wrong(entry: Path, spec: dict[str, Any]) -> str | None:
             return "its spec.json is that of another entry"
     except InputError as error:
         return str(error)
-    if "files" not in found:
-        print(
-            f"note: {entry} was cached by an earlier version, without checksums; its files are taken as they"
-            " are",
-            file=sys.stderr,
-        )
-        with contextlib.suppress(OSError):  # a cache that this user cannot write
-            _write_spec(entry, spec)
-        return None
-    return next(
-        (wrong for name in found["files"] if (wrong := _wrong_file(entry, name, found["files"]))), None
-    )
+    files = found["files"]
+    return next((wrong for name in files if (wrong := _wrong_file(entry, name, files))), None)
 
 
 def _wrong_file(entry: Path, name: str, files: dict[str, str]) -> str | None:
@@ -191,8 +180,8 @@ def shards_for(
 
 def took(shards: Path) -> dict[str, Any]:
     """What finding the owners took when these shards were made: `assign_s` seconds by the clock, and
-    `assign_bytes` of memory at most beside the graph (None where the kernel does not say). Nothing where it
-    was not written down: the shards are of an earlier version.
+    `assign_bytes` of memory at most beside the graph (None where the kernel does not say). Nothing where the
+    file that says so is not there.
     """
     try:
         found = json.loads(_took(shards).read_text())

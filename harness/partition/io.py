@@ -51,8 +51,7 @@ def load(folder: Path, rank: int, ranges: bool = True) -> Shard | ReplicaShard:
     """
     path = _path(folder, rank)
     arrays, scalars = _read(path)
-    # files of edge-cuts written by earlier versions do not say
-    kind = SHARDS.get(str(scalars.pop("cut", Shard.cut)))
+    kind = SHARDS.get(str(scalars.pop("cut", None)))
     if kind is None:
         raise _damaged(path, "it is of no known cut")
     values: dict[str, Any] = {}

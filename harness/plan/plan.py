@@ -29,7 +29,6 @@ from harness.replay.platform import devices_of, platform_of
 from harness.replay.times import Times
 from harness.run.config import Run
 from harness.run.prepare import check_supported
-from harness.trace import files
 
 SIMULATED = 21  # epochs whose seconds are modelled, the first of which is left out
 
@@ -177,7 +176,7 @@ def _sized(run: Run, place: str) -> tuple[Loads, dict[str, np.ndarray], list[Tra
         settings.workers,
         settings.seed,
     )
-    check_supported(run, files.read_json(folder / "stats.json"))
+    check_supported(run, json.loads((folder / "stats.json").read_text()))
     shards = [io.load(folder, rank) for rank in range(settings.workers)]
     asked = Asked(settings.wire, settings.rows, settings.features_wire, run.combine, settings.epochs)
     parts = parts_of(shards, run.system, run.model, asked)

@@ -20,6 +20,7 @@ from harness.run import config as configs
 from harness.run import prepare
 from harness.run.config import Run
 from harness.trace import files, resolved
+from harness.trace.batch import write_sealed
 from harness.trace.reader import Tables, Trace
 from harness.trace.schema import SCORES, TABLES
 
@@ -104,4 +105,6 @@ def _write_streams(run_dir: Path, folder: Path, first: int, unasked: int) -> Non
         for worker in pc.unique(rows["worker"]).to_pylist():
             path = folder / f"{name}-worker{worker}-attempt0.arrow"
             with pa.ipc.new_stream(path, schema) as stream:
-                stream.write_table(rows.filter(pc.equal(rows["worker"], worker)).cast(schema))
+                own = rows.filter(pc.equal(rows["worker"], worker)).cast(schema).combine_chunks()
+                for batch in own.to_batches():
+                    write_sealed(stream, batch)

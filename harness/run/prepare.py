@@ -51,7 +51,7 @@ def prepare(run: Run) -> Path:
         warnings.warn(sentence, stacklevel=2)
     here = environment()
     folder, graph, measured = _in_child(_shards, run, resolved.machine(here))
-    stats = files.read_json(folder / "stats.json")
+    stats = json.loads((folder / "stats.json").read_text())
     check_supported(run, stats)
     run_dir = run.directory
     if _begun_on(run_dir) not in (None, graph):
@@ -111,8 +111,6 @@ def other_code(run: Run) -> str | None:
         return None
     found = resolved.read(run.directory)
     attempts = [each.get("code") or "unknown" for each in found["attempts"]] if found else []
-    if not found and _has_begun(run.directory):
-        attempts = ["unknown"]  # version 0.1, which kept no such file
     now = run.code
     others = [code for code in dict.fromkeys(attempts) if code != now]
     said = " and ".join("unknown code" if code == "unknown" else f"code {code}" for code in others)

@@ -4,6 +4,7 @@ dense ones cost. It is measured in the process that prepares, once per machine, 
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from harness.partition.cache import Cache
 from harness.partition.shard import Csr
 from harness.run import config as configs
 from harness.run.config import Run
-from harness.trace import files
 
 TILED = ("auto", "numba")  # kernels whose products have tilings
 
@@ -59,7 +59,7 @@ def _costs(run: Run, cache: Cache, shards: Path, machine: str, on_gpu: bool, beg
     settings = run.settings
     if settings.order != "auto" or on_gpu or not run.model.matrix:
         return None
-    stats = files.read_json(shards / "stats.json")
+    stats = json.loads((shards / "stats.json").read_text())
     if stats["edges"] < LEAST_ENTRIES * settings.workers:
         return None
     keep_freed_memory()  # as workers do: pages that are faulted in again would be part of every product

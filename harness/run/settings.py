@@ -15,8 +15,8 @@ from harness.core.order import ORDERS
 
 @dataclass
 class RunConfig:
-    """Top-level keys: a line for each, which `--help` shows. `workers` is the canonical key; `gpus`, its name
-    up to version 0.1, stands for it wherever a config is read (`harness.trace.identity.canonical`).
+    """Top-level keys: a line for each, which `--help` shows. `workers` is the canonical key; `gpus`
+    stands for it wherever a config is read (`harness.trace.identity.canonical`).
 
     workers    number of workers. Each takes a GPU of its own where there are enough, otherwise they share; on
                the CPU each is a process. `gpus` is another name for it

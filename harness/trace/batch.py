@@ -33,8 +33,8 @@ def write_sealed(stream: pa.ipc.RecordBatchStreamWriter, batch: pa.RecordBatch) 
 
 
 def sealed_batches(stream: pa.ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:
-    """The batches of a stream. Damaged at the first whose checksum is not its own; one without a checksum is
-    of an earlier version. pa.ArrowException or OSError where the stream is cut off.
+    """The batches of a stream. Damaged at the first whose checksum is not its own. pa.ArrowException or
+    OSError where the stream is cut off.
     """
     while True:
         try:
@@ -42,8 +42,7 @@ def sealed_batches(stream: pa.ipc.RecordBatchStreamReader) -> Iterator[pa.Record
         except StopIteration:
             return
         found.batch.validate(full=True)
-        sealed = (found.custom_metadata or {}).get(SEAL)
-        if sealed is not None and sealed != _checksum(found.batch):
+        if (found.custom_metadata or {}).get(SEAL) != _checksum(found.batch):
             raise Damaged("the checksum of a batch is not that of its rows")
         yield found.batch
 

@@ -73,7 +73,7 @@ def read_yaml_text(path: Path) -> str:
     yaml.YAMLError where it is damaged, or is what no run writes: large, deep, or with an alias, of which ten
     lines may mean a billion values.
     """
-    checksum.sealed_size(path)
+    checksum.check_sealed(path)
     with open(path, "rb") as file:
         text = file.read(YAML_BYTES + 1).decode()
     if len(text) > YAML_BYTES:

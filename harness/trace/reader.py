@@ -83,7 +83,7 @@ class Trace:
 
     @cached_property
     def resolved(self) -> dict[str, Any] | None:
-        """What the run really ran on (`harness.trace.resolved`); None of a run of version 0.1."""
+        """What the run really ran on (`harness.trace.resolved`); None of one that no worker has begun."""
         self._whole(resolved.FILE)
         return resolved.read(self.run_dir)
 
@@ -111,9 +111,7 @@ class Trace:
 
     @cached_property
     def summary(self) -> dict[str, Any] | None:
-        """None until the run has finished. `files` holds the checksums of the other files; a run of an
-        earlier version has none.
-        """
+        """None until the run has finished. `files` holds the checksums of the other files."""
         if not (self.run_dir / "summary.json").is_file():
             return None
         summary = self._json("summary.json")

@@ -1,13 +1,13 @@
 """resolved.json: what a run really ran on, attempt by attempt, and what its system says of itself.
 
-    {"schema": 1, "role": "", "steps": 1, "asynchronous": false, "devices": false, "overlaps": false,
+    {"schema": 5, "role": "", "steps": 1, "asynchronous": false, "devices": false, "overlaps": false,
      "combine": "Exact()", "knobs": {"refresh": 20}, "run": "3f...",
      "attempts": [{"first_epoch": 0, "device": "cpu", "threads": 1, "transport": "memory", "kernel": "numba",
                    "machine": "...", "code": "..."}]}
 
 `role`, `steps` and `asynchronous` are those of `harness.core.system.System`, `devices` is its
 `needs_devices()`, `overlaps` its `overlaps()`, `combine` how gradients became a step, whether the run or the
-system said so, and `knobs` its `resolved()` (absent in older files); `run` is the fingerprint that the run
+system said so, and `knobs` its `resolved()`; `run` is the fingerprint that the run
 began with, by which its checkpoints know it. A config says what was asked for (`auto`); this file says what
 that became. A run that goes on from a checkpoint keeps the values that its bits depend on (HELD).
 """
@@ -24,13 +24,10 @@ from harness.trace.schema import SCHEMA_VERSION
 FILE = "resolved.json"
 AUTO = ("device", "threads", "transport", "kernel")  # the keys that may be `auto`
 HELD = ("device", "threads", "kernel")  # another value of these gives other bits
-UNKNOWN: dict[str, Any] = {"first_epoch": 0, **dict.fromkeys(AUTO, "unknown"), "code": "unknown"}
 
 
 def read(run_dir: Path) -> dict[str, Any] | None:
-    """The file's content; None where there is none, as in run folders of version 0.1. InputError where it is
-    damaged.
-    """
+    """The file's content; None where no worker has begun. InputError where it is damaged."""
     path = Path(run_dir) / FILE
     try:
         found: dict[str, Any] = read_json(path)
@@ -50,20 +47,19 @@ def read(run_dir: Path) -> dict[str, Any] | None:
 
 def adds_alike(one: str, other: str) -> bool:
     """Whether a sum over workers has the same bits over two transports: NCCL's order of terms is its own, all
-    others add in the order of ranks. A transport that is not known is given the benefit of the doubt."""
-    return "unknown" in (one, other) or (one == "nccl") == (other == "nccl")
+    others add in the order of ranks."""
+    return (one == "nccl") == (other == "nccl")
 
 
 def record(run_dir: Path, first_epoch: int, attempt: dict[str, Any], system: dict[str, Any]) -> None:
     """Add an attempt that begins at `first_epoch`; those that began there or later had traced nothing that is
-    kept. Of epochs before it that version 0.1 computed nothing is known but that, and the file says so.
+    kept.
 
     attempt   what it runs on
     system    `role`, `steps`, `asynchronous`, `devices`, `overlaps`, `combine`, `knobs` and `run`
     """
     before = read(run_dir) if first_epoch else None
-    known: list[dict[str, Any]] = before["attempts"] if before is not None else [UNKNOWN]
-    kept = [each for each in known if each["first_epoch"] < first_epoch]
+    kept = [each for each in (before or {"attempts": []})["attempts"] if each["first_epoch"] < first_epoch]
     write_json_atomic(Path(run_dir) / FILE, {
         "schema": SCHEMA_VERSION, **system, "attempts": [*kept, {"first_epoch": first_epoch, **attempt}],
     })  # fmt: skip
