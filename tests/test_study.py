@@ -10,10 +10,23 @@ from harness.check import InputError
 from harness.run import runner
 from harness.run.runner import Places
 from harness.study import __main__ as study
+from harness.study.parts import read_parts, write_parts
 from tests import traces
-from tests.launching import Started
+from tests.launching import ROOT, Started
 
 TINY = "twin/flickr dataset.scale=0.005 dataset.split=random"
+
+
+def parts_in(page) -> list[tuple[str, ...]]:
+    """What is kept beside a page, row by row: graph, kind of rows, part and system."""
+    made = read_parts(page.with_name("study.csv"))
+    return [
+        (graph, kind, part, row["system"])
+        for graph, kinds in made.items()
+        for kind, parts in kinds.items()
+        for part, rows in parts.items()
+        for row in rows
+    ]
 
 
 def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys):
@@ -35,70 +48,60 @@ def test_the_page_is_the_table_of_its_runs(place, monkeypatch, tmp_path, capsys)
     monkeypatch.setattr(runner, "is_here", lambda graph, folder: True)
     two = {row: study.SYSTEMS[row] for row in ("vanilla", "cdfgnn")}
     monkeypatch.setattr(study, "ROWS", {**study.ROWS, study.ONE: two})
-    page, some = tmp_path / "page.md", tmp_path / "some.md"
-    arguments = [
-        "--graphs",
-        "tiny",
-        "--systems",
-        "vanilla",
-        "cdfgnn",
-        "--kinds",
-        "one setting",
-        "--partitions",
-        "random",
-        "--seeds",
-        "1",
-        "--epochs",
-        "2",
-        "--out",
-        str(page),
-        "--results",
-        str(tmp_path / "results"),
-        "--cache",
-        str(tmp_path / "cache"),
-    ]
+    page, some = tmp_path / "page" / "README.md", tmp_path / "some" / "README.md"
+    arguments = ["--graphs", "tiny", "--systems", "vanilla", "cdfgnn", "--kinds", "one setting",
+                 "--partitions", "random", "--seeds", "1", "--epochs", "2", "--out", str(page),
+                 "--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")]  # fmt: skip
     assert study.main([*arguments, "--only-there"]) == 2 and not page.exists()
     of_one = [*arguments[:2], "--systems", "cdfgnn", *arguments[5:]]
     assert study.main([*of_one, "--out", str(some)]) == 0
-    assert "#### random: cdfgnn\n\nMade with `--seeds 1 --epochs 2`." in some.read_text()
+    assert "- random: Made with `--seeds 1 --epochs 2`." in some.read_text()
+    assert parts_in(some) == [("tiny", "one setting", "random: cdfgnn", "cdfgnn")]
     assert study.main([*arguments, "--only-there"]) == 0
     assert "Not made when this was written: vanilla." in page.read_text()
     assert study.main(arguments) == 0 and "Not made when" not in page.read_text()
     assert len(started) == 2 and "partition=ebv" in started[0] and "partition=random" in started[1]
-    text = page.read_text()
-    assert "\nNot made yet: other.\n\n## tiny" in text
-    assert (
-        "## tiny\n\n### One setting for all: 200 epochs, 3 seeds\n\n#### random\n\nMade with `--seeds 1"
-        " --epochs 2`.\n\n" in text
-    )
+    text, table = page.read_text(), page.with_name("study.csv").read_text()
+    assert "\nNot made yet: other.\n\n## tiny\n\n### One setting for all: 200 epochs, 3 seeds\n\n**" in text
+    assert "\n| system | random: acc % | - exact | MB | " in text
     assert "## other" not in text and "papers’ settings:" not in text
-    assert all(f"| {name} " in text for name in ("vanilla", "cdfgnn"))
+    rows = read_parts(page.with_name("study.csv"))["tiny"]["one setting"]["random"]
+    assert [row["system"] for row in rows] == ["vanilla", "cdfgnn"]
+    assert rows[0]["said"].startswith("Made with") and "are summed over workers" in rows[0]["notes"]
+    for row in rows:
+        mb = row["MB per epoch"].removesuffix(" *")
+        assert float(mb) > 0 and f"\n| {row['system']} | " in text and f" | {mb}" in text
     assert study.main(arguments) == 0 and len(started) == 2 and page.read_text() == text
+    assert page.with_name("study.csv").read_text() == table
     # Some of the rows are a part below that of all, which stays as it is, and stays where all are made anew.
-    some.write_text(text)
+    some.with_name("study.csv").write_text(table)
     assert study.main([*of_one, "--out", str(some)]) == 0
-    assert some.read_text().startswith(f"{text}\n#### random: cdfgnn\n\n")
+    assert some.read_text().startswith(f"{text}\n") and some.read_text().count("| cdfgnn ") == 2
     both = some.read_text()
     assert study.main([*arguments, "--out", str(some)]) == 0 and some.read_text() == both
-    # A section of a graph that is not asked for stays, in the order of the graphs.
+    # What is of another graph, kind or partition stays, in the order of the graphs.
     study_of_other = ["--graphs", "other", *arguments[2:]]
     assert study.main([*study_of_other, "--only-there"]) == 0 and page.read_text() == text
-    # And so do the parts of a graph that are of another kind or partition.
-    papers = "### The papers’ settings: 200 epochs, 3 seeds\n\n#### metis\n\nof another machine\n"
-    metis = "#### metis\n\nof another machine too\n\n"
-    page.write_text(f"{text}\n{metis}\n{papers}\n## other\n\n{papers}")
+    made = read_parts(page.with_name("study.csv"))
+    mine = {"said": "of another machine"}
+    made["tiny"]["papers' settings"] = {"metis": [mine]}
+    made["tiny"]["one setting"] = {"random": rows, "metis": [mine]}
+    write_parts({"other": {"papers' settings": {"metis": [mine]}}, **made}, page.with_name("study.csv"))
     assert study.main(arguments) == 0
-    whole = text.replace("Not made yet: other.\n\n", "").replace("#### random", f"{metis}#### random")
-    assert page.read_text() == f"{whole}\n{papers}\n## other\n\n{papers}"
+    assert parts_in(page) == [
+        ("tiny", "one setting", "metis", ""),
+        ("tiny", "one setting", "random", "vanilla"),
+        ("tiny", "one setting", "random", "cdfgnn"),
+        ("tiny", "papers' settings", "metis", ""),
+        ("other", "papers' settings", "metis", ""),
+    ]
+    assert page.read_text().count("- metis: of another machine") == 3
     # Where nothing of a partition has finished, its table of before stays.
+    whole = page.read_text()
     nothing = [*arguments, "--partitions", "metis", "--only-there", "--systems", "vanilla"]
-    assert study.main(nothing) == 0 and page.read_text() == f"{whole}\n{papers}\n## other\n\n{papers}"
+    assert study.main(nothing) == 0 and page.read_text() == whole
     monkeypatch.setattr(study, "ROWS", {**study.ROWS, study.ONE: {"vanilla": two["vanilla"]}})
-    assert study.main(nothing) == 0
-    assert (
-        page.read_text().split("\n## Rows")[1].partition("## tiny")[2]
-        == (f"{whole}\n{papers}\n## other\n\n{papers}".partition("\n## tiny")[2])
-    )
+    assert study.main(nothing) == 0 and page.read_text() == whole
     capsys.readouterr()
     assert study.main(["--systems", "vanila"]) == 2
     assert 'system="vanila" is not known' in capsys.readouterr().err
@@ -144,7 +147,7 @@ def test_mini_batches_are_larger_where_most_vertices_train(tmp_path, graph, size
 def test_a_row_of_several_steps_says_so(tmp_path):
     path = traces.finished(tmp_path / "run", ran_on={"steps": 5})
     (shown,) = study.tables_of({"metis": {path: "llcg"}}, {}, []).values()
-    assert "| llcg (5 steps per epoch) " in shown and "unless a row says how many" in shown
+    assert shown[0]["system"] == "llcg (5 steps per epoch)" and "unless a row says" in shown[0]["notes"]
 
 
 def test_a_row_at_equal_steps_takes_a_fifth_of_the_epochs(tmp_path):
@@ -199,3 +202,8 @@ def test_a_row_of_a_system_from_outside_the_tree(place, monkeypatch, tmp_path, c
     ):
         assert study.main([*arguments, "--row", row]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_the_page_in_the_tree_is_what_its_table_makes():
+    page = ROOT / "docs" / "systems" / "README.md"
+    assert page.read_text() == study.page(read_parts(page.with_name("study.csv")))

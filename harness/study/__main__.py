@@ -2,9 +2,10 @@
 
 Two kinds of rows: all systems at one setting, and each system at its paper's own setting beside exact
 training and the control at the same. Runs that are lacking are started, one sweep per graph and row; those
-there are are reused. The page is made of the report's tables alone, a section per graph with a part for each
+there are are reused. `study.csv`, beside the page, holds the report's tables whole, a part for each graph,
 kind of rows and partition, written as soon as that kind is through; what was not asked for stays as it is.
-Some of the rows alone are a part of their own, below the one that has them all.
+Some of the rows alone are a part of their own. The page is made of that file: one table for each graph and
+kind, with the columns that compare systems.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +23,18 @@ from harness.claims import experiment
 from harness.run import runner
 from harness.run.process import until_stopped
 from harness.run.runner import Places
+from harness.study.parts import (
+    PAGE,
+    TABLE,
+    USUAL,
+    Parts,
+    Rows,
+    place,
+    read_parts,
+    shown,
+    tables_of,
+    write_parts,
+)
 
 ONE, PAPERS = "one setting", "papers' settings"
 
@@ -33,7 +45,7 @@ class Extent:
 
     seeds: str = "1,2,3"
     epochs: int = 200
-    partitions: str = "metis,random"
+    partitions: str = USUAL
 
 
 @dataclass(frozen=True)
@@ -76,38 +88,6 @@ GRAPHS = {
 SYSTEMS, AT_PAPERS = (experiment.one(name).rows for name in ("systems", "systems_at_papers"))
 ROWS = {ONE: SYSTEMS, PAPERS: AT_PAPERS}
 HEADINGS = {ONE: "One setting for all", PAPERS: "The papers’ settings"}
-PAGE = """# Systems on real graphs
-
-Written by `python -m harness.study --data-dir ../shared/data`, and not edited; what was made with other
-options says so. 4 workers. Each graph has two kinds of rows:
-
-- **One setting for all**: GCN of 2 layers, hidden 64, dropout 0.5, Adam 0.01, weight decay 5e-4, no norm;
-  raw features fetched once, which is exact (`vanilla, refetch` fetches them in every epoch). What
-  differs between rows is the system alone.
-- **The papers' settings**: each system as its paper has it, beside exact training (`vanilla`) and the
-  control (`zero_halo`) at the same model and optimiser: PipeGCN with GraphSAGE, layer norm, no weight decay
-  and smoothing of features and gradients; PSC-GCN with layer norm and no weight decay; CaPGNN with 3 layers
-  of 256, layer norm, weight decay 0.01; DIGEST with rows of length 1 (its line 11). All but PipeGCN and
-  DIGEST fetch raw features in every epoch there, as their papers do, so that `MB layer 0` is to be compared
-  with the `vanilla` there. What the papers leave open is as at the one setting.
-
-METIS leads; random partitions are the stress test: most of a row's weight is remote there, and staleness by
-an epoch under Adam need not settle ([why](../staleness.md)). CDFGNN stands in both tables with a vertex-cut
-of its own (EBV).
-
-- `zero_halo` is the control: a system no better than it uses no remote information. Where exact training is
-  no better than it either, the notes below a table say so: accuracy tells nothing there. Evaluation is
-  exact and sees the whole graph for all, the control too.
-- `llcg` takes five optimiser steps per epoch; its row of a fifth of the epochs takes as many steps as the
-  others. `distdgl` and `bytegnn` take one per mini-batch of 4 x 32 training vertices (4 x 1000 on tolokers
-  and coauthor-physics, where most vertices train), `gas`, `cluster_gcn` and `graphsaint` one per subgraph:
-  compare them over time, bytes and steps, and not over epochs.
-- Times are of the machine named; where it has fewer cores than workers, wall time says nothing of the
-  system, and communication is given as CPU seconds: what the training thread spent waiting, and the
-  transport's threads. `cluster=` names device speeds that CaPGNN's RAPA reads; nobody ran on them.
-- A row that is neither in a graph's tables nor named there as not made is younger than the tables.
-- What each system does, knob by knob: the pages beside this one.
-"""
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m harness.study") -> int:
@@ -164,7 +144,7 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
         return 2
     console, failed = Terminal(stderr=True), False
     places = Places.of(asked)
-    made = read_sections(asked.out)
+    made = read_parts(asked.out.with_name(TABLE))
     for name in asked.graphs:
         if not runner.is_here(GRAPHS[name].graph, places.data_dir):
             console.print(f"{name} is not in {places.data_dir}, left out", highlight=False)
@@ -186,6 +166,12 @@ def _main(arguments: Sequence[str] | None, program: str) -> int:
                     if partition in there or not (some or partition in parts):
                         parts[partition + some] = table
                 asked.out.parent.mkdir(parents=True, exist_ok=True)
+                made = {
+                    graph: {kind: made[graph][kind] for kind in ROWS if kind in made[graph]}
+                    for graph in GRAPHS
+                    if graph in made
+                }
+                write_parts(made, asked.out.with_name(TABLE))
                 asked.out.write_text(page(made))
     if not made:
         print(f"error: no run has finished in {places.results}; leave out --only-there", file=sys.stderr)
@@ -282,10 +268,6 @@ def said_of(kind: str, extent: Extent, name: str, asked: argparse.Namespace) -> 
     return [f"Made with `{' '.join(said)}`."] if said else []
 
 
-def kind_of(heading: str) -> str:
-    return ONE if heading.startswith(HEADINGS[ONE]) else PAPERS
-
-
 def heading(name: str, kind: str) -> str:
     """Of a graph's rows of a kind, by the graph's own plan."""
     extent = GRAPHS[name].extent(kind)
@@ -293,80 +275,21 @@ def heading(name: str, kind: str) -> str:
     return f"{HEADINGS[kind]}: {counted(extent.epochs, 'epoch')}, {counted(seeds, 'seed')}"
 
 
-def tables_of(
-    there: dict[str, dict[Path, str]], unmade: dict[str, list[str]], said: list[str]
-) -> dict[str, str]:
-    """By partition: how it was made (`said`), what is missing, and the table."""
-    # pandas: only where there is something to tell of.
-    from harness.report import formats, groups
-
-    made = {}
-    for partition in dict.fromkeys([*there, *unmade]):
-        missing = unmade.get(partition)
-        lacks = [f"Not made when this was written: {'; '.join(missing)}."] if missing else []
-        rows = there.get(partition)
-        if rows is None:
-            made[partition] = "\n\n".join([*said, *lacks])
-            continue
-        compared, _ = groups.load(rows)
-        row_of = {id(group): rows[group.runs[0].path] for group in compared}
-        order, groups_of = list(dict.fromkeys(rows.values())), Counter(row_of.values())
-        compared.sort(key=lambda group: order.index(row_of[id(group)]))
-        for group in compared:
-            row = row_of[id(group)]
-            group.label = row + group.more_steps if groups_of[row] == 1 else f"{row}: {group.label}"
-        made[partition] = "\n\n".join([*said, *lacks, formats.markdown(compared)])
-    return made
-
-
-def what_rows_are() -> str:
-    """What is asked for under each row's name, as on the command line."""
-    said = ["## Rows"]
-    for kind, rows in ROWS.items():
-        said += [f"{kind.capitalize()}, behind `python -m harness -m`:".replace("Papers'", "The papers'")]
-        said += ["\n".join(f"- {row}: `{asked}`" for row, asked in rows.items())]
-    return "\n\n".join(said) + "\n"
-
-
-# By graph, kind of rows, and heading: the partition, and after a colon the rows where they are some alone.
-Sections = dict[str, dict[str, dict[str, str]]]
-
-
-def page(made: Sections) -> str:
+def page(made: Parts) -> str:
     missing = [name for name in GRAPHS if name not in made]
-    said = [PAGE, what_rows_are()] + ([f"Not made yet: {', '.join(missing)}.\n"] if missing else [])
+    said = [PAGE] + ([f"Not made yet: {', '.join(missing)}.\n"] if missing else [])
     for name in GRAPHS:
         if name in made:
             said += [f"## {name}\n"]
         for kind in ROWS:
-            tables = made.get(name, {}).get(kind, {})
-            said += [f"### {heading(name, kind)}\n"] if tables else []
-            said += [f"#### {partition}\n\n{tables[partition]}\n" for partition in sorted(tables, key=_place)]
+            parts = made.get(name, {}).get(kind, {})
+            said += [f"### {heading(name, kind)}\n"] if parts else []
+            alike: dict[str, dict[str, Rows]] = {}  # by the rows that they have, all or some
+            for part in sorted(parts, key=place):
+                partition, _, some = part.partition(": ")
+                alike.setdefault(some, {})[partition] = parts[part]
+            said += [f"{shown(each)}\n" for each in alike.values()]
     return "\n".join(said)
-
-
-def _place(heading: str) -> tuple[int, str]:
-    """METIS leads, random parts follow, then whatever else was asked for; some of the rows after all."""
-    usual, partition = Extent.partitions.split(","), heading.partition(":")[0]
-    return (usual.index(partition) if partition in usual else len(usual)), heading
-
-
-def read_sections(path: Path) -> Sections:
-    """The sections of a page written before; none where there is no page."""
-    text = path.read_text() if path.exists() else ""
-    return {
-        name: {
-            kind_of(heading): {partition: tables.strip() for partition, tables in _split(rows, "#### ")}
-            for heading, rows in _split(section, "### ")
-        }
-        for name, section in _split(text, "## ")
-    }
-
-
-def _split(text: str, mark: str) -> list[tuple[str, str]]:
-    """Headings that begin with `mark`, and what is below each up to the next."""
-    parts = ("\n" + text).split("\n" + mark)[1:]
-    return [(name, below) for name, _, below in (part.partition("\n") for part in parts)]
 
 
 if __name__ == "__main__":
