@@ -41,7 +41,7 @@ def said(each: Estimate, digits: str = ".2f") -> str:
 
 def place(command: str) -> re.Pattern[str]:
     """Where a page has the tables that `command` makes."""
-    return re.compile(rf"(?<=<!-- from results/reference: {re.escape(command)} -->\n).*?(?=\n<!-- -->)", re.S)
+    return re.compile(rf"(?<=: {re.escape(command)} -->\n).*?(?=\n<!-- -->)", re.S)
 
 
 def with_tables(page: str, command: str, tables: str) -> str:

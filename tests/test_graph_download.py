@@ -15,8 +15,7 @@ from harness.check import InputError
 from harness.graph import download, real
 from harness.graph.sources import load
 from harness.graph.twin_specs import SPECS
-from tests import raw_files
-from tests.conftest import ROOT
+from tests import raw_files, sets
 from tests.raw_files import block, small
 
 CS = "CS/raw/ms_academic_cs.npz"
@@ -76,7 +75,9 @@ def cs_file(folder: Path, seed: int = 0) -> bytes:
 
 
 def known(monkeypatch, content: bytes) -> None:
-    monkeypatch.setitem(download.KNOWN, CS, hashlib.sha256(content).hexdigest())
+    other = {Path(CS).name: hashlib.sha256(content).hexdigest()}
+    source = dataclasses.replace(real.DATASETS["coauthor-cs"], sha256=other)
+    monkeypatch.setitem(real.DATASETS, "coauthor-cs", source)
 
 
 def test_a_download_that_fails_is_tried_again(tmp_path, server, monkeypatch):
@@ -104,13 +105,13 @@ def test_a_file_of_another_checksum_than_the_known_is_refused(tmp_path, server, 
     server.files["ms_academic_cs.npz"] = cs_file(tmp_path)
     with pytest.raises(InputError) as error:
         load(block("coauthor-cs"), tmp_path / "data", seed=1)
-    assert f"SHA-256 begins with {download.KNOWN[CS][:12]}" in str(error.value)
+    assert f"SHA-256 begins with {real.DATASETS['coauthor-cs'].known[CS][:12]}" in str(error.value)
     assert len(server.asked) == 1 + download.RETRIES and not (tmp_path / "data" / CS).exists()
 
 
 def test_elsewhere_the_first_downloads_checksum_is_kept_and_held_to(tmp_path, server):
     data, file = tmp_path / "data", "cora/raw/cora.npz"
-    assert file not in download.KNOWN
+    assert not real.DATASETS["corafull"].sha256
     server.files["cora.npz"] = first = cs_file(tmp_path)
     load(block("corafull"), data, seed=1)
     assert (data / download.KEPT).read_text() == f"{file} {hashlib.sha256(first).hexdigest()}\n"
@@ -145,13 +146,12 @@ def test_what_a_library_downloads_is_held_to_its_first_checksum_too(tmp_path, mo
 
 
 def test_the_docs_say_where_every_data_set_comes_from():
-    rows = (ROOT / "docs" / "data.md").read_text().split("### Where they come from")[1].splitlines()
-    for name, source in real.DATASETS.items():
-        (row,) = [row for row in rows if row.startswith(f"| {name} |")]
-        where = row.split("|")[-2]
-        assert (source.url or source.library) in where
-        if name in SPECS:
-            assert f"| {SPECS[name].vertices:,} | {SPECS[name].edges:,} | {SPECS[name].features:,} |" in row
+    page = sets.PAGE.read_text()
+    assert page == sets.with_tables(page, sets.COMMAND, sets.table()), f"run {sets.COMMAND}"
+    for name, twin in SPECS.items():
+        if name in real.DATASETS:
+            known = real.DATASETS[name]
+            assert (twin.vertices, twin.edges, twin.features) == (known.vertices, known.edges, known.features)
 
 
 @pytest.mark.real
@@ -164,4 +164,4 @@ def test_known_checksums_are_those_of_the_real_files(real_data):
         if not (real_data / folder).is_dir():
             continue
         for file in source.files:
-            assert pooch.file_hash(str(real_data / folder / file)) == download.KNOWN[f"{folder}/{file}"]
+            assert pooch.file_hash(str(real_data / folder / file)) == source.known[f"{folder}/{file}"]

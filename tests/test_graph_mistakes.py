@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from harness.check import InputError
 from harness.graph import real
-from harness.graph.config import REAL, DatasetConfig
+from harness.graph.config import DatasetConfig
 from harness.graph.raw import class_count
+from harness.graph.sets import NAMES as REAL
 from harness.graph.sources import load
 from tests import raw_files
 from tests.raw_files import Hostile, Small, parts_of, refused, small, write

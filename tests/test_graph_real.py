@@ -12,25 +12,15 @@ import pytest
 
 from harness.check import InputError
 from harness.graph import real
-from harness.graph.config import REAL
 from harness.graph.graph import Graph
+from harness.graph.sets import NAMES as REAL
 from harness.graph.sources import fingerprint, load
 from tests import raw_files
 from tests.raw_files import block, dense, refused, small, write
 
 # -- the real files --
 
-# vertices, directed edges, features, classes, homophily, own split's sizes: the data folder's README
-PUBLISHED = {
-    "cora": (2708, 10556, 1433, 7, 0.810, (140, 500, 1000)),
-    "citeseer": (3327, 9104, 3703, 6, 0.738, (120, 500, 1000)),
-    "coauthor-physics": (34493, 495924, 8415, 5, 0.931, None),
-    "coauthor-cs": (18333, 163788, 6805, 15, 0.808, None),
-    "amazon-computers": (13752, 491722, 767, 10, 0.777, None),
-    "amazon-photo": (7650, 238162, 745, 8, 0.827, None),
-    "dblp": (17716, 105734, 1639, 4, 0.828, None),
-    "tolokers": (11758, 1038000, 10, 2, 0.595, (5879, 2939, 2940)),
-}
+MEASURED = [name for name in REAL if real.DATASETS[name].homophily is not None]
 
 
 def homophily(graph: Graph) -> float:
@@ -42,17 +32,14 @@ def homophily(graph: Graph) -> float:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", MEASURED)
 def test_the_real_graph_has_its_published_figures(name, real_data):
-    vertices, edges, features, classes, same, sizes = PUBLISHED[name]
+    known = real.DATASETS[name]
+    vertices, sizes = known.vertices, known.splits
     graph = load(block(name), real_data, seed=1)
-    assert (graph.num_vertices, graph.num_edges, graph.num_features, graph.num_classes) == (
-        vertices,
-        edges,
-        features,
-        classes,
-    )
-    assert round(homophily(graph), 3) == same
+    assert (graph.num_vertices, graph.num_edges) == (vertices, known.edges)
+    assert (graph.num_features, graph.num_classes) == (known.features, known.classes)
+    assert round(homophily(graph), 3) == known.homophily
     assert graph.symmetric
     split = tuple(int(mask.sum()) for mask in (graph.train, graph.val, graph.test))
     assert split == (

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from harness.check import InputError, typed
 from harness.graph import csr, splits
-from harness.graph.config import REAL, DatasetConfig
+from harness.graph.config import DatasetConfig
 from harness.graph.graph import Graph, validate
 from harness.graph.real import DATASETS
+from harness.graph.sets import NAMES as REAL
 
 
 @given(st.lists(st.integers(-1, 3), min_size=5, max_size=200), st.integers(0, 9))

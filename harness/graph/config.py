@@ -8,31 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.check import InputError, at_least, choice, more_than, within_above
+from harness.graph import sets
 
 SOURCES = ("real", "npz", "twin")
 SPLITS = ("own", "random", "low_label")
 LABELS_PER_CLASS = 20  # vertices that train under low_label where nothing else is said
-REAL = (
-    "reddit",
-    "reddit2",
-    "flickr",
-    "yelp",
-    "amazon-products",
-    "corafull",
-    "coauthor-physics",
-    "coauthor-cs",
-    "amazon-computers",
-    "amazon-photo",
-    "cora",
-    "citeseer",
-    "pubmed",
-    "dblp",
-    "tolokers",
-    "ogbn-arxiv",
-    "ogbn-products",
-    "ogbn-proteins",
-    "ogbn-papers100m",
-)
 # Keys that only some sources read.
 USED_BY = {
     "path": ("npz",),
@@ -106,7 +86,7 @@ class DatasetConfig:
         at_least("labels_per_class", self.labels_per_class, 1)
         check_name(self.name)
         if self.source == "real":
-            choice("name", self.name, REAL)
+            choice("name", self.name, sets.NAMES)
         if self.source == "npz" and not self.path:
             raise InputError("path is not given: add dataset.path=GRAPH.npz")
 

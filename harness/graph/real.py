@@ -1,127 +1,21 @@
-"""The real data sets: where torch_geometric and ogb keep their raw files, who reads them, who
-downloads them.
-"""
+"""The raw files of real data sets (`harness.graph.sets`): found under data_dir, or downloaded there."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.base.scratch import scratch
 from harness.check import InputError
 from harness.check.extras import package
-from harness.graph import download
-from harness.graph.attributed import read_attributed, read_heterophilous
-from harness.graph.ogb import read_binary, read_edge_features, read_tables
-from harness.graph.planetoid import PARTS, read_planetoid
+from harness.graph import download, sets
 from harness.graph.raw import Raw
-from harness.graph.saint import read_reddit, read_saint
+from harness.graph.sets import RealSet
+from harness.graph.twin_specs import SPECS
 
-
-@dataclass(frozen=True)
-class Source:
-    """One data set.
-
-    folders    where its files may lie under data_dir, in any case; the first is where a download puts them
-    files      what `read` takes, in its order, relative to the folder
-    read       (*paths, symmetrise=...) -> Raw
-    library    who downloads it where there is no url: "torch_geometric.datasets" class or "ogb"; arguments of
-               the class beside root
-    url        where its files are, each under its own name; "" where only a library can fetch them (Google
-               Drive, zip archives)
-    own_split  whether the files hold splits
-    twin       whether there is a synthetic twin of the same name
-    """
-
-    folders: tuple[str, ...]
-    files: tuple[str, ...]
-    read: Callable[..., Raw]
-    library: str = ""
-    arguments: dict[str, str] = field(default_factory=dict)
-    url: str = ""
-    own_split: bool = True
-    twin: bool = False
-
-
-# Where the authors keep the files of these torch_geometric classes.
-URLS = {
-    "Amazon": "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/",
-    "CitationFull": "https://github.com/abojchevski/graph2gauss/raw/master/data/",
-    "Coauthor": "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/",
-    "HeterophilousGraphDataset": "https://github.com/yandex-research/heterophilous-graphs/raw/main/data/",
-    "Planetoid": "https://github.com/kimiyoung/planetoid/raw/master/data/",
-}
-
-
-def _saint(library: str, *folders: str) -> Source:
-    files = ("raw/adj_full.npz", "raw/feats.npy", "raw/class_map.json", "raw/role.json")
-    return Source((library, *folders), files, read_saint, library, twin=True)
-
-
-def _attributed(library: str, folder: str, file: str, *folders: str, twin: bool = False) -> Source:
-    everywhere = (folder, f"{library}/{folder}", *folders)
-    return Source(
-        everywhere, (f"raw/{file}",), read_attributed, url=URLS[library], own_split=False, twin=twin
-    )
-
-
-def _planetoid(name: str) -> Source:
-    files = tuple(f"raw/ind.{name.lower()}.{part}" for part in PARTS)
-    return Source((name, f"Planetoid/{name}"), files, read_planetoid, url=URLS["Planetoid"])
-
-
-def _ogb(name: str, split: str, read: Callable[..., Raw], *files: str) -> Source:
-    split_files = tuple(f"split/{split}/{part}.csv.gz" for part in ("train", "valid", "test"))
-    folders = (name.replace("-", "_"), name)
-    everywhere = (*folders, *(f"ogb/{folder}" for folder in folders))
-    return Source(everywhere, (*files, *split_files), read, "ogb", {"name": name}, twin=True)
-
-
-_TABLES = ("raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz")
-
-DATASETS = {
-    "reddit": Source(
-        ("Reddit",), ("raw/reddit_data.npz", "raw/reddit_graph.npz"), read_reddit, "Reddit", twin=True
-    ),
-    "reddit2": _saint("Reddit2"),
-    "flickr": _saint("Flickr"),
-    "yelp": _saint("Yelp"),
-    "amazon-products": _saint("AmazonProducts", "amazon-products", "amazon_products", "Amazon"),
-    # CitationFull keeps its "cora" in a folder that Planetoid's Cora may share; the file names tell them
-    # apart.
-    "corafull": _attributed(
-        "CitationFull", "cora", "cora.npz", "CoraFull", "CoraFull/cora", "cora_full", twin=True
-    ),
-    "coauthor-physics": _attributed("Coauthor", "Physics", "ms_academic_phy.npz", twin=True),
-    "coauthor-cs": _attributed("Coauthor", "CS", "ms_academic_cs.npz"),
-    "amazon-computers": _attributed("Amazon", "Computers", "amazon_electronics_computers.npz"),
-    "amazon-photo": _attributed("Amazon", "Photo", "amazon_electronics_photo.npz"),
-    "cora": _planetoid("Cora"),
-    "citeseer": _planetoid("CiteSeer"),
-    "pubmed": _planetoid("PubMed"),
-    "dblp": _attributed("CitationFull", "dblp", "dblp.npz"),
-    "tolokers": Source(
-        ("tolokers", "HeterophilousGraphDataset/tolokers"),
-        ("raw/tolokers.npz",),
-        read_heterophilous,
-        url=URLS["HeterophilousGraphDataset"],
-    ),
-    "ogbn-arxiv": _ogb("ogbn-arxiv", "time", read_tables, *_TABLES),
-    "ogbn-products": _ogb("ogbn-products", "sales_ranking", read_tables, *_TABLES),
-    "ogbn-proteins": _ogb(
-        "ogbn-proteins",
-        "species",
-        read_edge_features,
-        "raw/edge.csv.gz",
-        "raw/edge-feat.csv.gz",
-        "raw/node-label.csv.gz",
-    ),
-    "ogbn-papers100m": _ogb("ogbn-papers100M", "time", read_binary, "raw/data.npz", "raw/node-label.npz"),
-}
+DATASETS = {name: sets.one(name) for name in sets.NAMES}
 # Other names under which a file is passed around.
 ALIASES = {"raw/cora.npz": "raw/cora_full.npz"}
 
@@ -142,7 +36,7 @@ def find(name: str, data_dir: Path) -> tuple[Path, ...]:
     if found := _complete(source, data_dir):
         return found
     missing = _first_missing(source, data_dir)
-    twin = f", or take the synthetic twin with dataset=twin/{name}" if source.twin else ""
+    twin = f", or take the synthetic twin with dataset=twin/{name}" if name in SPECS else ""
     raise InputError(
         f'{name}: file "{missing}" is missing from data_dir="{data_dir}" ({reason}); put it there{twin}'
     )
@@ -157,7 +51,7 @@ def read(name: str, paths: tuple[Path, ...], symmetrise: bool) -> Raw:
     return DATASETS[name].read(*paths, symmetrise=symmetrise)
 
 
-def _complete(source: Source, data_dir: Path) -> tuple[Path, ...] | None:
+def _complete(source: RealSet, data_dir: Path) -> tuple[Path, ...] | None:
     for folder in _existing(source, data_dir):
         paths = [path for file in source.files if (path := _file(folder, file)) is not None]
         if len(paths) == len(source.files):
@@ -165,7 +59,7 @@ def _complete(source: Source, data_dir: Path) -> tuple[Path, ...] | None:
     return None
 
 
-def _existing(source: Source, data_dir: Path) -> list[Path]:
+def _existing(source: RealSet, data_dir: Path) -> list[Path]:
     """The candidate folders that exist, whatever the case of their letters."""
     found = []
     for candidate in source.folders:
@@ -195,7 +89,7 @@ def _file(folder: Path, name: str) -> Path | None:
     return None
 
 
-def _first_missing(source: Source, data_dir: Path) -> str:
+def _first_missing(source: RealSet, data_dir: Path) -> str:
     """Relative to data_dir; in a folder that holds some of the files, else in the usual one."""
     for folder in _existing(source, data_dir):
         there = [_file(folder, file) is not None for file in source.files]
@@ -204,7 +98,7 @@ def _first_missing(source: Source, data_dir: Path) -> str:
     return f"{source.folders[0]}/{source.files[0]}"
 
 
-def _download(source: Source, data_dir: Path) -> None:
+def _download(source: RealSet, data_dir: Path) -> None:
     """Fetch the raw files into a folder of its own, hold them to their checksums, then move each into place,
     at once and whole.
     """
@@ -215,13 +109,13 @@ def _download(source: Source, data_dir: Path) -> None:
         with scratch(parent=data_dir, prefix=".download.") as beside:
             if source.url:
                 fetched = beside
-                known = download.expected(data_dir, folder, source.files)
+                known = download.expected(data_dir, folder, source.files, source.known)
                 download.fetch(source.url, source.files, known, fetched)
             elif source.library == "ogb":
                 fetched = _fetch_ogb(source, beside)
             else:
                 fetched = _fetch_torch_geometric(source, beside)
-            download.hold(data_dir, folder, fetched, source.files)
+            download.hold(data_dir, folder, fetched, source.files, source.known)
             for file in sorted(path for path in fetched.rglob("*") if path.is_file()):
                 target = data_dir / folder / file.relative_to(fetched)
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -233,7 +127,7 @@ def _download(source: Source, data_dir: Path) -> None:
                 data_dir.rmdir()
 
 
-def _fetch_torch_geometric(source: Source, root: Path) -> Path:
+def _fetch_torch_geometric(source: RealSet, root: Path) -> Path:
     """Run the class's download step alone: its processing would need the whole graph again, and write it."""
     datasets = package("torch_geometric.datasets", "download")  # heavy, and needed for downloads only
     cls = getattr(datasets, source.library)
@@ -247,7 +141,7 @@ def _fetch_torch_geometric(source: Source, root: Path) -> Path:
     return Path(dataset.raw_dir).parent
 
 
-def _fetch_ogb(source: Source, root: Path) -> Path:
+def _fetch_ogb(source: RealSet, root: Path) -> Path:
     import pandas as pd
     from ogb import nodeproppred
     from ogb.utils import url

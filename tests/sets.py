@@ -1,0 +1,62 @@
+"""`python -m tests.sets`: bring the table of the real data sets in docs/data.md up to date."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from harness.graph.real import DATASETS
+from harness.graph.sets import RealSet
+from harness.graph.twin_specs import SPECS
+from tests.kept import ROOT, with_tables
+
+PAGE, COMMAND = ROOT / "docs" / "data.md", "python -m tests.sets"
+
+
+def _large(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+
+
+def _files(known: RealSet) -> str:
+    """As `Cora/raw/` and the names of its files."""
+    folders = sorted({file.rpartition("/")[0] for file in known.files})
+    return "; ".join(
+        f"`{known.folders[0]}/{folder}/` "
+        + ", ".join(f"`{file.rpartition('/')[2]}`" for file in known.files if file.startswith(f"{folder}/"))
+        for folder in folders
+    )
+
+
+def table() -> str:
+    """A row per data set, then what to cite of each."""
+    rows = [
+        "| dataset | files under `data_dir` | vertices | directed edges | features | classes | in memory |"
+        " raw files | own split | twin | licence | from |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---|---|---|---|",
+    ]
+    for name, known in DATASETS.items():
+        by = f" (by torch_geometric's `{known.library}`)" if known.library != "ogb" else " (by ogb)"
+        cells = [
+            name,
+            _files(known),
+            *(f"{count:,}" for count in (known.vertices, known.edges, known.features, known.classes)),
+            _large(4 * (known.vertices * known.features + known.edges)),
+            _large(known.size) if known.size else "",
+            "yes" if known.own_split else "no",
+            "yes" if name in SPECS else "no",
+            known.licence,
+            known.url or known.origin + (by if known.library else ""),
+        ]
+        rows.append("| " + " | ".join(cells) + " |")
+    cited: dict[str, list[str]] = {}
+    for name in DATASETS:
+        module = import_module(f"harness.graph.sets.{name.replace('-', '_')}")
+        cited.setdefault(" ".join((module.__doc__ or "").split()), []).append(name)
+    return "\n".join(
+        [*rows, "", "To cite:", "", *(f"* {', '.join(of)}: {what}" for what, of in cited.items())]
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text(), COMMAND, table()))
+    sys.exit(0)
