@@ -248,29 +248,33 @@ def dense(graph: Graph) -> np.ndarray:
     return matrix
 
 
+MULTILABEL = ("yelp", "amazon-products")
+
+
 def write(name: str, data_dir: Path, what: Small) -> Path:
     """Write the small raw files of data set `name`; returns their folder."""
-    folder = data_dir / real.DATASETS[name].folders[0]
-    file = Path(real.DATASETS[name].files[0]).name
-    match name:
-        case "reddit":
+    known = real.DATASETS[name]
+    folder, file = data_dir / known.folders[0], Path(known.files[0]).name
+    (folder / known.files[0]).parent.mkdir(parents=True, exist_ok=True)
+    split = Path(known.files[-1]).parent.name  # of ogb's: "split/NAME/test.csv.gz"
+    classes = np.eye(4, dtype=int)[what.labels] if name in MULTILABEL else None
+    match known.read.__name__:
+        case "read_reddit":
             write_reddit(folder, what)
-        case "reddit2" | "flickr":
-            write_saint(folder, what)
-        case "yelp" | "amazon-products":
-            write_saint(folder, what, np.eye(4, dtype=int)[what.labels])
-        case "cora" | "citeseer" | "pubmed":
+        case "read_saint":
+            write_saint(folder, what, classes)
+        case "read_planetoid":
             write_planetoid(folder, name, what)
-        case "tolokers":
+        case "read_heterophilous":
             write_heterophilous(folder, what)
-        case "ogbn-arxiv":
-            write_ogb_tables(folder, "time", what)
-        case "ogbn-products":
-            write_ogb_tables(folder, "sales_ranking", what)
-        case "ogbn-proteins":
+        case "read_tables":
+            write_ogb_tables(folder, split, what)
+        case "read_edge_features":
             write_ogb_edge_features(folder, what)
-        case "ogbn-papers100m":
+        case "read_binary":
             write_ogb_binary(folder, what, unlabelled=3)
-        case _:
+        case "read_attributed":
             write_attributed(folder, file, what)
+        case _:
+            np.savez(folder / known.files[0], **parts_of(what))
     return folder

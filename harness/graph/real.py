@@ -29,6 +29,8 @@ def find(name: str, data_dir: Path) -> tuple[Path, ...]:
     if found := _complete(source, data_dir):
         return found
     try:
+        if not source.url and not source.library:
+            raise InputError(f"it is not offered ready made: {source.origin}")
         _download(source, data_dir)
         reason = "the download lacks it"
     except Exception as error:  # the library's, the network's or the disk's: each leaves the file missing
