@@ -32,13 +32,13 @@ from typing import ClassVar
 
 import torch
 
+from harness.base.hollow import either, hollow
 from harness.check import InputError, at_least, choice
 from harness.comm.crossing import Crossing
 from harness.comm.work import code, moved
 from harness.core.draws import draws
-from harness.core.quantise import dequantise, quantise, row_bytes
+from harness.core.quantise import dequantise, quantise
 from harness.core.system import System, check_features
-from harness.core.traffic import FLOAT, Traffic, halo_exchanges
 
 LEVELS = (2, 4, 8)
 
@@ -102,30 +102,6 @@ class Adaqp(System):
 
     def halo(self, layer, h):
         return QuantisedHalo(self, layer, h)
-
-    def traffic(self, parts, epoch):
-        float32 = torch.float32
-        if self.assignment == "uniform":
-            size = lambda width: row_bytes(width, self.bits, float32)  # noqa: E731
-            return halo_exchanges(parts, epoch, self.features, row_bytes=size)
-        # Every row has 2 bits per value at least; all have `bits` on average at most, and the last byte of a
-        # row's codes may not be full.
-        least = lambda width: row_bytes(width, LEVELS[0], float32)  # noqa: E731
-        most = lambda width: width * self.bits / 8 + 1 + row_bytes(0, self.bits, float32)  # noqa: E731
-        low, high = (halo_exchanges(parts, epoch, self.features, row_bytes=size) for size in (least, most))
-        made = Traffic(parts.workers)
-        for key, most_of in high.most.items():
-            made.add(*key, low.least[key], most_of)
-        if epoch % self.period == 0:
-            first = 1 if self.features == "once" else 0
-            for layer in range(first, parts.layers):
-                rows = parts.rows[layer]
-                made.add(layer, "forward", "bits", rows)
-                if layer:
-                    made.add(layer, "backward", "bits", rows.T)
-            if epoch == 0 and parts.layers > first:
-                made.add(first, "backward", "bits", FLOAT * parts.rows[first].T)
-        return made
 
     # -- bits of a row --
 
@@ -258,6 +234,8 @@ def assign_bits(beta: torch.Tensor, mean: int) -> torch.Tensor:
     """Bits [k] uint8 of each row, `mean` on average or less: every row begins with 2, and the upgrades that
     lower sum beta / (2^B - 1)^2 most a bit are made while they fit."""
     low, middle, high = LEVELS
+    if hollow(beta):
+        return torch.full((len(beta),), high if either() else low, dtype=torch.uint8)
     gain = lambda a, b: beta * ((2**a - 1.0) ** -2 - (2**b - 1.0) ** -2) / (b - a)  # noqa: E731
     gains = torch.cat([gain(low, middle), gain(middle, high)])
     cost = torch.cat([torch.full_like(beta, middle - low), torch.full_like(beta, high - middle)])

@@ -28,7 +28,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 
 from harness.base.splitmix import mix_int
@@ -38,7 +37,6 @@ from harness.comm.work import sample
 from harness.core.adjacency import Propagation
 from harness.core.propagate import Pending
 from harness.core.system import System, check_features
-from harness.core.traffic import halo_exchanges
 from harness.partition.shard import Shard
 from systems.parts.sampling import HaloSampler
 
@@ -107,10 +105,6 @@ class Bns(System[Shard, Propagation]):  # it replaces the propagation matrix by 
     def drawn_of(self, count: int) -> int:
         """k of `count` rows."""
         return max(1, round(self.rate * count)) if count else 0
-
-    def traffic(self, parts, epoch):
-        drawn = [np.vectorize(self.drawn_of)(rows) for rows in parts.rows]
-        return halo_exchanges(parts, epoch, self.features, rows=drawn)
 
     def halo(self, layer, h):
         return Scaled(self.comm.exchange(self.drawn, h, layer), self.scale)

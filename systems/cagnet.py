@@ -25,7 +25,7 @@ from typing import ClassVar
 from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
-from systems.parts.blocks import Blocks, block_traffic, held_blocks
+from systems.parts.blocks import Blocks
 
 
 @dataclass
@@ -60,10 +60,3 @@ class Cagnet(System):
             dropout,
             lambda delta: self.blocks.deltas(layer, delta),
         )
-
-    def traffic(self, parts, epoch):
-        everyone = [[True] * parts.workers] * parts.layers
-        return block_traffic(parts, epoch, self.features, everyone)
-
-    def held(self, parts):
-        return held_blocks(parts, [], parts.widths[1 if self.features == "once" else 0 :])

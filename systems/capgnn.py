@@ -89,7 +89,6 @@ from systems.parts.jaca import (
     direct_fetch,
     shares,
 )
-from systems.parts.jaca_traffic import cached_traffic, held_in_tiers
 from systems.parts.rapa import Step, apart, restrict
 from systems.parts.tier_rows import TierRows
 
@@ -232,15 +231,6 @@ class Capgnn(System):
         whose = (self.halos, self.shard, self.comm, self.plan)
         self.cache = Tiers(*whose, self.policy, *sizes, self.top_k, exclusive=exclusive)
         self.rows = TierRows(self.cache, self.comm, widths, self.among)
-
-    def traffic(self, parts, epoch):
-        return cached_traffic(self, self.sizes, parts, epoch)
-
-    def held(self, parts):
-        return held_in_tiers(self, self.sizes, parts)[0]
-
-    def held_on_host(self, parts):
-        return held_in_tiers(self, self.sizes, parts)[1]
 
     def sizes(self, halos: Halos, widths: list[int]) -> tuple[list[int], int]:
         """Vertices that each worker's tier and the global tier hold: as given, or by Algorithm 1."""

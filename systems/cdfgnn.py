@@ -47,16 +47,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 
+from harness.base.hollow import hollow
 from harness.check import InputError, at_least, choice, within
 from harness.comm.rows import scatter_add_rows
 from harness.comm.work import code, stream
 from harness.core import quantise as linear
 from harness.core.scores import score_counts
 from harness.core.system import ReplicaSystem, check_features
-from harness.core.traffic import FLOAT, all_reduced, fetch_once, to_all, with_weights
 from systems.parts.changes import changed, difference
 
 
@@ -248,36 +247,6 @@ class Cdfgnn(ReplicaSystem):
         else:
             rows.index_copy_(0, at, message)
 
-    def traffic(self, parts, epoch):
-        """Exact without the cache; with it each row is sent, beside its id, or not."""
-        made, mirrors = with_weights(parts), parts.rows[0]  # of the row's masters, at the column's worker
-        ways = (
-            ("gather", mirrors.T, self.quantise),
-            ("scatter", mirrors, self.quantise and self.scatter != "fp32"),
-        )
-        if self.features == "once" and epoch == 0:
-            for _, rows, _ in ways:
-                fetch_once(made, parts, rows=rows)
-        for layer in range(1 if self.features == "once" else 0, parts.layers):
-            width = parts.widths[layer + 1]
-            for direction in ("forward", "backward"):
-                for purpose, rows, coded in ways:
-                    row = linear.row_bytes(width, self.bits, torch.float32) if coded else width * FLOAT
-                    if not self.cache:
-                        made.add(layer, direction, purpose, rows * row)
-                        continue
-                    made.add(layer, direction, "counts", to_all([8] * parts.workers))
-                    made.add(layer, direction, purpose, np.zeros_like(rows), rows * (row + 4))
-        if self.cache:
-            made.add(-1, "backward", "accuracy", all_reduced(parts.workers, 2 * 8), route="ring")
-        return made
-
-    def held(self, parts):
-        """The five caches of each layer and direction; no more masters have mirrors than copies are."""
-        copies, mirrors = parts.rows[0].sum(1), parts.rows[0].sum(0)
-        widths = parts.widths[2 if self.features == "once" else 1 :]
-        return 2 * FLOAT * sum(widths) * (3 * np.minimum(copies, parts.vertices) + 2 * mirrors)
-
     # -- messages: eqs. (22) and (23) --
 
     def pack(self, rows: torch.Tensor, coded: bool) -> torch.Tensor:
@@ -312,6 +281,8 @@ class Cdfgnn(ReplicaSystem):
         if self.cache:
             counts = self.counts.to(torch.float64)
             self.comm.all_reduce(counts, purpose="accuracy")
+            if hollow(counts):  # of a dry run, in which no threshold decides
+                return
             right, possible = counts.tolist()
             accuracy = right / max(possible, 1.0)
             self.recorder.metric("train_accuracy", accuracy)
@@ -385,6 +356,8 @@ class Selection:
         send = [end - start for start, end in zip([0, *ends], ends)]
         receive = comm.exchange_counts(send, layer, direction, "counts")
         id = (rows - self.out_start[peer]).to(torch.int32)[:, None].view(torch.uint8)
+        if hollow(wire):  # of a dry run, whose ids are real
+            wire = torch.zeros(wire.shape, dtype=torch.uint8)
         flight, received = comm.start_exchange(
             torch.cat([id, wire], 1), send, receive, layer, direction, self.purpose
         )

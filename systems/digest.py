@@ -48,13 +48,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 
 from harness.check import InputError, at_least, choice
 from harness.comm.backend import check_address
 from harness.core.system import System, check_features
-from harness.core.traffic import FLOAT, Traffic, fetch_once
 from systems.parts.representations import Representations
 from systems.parts.straggler import refusal, slowed
 
@@ -182,41 +180,6 @@ class Digest(System):
             self.representations.push(layer, h, self.round)
         self.prefetch(layer + 1)
         return self.representations.pending(layer)
-
-    def traffic(self, parts, epoch):
-        made, r = Traffic(parts.workers), epoch + 1
-        made.join(parts.summed if self.aggregate == "weights" else parts.weights)
-        if self.features == "refetch":
-            made.add(0, "forward", "features", parts.rows[0] * parts.widths[0] * FLOAT)
-        elif epoch == 0:
-            fetch_once(made, parts)
-        for layer in range(1, parts.layers):
-            row = FLOAT * parts.widths[layer]
-            if self.pushes(r):
-                store = np.zeros((parts.workers, parts.workers + 1))
-                store[:, -1] = parts.vertices * row
-                made.add(layer, "forward", "push", store, route="own" if self.store == "shared" else "server")
-            if self.pulls(r) and (self.last_push(r) > 0 or self.start == "exact"):
-                # The reader counts.
-                made.add(layer, "forward", "pull", parts.rows[layer].T * row, route="take")
-        return made
-
-    def held(self, parts):
-        """Pulled rows."""
-        return FLOAT * sum(parts.widths[1:-1]) * parts.rows[0].sum(0)
-
-    def held_on_host(self, parts):
-        """The store's slots, of which one host's workers map all."""
-        pushes = (self.start == "exact") + sum(self.pushes(r) for r in range(1, parts.epochs + 1))
-        slots = min(2, pushes) * (self.store == "shared")
-        return np.full(parts.workers, FLOAT * sum(parts.widths[1:-1]) * slots * parts.vertices.sum())
-
-    def held_before(self, parts):
-        """The pulled rows; and what the exact forward pass that fills the store exchanges."""
-        if self.start != "exact":
-            return self.held(parts)
-        exchanged = parts.rows[0].sum(0) + parts.rows[0].sum(1)
-        return self.held(parts) + FLOAT * sum(parts.widths[1:-1]) * exchanged
 
     def loss_divisor(self, local, total):
         return total if self.loss == "global" else max(local, 1)

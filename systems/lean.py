@@ -46,19 +46,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from harness.check import choice
 from harness.core.adjacency import Propagation
 from harness.core.combine import Exact, Quantised
 from harness.core.counting import times
 from harness.core.features import rows_times
 from harness.core.needed import PerLayer
-from harness.core.quantise import column_bytes
 from harness.core.system import System, check_features
-from harness.core.traffic import fetch_once, with_weights
 from harness.partition.shard import Shard
-from systems.parts.cover import fewest
 from systems.parts.messages import CodedHalo, CodedMessages, MessageAdjacency, Messages, served
 
 EXACT_BITS = 32
@@ -116,29 +111,6 @@ class Lean(System[Shard, PerLayer]):
             spared = int(softmax and layer == self.num_layers - 1)
             layers[layer] = made[id(of)].sending(of, self.narrow and f_out - spared < f_in, spared)
         self.adjacency = PerLayer(layers)
-
-    def traffic(self, parts, epoch):
-        made = with_weights(parts)
-        if self.features == "once" and epoch == 0:
-            fetch_once(made, parts)
-        for layer in range(1 if self.features == "once" else 0, parts.layers):
-            f_in, f_out = parts.widths[layer : layer + 2]
-            spared = int(parts.single_label and f_out > 1 and layer == parts.layers - 1)
-            transformed = parts.matrix and self.narrow and f_out - spared < f_in
-            width = f_out - spared if transformed else f_in
-            messages = parts.rows[layer]
-            if parts.matrix and self.messages == "cover":
-                messages = parts.once(("cover", layer), lambda layer=layer: fewest(parts, layer))
-            made.add(layer, "forward", "halo", self.message_bytes(messages, width, parts.value))
-            if layer or transformed:  # X needs no gradient, X W does
-                made.add(layer, "backward", "halo", self.message_bytes(messages.T, width, parts.value))
-        return made
-
-    def message_bytes(self, messages: np.ndarray, width: int, value: int) -> np.ndarray:
-        """[P, P] bytes of so many messages from the row's worker to the column's."""
-        if self.bits == EXACT_BITS:
-            return messages * width * value
-        return np.array([column_bytes([int(k) for k in row], width, self.bits) for row in messages])
 
     def before_epoch(self, epoch):
         self.epoch = epoch

@@ -34,7 +34,6 @@ import torch
 from harness.check import at_least
 from harness.core.optimisers import restore
 from harness.core.system import Ready, System, check_features
-from harness.core.traffic import Traffic, halo_exchanges
 
 
 @dataclass
@@ -128,14 +127,6 @@ class Llcg(System):
         first = sum(self.counts[: self.comm.rank])
         mine = drawn[(drawn >= first) & (drawn < first + self.counts[self.comm.rank])] - first
         return self.context.train_rows[mine.sort().values.to(self.device, non_blocking=True)]
-
-    def traffic(self, parts, epoch):
-        """A sum of weights, and S exact steps; what fetches features is the first of these."""
-        made = Traffic(parts.workers)
-        made.join(parts.summed)
-        for step in range(self.server_steps):
-            made.join(halo_exchanges(parts, epoch + step, self.features))
-        return made
 
     def state_dict(self):
         return {"server": self.server.state_dict()}

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.core.system import Ready, System
-from harness.core.traffic import with_weights
 
 
 @dataclass
@@ -28,6 +27,3 @@ class Local(System):
 
     def input_halo(self, x):
         return None
-
-    def traffic(self, parts, epoch):
-        return with_weights(parts)

@@ -34,7 +34,6 @@ from harness.check import within
 from harness.comm.crossing import Crossing
 from harness.comm.work import copied, moved
 from harness.core.system import System, check_features
-from harness.core.traffic import FLOAT, halo_exchanges
 from systems.parts.pipeline import Pipe
 
 
@@ -105,15 +104,6 @@ class Pipegcn(System):
     def after_epoch(self, epoch):
         for pipe in self.gradient_pipes.values():
             pipe.post()
-
-    def traffic(self, parts, epoch):
-        return halo_exchanges(parts, epoch, self.features, ahead=True)
-
-    def held(self, parts):
-        """Stale rows and gradients, and a second set of what is under way."""
-        rows, first = parts.rows[0], 1 if self.features == "once" else 0
-        both = rows.sum(0) + rows.sum(1)
-        return FLOAT * both * (2 * sum(parts.widths[first:-1]) + sum(parts.widths[1:-1]))
 
     def state_dict(self):
         return {

@@ -48,6 +48,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from harness.base.hollow import Unknown, either, hollow
 from harness.check import at_least, choice, more_than, within, within_above
 from harness.comm.crossing import Crossing
 from harness.comm.work import copied, moved, pack, sample, stream
@@ -56,7 +57,6 @@ from harness.core.features import Rows, rows_times
 from harness.core.kernels import spmm
 from harness.core.propagate import propagate
 from harness.core.system import System, check_features, without_effect
-from harness.core.traffic import FLOAT, fetch_once, with_weights
 from harness.partition.shard import Shard
 from systems.parts.boundary import Drawn, FeatureCache
 from systems.parts.pipeline import Pipe
@@ -159,32 +159,6 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         ).to(self.device)
         self.features_cache = FeatureCache(self)
 
-    def traffic(self, parts, epoch):
-        """Exact at rate=1; else each boundary row is drawn or not, and all of them is the most."""
-        made, rows, period = with_weights(parts), parts.rows[0], self.period_of(parts.epochs)
-        renews, none = epoch % period == 0, np.zeros_like(parts.rows[0])
-        # A graph is asked for an epoch ahead but for those that follow a renewal; tau of them at the start.
-        asked = (self.tau if epoch == 0 else 0) + int(renews) + int((epoch + 1) % period != 0)
-        made.add(-1, "forward", "wanted", asked * np.ceil(rows.T / 8))
-        if epoch and renews and self.sampling == "variance":
-            made.add(-1, "forward", "norms", rows * FLOAT)
-        if self.features == "once" and epoch == 0:
-            fetch_once(made, parts)
-        every = self.rate == 1
-        for layer in range(1 if self.features == "once" else 0, parts.layers):
-            sent = rows * parts.widths[layer] * parts.value
-            made.add(layer, "forward", "halo", sent if every and layer else none, sent, ahead=self.tau > 0)
-            if layer:
-                made.add(layer, "backward", "halo", sent.T if every else none.T, sent.T, ahead=self.tau > 0)
-        if self.features == "refetch" and renews:
-            made.add(0, "backward", "cache", rows.T)
-            made.add(0, "forward", "cache", none, rows * parts.widths[0] * parts.value)
-        return made
-
-    def held(self, parts):
-        """Rows and gradients that are under way for tau epochs, at most."""
-        return FLOAT * self.tau * parts.rows[0].sum(0) * 2 * sum(parts.widths[1:-1])
-
     def period_of(self, epochs: int) -> int:
         """R of a run of so many epochs."""
         return self.refresh or max(1, min(100, epochs // 10))
@@ -195,6 +169,10 @@ class Pscgcn(System[Shard, Propagation]):  # it replaces the propagation matrix 
         """Lines 4-7: p from the last iteration's norms, told to whoever has the vertex in its halo."""
         if self.sampling == "variance":
             told = self.comm.exchange(self.plan, self.norm_sums[:, None], -1, "norms").wait()[:, 0]
+            if hollow(told):
+                if self.features_cache.size and self.policy == "inclusion" and self.rate < 1:
+                    raise Unknown("which rows the cache keeps")
+                return self.draw_with(np.full(len(self.p), 1.0 if self.rate == 1 else float(either())))
             y = torch.cat([self.norm_sums, told]).sqrt()
             _, column, halo_column = self.full.scales()
             c = 1.0 if column is None or self.norms == "code" else np.concatenate([column, halo_column])

@@ -50,12 +50,12 @@ from typing import ClassVar
 
 import torch
 
+from harness.base.hollow import either, hollow
 from harness.check import InputError, at_least, choice, more_than
 from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System
-from harness.core.traffic import to_all
-from systems.parts.blocks import Blocks, block_traffic, held_blocks
+from systems.parts.blocks import Blocks
 
 
 @dataclass
@@ -172,6 +172,8 @@ class Sancus(System):
         assert cached is not None, "every block is broadcast in epoch 0"
         if not len(h):
             return 0.0
+        if hollow(h):
+            return math.inf if either() else 0.0
         if self.norm in ("max", "mean"):
             entries = (h - cached).abs()
             return float(entries.max() if self.norm == "max" else entries.mean())
@@ -202,39 +204,8 @@ class Sancus(System):
 
     # -- the rest --
 
-    def traffic(self, parts, epoch):
-        everyone = range(parts.workers)
-        if self.staleness == "variation_gap":
-            active = [epoch < self.warmup for _ in everyone]
-        elif self.staleness == "epoch_adaptive" and self.phase == "paper":
-            version = [self.initial_version(j) for j in everyone]
-            for before in range(epoch):
-                self.due(version, before)
-            due = self.due(version, epoch)
-            active = [j in due for j in everyone]
-        else:
-            # A block is due in the epochs at which its first version stands, and every bound + 1 from there.
-            active = [
-                epoch < self.warmup or (epoch - self.initial_version(j)) % (int(self.bound) + 1) == 0
-                for j in everyone
-            ]
-        by_gap = self.staleness == "variation_gap"
-        by_layer = [active] * parts.layers
-        if self.features == "kept":
-            by_layer[0] = [epoch == 0 for _ in everyone]
-        # The layers whose flags peers learn: under a rule that only a run can tell.
-        asked = range(0 if self.features == "refetch" else 1, parts.layers if by_gap else 0)
-        made = block_traffic(parts, epoch, self.features, by_layer, perhaps=asked)
-        for layer in asked:
-            made.add(layer, "forward", "flags", to_all([1] * parts.workers))
-        return made
-
     def input_halo(self, x):
         return self.blocks.features(x, self.features_wire)
-
-    def held(self, parts):
-        first = 1 if self.features == "once" else 0
-        return held_blocks(parts, parts.widths[first:-1], parts.widths[first + 1 :])
 
     def state_dict(self):
         return {"cache": self.cache, "own": self.own, "version": self.version}

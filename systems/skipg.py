@@ -25,7 +25,7 @@ from harness.check import at_least
 from harness.core.order import GATHERED
 from harness.core.propagate import propagate_gathered
 from harness.core.system import System, check_features
-from systems.parts.blocks import Blocks, block_traffic, held_blocks
+from systems.parts.blocks import Blocks
 
 
 @dataclass
@@ -75,14 +75,6 @@ class Skipg(System):
             dropout,
             lambda delta: self.blocks.deltas(layer, delta, self.deltas[layer], self.active),
         )
-
-    def traffic(self, parts, epoch):
-        everyone = [[True] * parts.workers] * parts.layers
-        return block_traffic(parts, epoch, self.features, everyone, deltas=epoch % (self.bound + 1) == 0)
-
-    def held(self, parts):
-        first = 1 if self.features == "once" else 0
-        return held_blocks(parts, parts.widths[first + 1 :], parts.widths[first:-1])
 
     def state_dict(self):
         return {"deltas": self.deltas, "version": self.version}

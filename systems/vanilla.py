@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.core.system import System, check_features
-from harness.core.traffic import halo_exchanges
 
 
 @dataclass
@@ -35,6 +34,3 @@ class Vanilla(System):
 
     def halo(self, layer, h):
         return self.comm.exchange(self.plans[layer], h, layer)
-
-    def traffic(self, parts, epoch):
-        return halo_exchanges(parts, epoch, self.features)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.core.system import Ready, System
-from harness.core.traffic import with_weights
 
 
 @dataclass
@@ -26,6 +25,3 @@ class ZeroHalo(System):
 
     def input_halo(self, x):
         return x.new_zeros(self.plans[0].num_halo, x.shape[1])
-
-    def traffic(self, parts, epoch):
-        return with_weights(parts)

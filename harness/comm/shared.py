@@ -20,6 +20,7 @@ from types import MappingProxyType
 
 import torch
 
+from harness.base.hollow import dry, mapped, rows_like
 from harness.comm.comm import Comm
 from harness.comm.host import map_shared
 from harness.comm.recorder import Route
@@ -51,13 +52,18 @@ class SharedRows:
         group = range(comm.size) if among is None else among
         # The first worker of each group makes its memory.
         lengths = [0 if rank % len(group) else capacity * row for rank in range(comm.size)]
-        memory: memoryview | bytearray = bytearray(capacity * row)
-        if comm.size > 1:
+        memory: memoryview | bytearray = bytearray(0 if dry() else capacity * row)
+        if comm.size > 1 and not dry():
             memory = map_shared(comm, lengths, "global_capacity=0", group)[group.start]
         # The layers' arrays lie one behind the other, at the same places on every worker.
-        self.rows, at = {}, 0
+        self.rows: dict[int, torch.Tensor] = {}
+        at = 0
         for layer, width in widths.items():
             count = capacity * width
+            if dry():  # in no memory
+                self.rows[layer] = rows_like(capacity, width)
+                mapped(count * dtype.itemsize, self.rows[layer])
+                continue
             flat = (
                 torch.frombuffer(memory, dtype=dtype, count=count, offset=at)
                 if count

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from harness.base.heap import give_back_freed_memory
+from harness.base.hollow import UNLIKE, Hollow, filled_of
 from harness.comm.comm import Comm
 
 FORMS = ("auto", "dense", "sparse")
@@ -52,6 +53,12 @@ def fetch_rows(
     )
     flight.wait()
     found = torch.zeros(sum(receive), coded.like.shape[1], dtype=coded.dtype)
+    if isinstance(found, Hollow):  # how full the rows are that travel is told apart
+        filled = torch.from_numpy(np.concatenate([np.empty((0, 2), np.int64), *coded.filled]))
+        theirs = torch.empty(sum(receive), 2, dtype=torch.int64)
+        comm.transport.exchange(theirs, filled, receive, coded.rows).wait()
+        found.filled = theirs.numpy()
+        return found
     for message, rows in zip(arrived[:, 0].cpu().split(incoming), found.split(receive)):
         decode(message, rows)
     return found.to(coded.like.device, coded.like.dtype)
@@ -66,6 +73,7 @@ class _Coded:
     rows: list[int]
     like: torch.Tensor
     dtype: torch.dtype
+    filled: list[np.ndarray]  # of a dry run's rows
 
 
 def _coded(comm: Comm, pieces: Iterable[torch.Tensor], layer: int, purpose: str, form: str) -> _Coded:
@@ -76,32 +84,31 @@ def _coded(comm: Comm, pieces: Iterable[torch.Tensor], layer: int, purpose: str,
     for worker, piece in enumerate(pieces):
         if made is None:
             dtype = torch.bfloat16 if comm.halved(piece.dtype, layer, purpose) else piece.dtype
-            made = _Coded([], [], piece.new_empty(0, piece.shape[1]), dtype)
+            made = _Coded([], [], piece.new_empty(0, piece.shape[1]), dtype, [])
         sent = worker != comm.rank and len(piece) > 0
         if sent and piece is not before:
             before, message = piece, encoded(piece.to(made.dtype), form)
         made.messages.append(message if sent else nothing)
         made.rows.append(len(piece) * sent)
+        if sent and isinstance(piece, Hollow):
+            made.filled.append(filled_of(piece))
     assert made is not None, "a piece for each worker"
     return made
 
 
 def encoded(rows: torch.Tensor, form: str) -> torch.Tensor:
     """The message [bytes] uint8 of rows [k, F], on the CPU."""
+    if isinstance(rows, Hollow):
+        return torch.empty(1 + _size(rows, form), dtype=torch.uint8)
     words = rows.detach().cpu().contiguous().view(WORDS[rows.dtype.itemsize]).numpy()
     counts = np.count_nonzero(words, axis=1)
     places = np.empty(int(counts.sum()), np.int32)
     values = np.empty(len(places), words.dtype)
     _gather(words, places, values)
-    (k, width), wide = words.shape, _id_type(words.shape[1])
+    wide = _id_type(words.shape[1])
     alike = len(values) > 0 and bool((values == values[0]).all())
     kept = values[:1] if alike else values
-    sizes = {
-        IDS: (k + len(places)) * wide.itemsize + kept.nbytes,
-        BITS: k * -(-width // 8) + kept.nbytes,
-    }
-    if form == "auto":
-        sizes[DENSE] = words.nbytes
+    sizes = _sizes(words, form, len(places), kept.nbytes)
     kind = min(sizes, key=lambda each: sizes[each])
     if kind == DENSE:
         parts = [words]
@@ -112,6 +119,21 @@ def encoded(rows: torch.Tensor, form: str) -> torch.Tensor:
     kind += ALIKE if alike and kind != DENSE else 0
     joined = [np.array([kind], np.uint8), *(part.reshape(-1).view(np.uint8) for part in parts)]
     return torch.from_numpy(np.concatenate(joined))
+
+
+def _sizes(rows: np.ndarray | torch.Tensor, form: str, filled: int, kept: int) -> dict[int, int]:
+    """Bytes of rows [k, F] with so many values that are not 0 in each form, `kept` of them for values."""
+    k, width = rows.shape
+    sizes = {IDS: (k + filled) * _id_type(width).itemsize + kept, BITS: k * -(-width // 8) + kept}
+    return sizes | ({DENSE: rows.nbytes} if form == "auto" else {})
+
+
+def _size(rows: Hollow, form: str) -> int:
+    """Bytes of the rows of a dry run, the first byte left out."""
+    counts, values = filled_of(rows).T
+    filled, told = int(counts.sum()), np.unique(values[counts > 0])
+    alike = len(told) == 1 and told[0] != UNLIKE
+    return min(_sizes(rows, form, filled, (1 if alike else filled) * rows.itemsize).values())
 
 
 def decode(message: torch.Tensor, rows: torch.Tensor) -> None:

@@ -26,6 +26,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import torch
 
+from harness.base.hollow import dry, hollow, mapped
 from harness.comm.backend import EMPTY, Backend, Layout, check_address
 from harness.comm.comm import Comm
 from harness.comm.host import map_shared
@@ -97,12 +98,15 @@ class Store:
             comm.rank,
             shard.sizes.tolist(),
             np.split(shard.halo_rows, self.bounds[1:-1]),
-            widths,
+            dict.fromkeys(widths, 0) if dry() else widths,
             slots,
             np.dtype(str(dtype).removeprefix("torch.")),
         )
-        if address == "shared":
+        if address == "shared" or dry():
             self.backend: Backend = SharedMemory(layout, comm)
+            self.backend.address = address
+            if dry():
+                mapped(self.slots * self.nbytes)
         else:
             # Its client is imported only where it is asked for.
             from harness.comm.redis_store import Redis
@@ -129,7 +133,7 @@ class Store:
             self,
             layer,
             *self._start(
-                "push", layer, size, {}, lambda: self.backend.write(layer, slot, rows.cpu().numpy(), stamp)
+                "push", layer, size, {}, lambda: self.backend.write(layer, slot, _values(rows), stamp)
             ),
         )
 
@@ -151,7 +155,7 @@ class Store:
         return Pull(self, layer, *self._start("pull", layer, 0, taken, lambda: self._read(layer, wanted)))
 
     def _read(self, layer: int, wanted: Sequence[int | None]) -> Pulled:
-        out, stamps = self.host[layer].numpy(), []
+        out, stamps = _values(self.host[layer]), []
         for owner, count in enumerate(self.counts):
             if count:
                 part = out[self.bounds[owner] : self.bounds[owner + 1]]
@@ -198,6 +202,11 @@ class Store:
             for stamp, rows in held.items():
                 self.push(layer, rows, stamp).wait()
         self.comm.barrier()
+
+
+def _values(rows: torch.Tensor) -> np.ndarray:
+    """Rows as numpy has them; of a dry run's, which have no values, none in each row."""
+    return np.empty((len(rows), 0), np.float32) if hollow(rows) else rows.cpu().numpy()
 
 
 def _close(thread: ThreadPoolExecutor, backend: Backend) -> None:

@@ -13,7 +13,9 @@ from harness.core.trainer import Trainer
 from harness.run.config import make_combine, make_model, make_optimiser, make_straggler, make_system
 
 
-def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=None, choices=None) -> Trainer:
+def make_trainer(
+    comm, block, model, optimiser, seed, epochs, shard, cluster=None, choices=None, kernel="numba"
+):
     """choices   of a run, by their names in a config: rows, features_wire; combine and straggler (blocks)"""
     choices = choices or {}
     return Trainer(
@@ -24,7 +26,7 @@ def make_trainer(comm, block, model, optimiser, seed, epochs, shard, cluster=Non
         make_optimiser(optimiser),
         seed=seed,
         epochs=epochs,
-        kernel="numba",
+        kernel=kernel,
         cluster=typed(Cluster, cluster, "cluster") if cluster else None,
         rows=choices.get("rows"),
         features_wire=choices.get("features_wire"),

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from harness.base.autograd import applied
+from harness.base.hollow import hollow
 from harness.comm.recorder import Recorder
 from harness.comm.work import attention
 from harness.core.numba_kernel import balanced_bounds
@@ -105,6 +106,10 @@ class _Attend(torch.autograd.Function):
         y, source, target = y.contiguous(), source.contiguous(), target.contiguous()
         alpha = torch.empty(edges.num_edges, y.shape[1], dtype=y.dtype)
         z = torch.empty(edges.num_rows, *y.shape[1:], dtype=y.dtype)
+        ctx.save_for_backward(y, source, target, alpha)
+        ctx.edges = edges
+        if hollow(y):
+            return z
         arguments = (
             edges.indptr,
             edges.indices,
@@ -118,8 +123,6 @@ class _Attend(torch.autograd.Function):
             _forward(0, edges.num_rows, *arguments)
         else:
             _forward_parallel(balanced_bounds(edges.indptr, threads), *arguments)
-        ctx.save_for_backward(y, source, target, alpha)
-        ctx.edges = edges
         return z
 
     @staticmethod
@@ -129,6 +132,8 @@ class _Attend(torch.autograd.Function):
         grad = grad.contiguous()
         d_score, d_target = torch.empty_like(alpha), torch.empty_like(target)
         d_y, d_source = torch.empty_like(y), torch.empty_like(source)
+        if hollow(y):
+            return d_y, d_source, d_target, None
         by_row = (
             edges.indptr,
             edges.indices,

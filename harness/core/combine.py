@@ -35,7 +35,6 @@ from harness.comm.comm import Comm
 from harness.comm.work import code, dense, stream
 from harness.core.draws import draws
 from harness.core.quantise import add_scaled, scaled_bytes, sum_scaled, write_scaled
-from harness.core.traffic import FLOAT, Traffic, all_reduced, to_all
 
 LAYER = -1  # under which what belongs to no layer is counted
 
@@ -80,10 +79,6 @@ class Combine:
     def make(self, parameters: Sequence[torch.nn.Parameter], comm: Comm, seed: int) -> Combiner:
         return Combiner(parameters, comm, seed)
 
-    def traffic(self, shapes: Sequence[Sequence[int]], workers: int) -> Traffic | None:
-        """What workers count in one step, of parameters of these shapes; None where it does not say."""
-        return None
-
     @property
     def exact(self) -> bool:
         """Whether it gives the sum as it is."""
@@ -93,9 +88,6 @@ class Combine:
 @dataclass
 class Exact(Combine):
     """Sums as they are."""
-
-    def traffic(self, shapes: Sequence[Sequence[int]], workers: int) -> Traffic:
-        return sums(workers, sum(map(math.prod, shapes)))
 
     @property
     def exact(self) -> bool:
@@ -117,19 +109,6 @@ class Quantised(Combine):
             Owners(parameters, comm, seed, self.bits) if comm.size > 1 else Combiner(parameters, comm, seed)
         )
 
-    def traffic(self, shapes: Sequence[Sequence[int]], workers: int) -> Traffic:
-        matrices = [shape for shape in shapes if len(shape) == 2]
-        others = sum(math.prod(shape) for shape in shapes if len(shape) != 2)
-        made = sums(workers, others) if others else Traffic(workers)
-        owned = np.zeros(workers)  # bytes of each owner's rows
-        for rows, columns in matrices:
-            for owner in range(workers):
-                owned[owner] += len(owned_rows(rows, owner, workers)) * scaled_bytes(columns, self.bits)
-        down = to_all(owned)
-        made.add(LAYER, "backward", "weights", down.T)
-        made.add(LAYER, "forward", "weights", down)
-        return made
-
 
 @dataclass
 class PowerSgd(Combine):
@@ -144,21 +123,6 @@ class PowerSgd(Combine):
         return (
             LowRank(parameters, comm, seed, self.rank) if comm.size > 1 else Combiner(parameters, comm, seed)
         )
-
-    def traffic(self, shapes: Sequence[Sequence[int]], workers: int) -> Traffic:
-        low = [shape for shape in shapes if smaller_as(shape, self.rank)]
-        first = sum(math.prod(shape) for shape in shapes if shape not in low)
-        made = sums(workers, first + sum(shape[0] * min(self.rank, *shape) for shape in low))
-        if low:
-            made.join(sums(workers, sum(shape[1] * min(self.rank, *shape) for shape in low)))
-        return made
-
-
-def sums(workers: int, values: int) -> Traffic:
-    """What workers count in an all-reduce of so many float32 values of weights."""
-    made = Traffic(workers)
-    made.add(LAYER, "backward", "weights", all_reduced(workers, FLOAT * values), route="ring")
-    return made
 
 
 def smaller_as(shape: Sequence[int], rank: int) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from harness.base.hollow import Hollow, filled_of, storage_of
 from harness.comm.recorder import Recorder
 from harness.core.counting import times
 from harness.core.dropout import drop_entries, dropout
@@ -88,6 +89,11 @@ def sparse_rows(x: torch.Tensor, kernel: Kernel) -> SparseRows:
 
 def compact(x: torch.Tensor, kernel: Kernel, most: int) -> Rows:
     """x [n, F] on the CPU as an operator where at most `most` of its values are not 0, else x itself."""
+    if isinstance(x, Hollow):
+        ends = np.concatenate([[0], np.cumsum(filled_of(x)[:, 0])])
+        block = Csr(ends.astype(np.int32), np.empty(ends[-1], np.int32), x.shape[1])
+        few = block.num_entries <= most
+        return SparseRows(block, np.empty(ends[-1], np.float32), kernel, x.device) if few else x
     array = x.detach().contiguous().numpy()
     # Memory that is never written to costs nothing, so both have room for all that may come.
     indices, entries = np.empty(most, np.int32), np.empty(most, array.dtype)
@@ -211,7 +217,7 @@ class Features:
         if not self.sparse or x_halo.requires_grad:
             return x_halo
         # A weak reference keeps the storage's identity from being another's, and not its memory.
-        same = StorageWeakRef(x_halo.untyped_storage()), x_halo._version, x_halo.shape
+        same = StorageWeakRef(storage_of(x_halo)), x_halo._version, x_halo.shape
         if self._halo is None or self._halo[0] != same:
             self._halo = same, compact(x_halo, self._kernel, x_halo.numel() // 2)
         rows = self._halo[1]

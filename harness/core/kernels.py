@@ -79,6 +79,10 @@ class Kernel(ABC):
     @abstractmethod
     def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product: ...
 
+    def transposed(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
+        """The same of the block's transpose."""
+        return self.prepare(*transpose(block, values), device)
+
 
 def make_kernel(
     name: str = "auto", device: torch.device | str = "cpu", tilings: Tilings | None = None
@@ -181,9 +185,6 @@ class DglKernel(Kernel):
     def prepare(self, block: Csr, values: np.ndarray | None, device: torch.device) -> Product:
         fits = block.num_entries < 2**31
         return _DglProduct(block) if values is None and fits else NumbaProduct(block, values)
-
-
-# torch
 
 
 class _TorchProduct:
@@ -329,7 +330,7 @@ class SparseOperator:
             # Bookkeeping, as making the block was: of a block that is drawn anew it is no small part.
             recorder = self.kernel.recorder
             with NOTHING if recorder is None else recorder.inside("rest", "transpose", recorder.layer):
-                self._adjoint = self.kernel.prepare(*transpose(self.block, self._values), self.device)
+                self._adjoint = self.kernel.transposed(self.block, self._values, self.device)
         return self._run(self._adjoint, g, self.num_columns, self._column, self._row, out, accumulate)
 
     def _run(

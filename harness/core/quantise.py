@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from harness.base.hollow import hollow
 from harness.core import quantise_loops as loops
 
 BITS = (2, 4, 8, 16)
@@ -100,6 +101,8 @@ def dequantise_scaled(wire: torch.Tensor, width: int, bits: int, dtype: torch.dt
         return torch.empty(len(wire), width, dtype=dtype, device=wire.device)
     if wire.device.type == "cpu":
         rows = torch.empty(len(wire), width, dtype=dtype)
+        if hollow(rows):
+            return rows
         loops.restored(wire.contiguous().view(-1).numpy(), bits, rows.numpy())
         return rows
     scale = wire[:, -2:].clone(memory_format=torch.contiguous_format).view(torch.bfloat16)
@@ -115,7 +118,7 @@ def write_scaled(
 ) -> None:
     """wire [bytes] <- at their places the rows of x [r, c] that have one, as `quantise_scaled` codes them;
     `noise` is one number or [r, c]."""
-    if not x.numel():
+    if not x.numel() or hollow(x):
         return
     if x.device.type == "cpu":
         values = x.contiguous().numpy()
@@ -132,6 +135,8 @@ def write_scaled(
 
 def add_scaled(wire: torch.Tensor, places: np.ndarray, bits: int, into: torch.Tensor) -> None:
     """into [r, c] += its rows that have a place in wire [bytes]."""
+    if hollow(into):
+        return
     if into.device.type == "cpu":
         loops.add_restored(wire.numpy(), places, bits, into.numpy())
         return
@@ -146,6 +151,8 @@ def sum_scaled(
     `own` [k, c], whose turn comes after the first `before` of them."""
     if own.device.type == "cpu":
         total = torch.empty_like(own, memory_format=torch.contiguous_format)
+        if hollow(own):
+            return total
         loops.sum_restored(wire.numpy(), starts, before, own.contiguous().numpy(), bits, total.numpy())
         return total
     terms = [_rows_at(wire, start, len(own), own, bits) for start in starts.tolist()]
@@ -186,6 +193,8 @@ class ColumnCode:
         """
         if rows.device.type == "cpu":
             wire = torch.empty(self._bytes, dtype=torch.uint8)
+            if hollow(rows):
+                return wire
             values = rows.contiguous().numpy()
             loops.scaled_columns(values, self._ends, self.bits, noise.numpy(), wire.numpy())
             return wire
@@ -200,6 +209,8 @@ class ColumnCode:
     def dequantise(self, wire: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """The rows [sum(counts), F] of such messages."""
         rows = torch.empty(self._rows, self.width, dtype=dtype, device=wire.device)
+        if hollow(rows):
+            return rows
         if wire.device.type == "cpu":
             loops.restore_columns(wire.numpy(), self._ends, self.bits, rows.numpy())
             return rows
@@ -233,6 +244,8 @@ def _write_codes(
 ) -> None:
     """The first code_bytes of each row of wire [k, ..] <- the codes of x [k, F]; low, step [k, 1]."""
     assert bits in BITS
+    if hollow(x):
+        return
     if x.device.type != "cpu":
         wire[:, : code_bytes(x.shape[1], bits)] = code_with_torch(x, low, step, bits, noise)
         return
@@ -251,6 +264,8 @@ def _read_codes(
         packed = wire[:, : code_bytes(width, bits)]
         return low + codes_with_torch(packed, width, bits).to(low.dtype) * step
     rows = torch.empty(len(wire), width, dtype=low.dtype)
+    if hollow(rows):
+        return rows
     ends = low.contiguous().numpy()[:, 0], step.contiguous().numpy()[:, 0]
     loops.restore(wire.numpy(), *ends, bits, rows.numpy())
     return rows

@@ -22,7 +22,6 @@ import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeAlias
 
-import numpy as np
 import torch
 
 from harness.check import InputError, choice
@@ -36,7 +35,6 @@ from harness.core.order import FEATURES, HIDDEN, Passes
 from harness.core.propagate import HaloDropout, Pending, WrongRows, checked, propagate
 from harness.core.replicas import ReplicaAdjacency, propagate_parts
 from harness.core.straggler import Straggler
-from harness.core.traffic import Parts, Traffic
 from harness.partition.shard import ReplicaShard, Shard
 
 
@@ -278,24 +276,6 @@ class System(Generic[S, A]):
     def default_combine(self) -> Combine:
         """How gradients become a step where the run does not say."""
         return Exact()
-
-    def traffic(self, parts: Parts, epoch: int) -> Traffic | None:
-        """Bytes that all workers count in an epoch (from 0), from the sizes of the run's partition and before
-        anything runs; None where only a run can tell.
-        """
-        return None
-
-    def held(self, parts: Parts) -> np.ndarray:
-        """[P] bytes of rows that workers keep between epochs, beside what an exchange of halo rows takes."""
-        return np.zeros(parts.workers)
-
-    def held_on_host(self, parts: Parts) -> np.ndarray:
-        """[P] bytes of such rows in memory of the host that its workers map, and that no GPU holds."""
-        return np.zeros(parts.workers)
-
-    def held_before(self, parts: Parts) -> np.ndarray:
-        """[P] bytes of what a worker's device holds already while layer 0 is still to be fetched."""
-        return np.zeros(parts.workers)
 
     def epochs_done(self, epoch: int) -> int:
         """How many of the run's epochs are over when this worker's epoch `epoch` is.

@@ -72,8 +72,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
 def first_line(made: Plan, found: Probe | None = None) -> str:
     """Whether it fits."""
     if not made.memory and found is None:
-        return "whether it fits is not planned: memory depends on the batches that are drawn; give probe=10"
-    workers = made.loads.workers
+        return "whether it fits is not planned: only training tells; give probe=10"
+    workers = made.workers
     probed = np.full(workers, 0.0 if found is None else found.memory)
     needs = sum(made.memory.values(), np.zeros(workers)) if made.memory else probed
     if not made.has:
@@ -97,7 +97,7 @@ def show(console: Terminal, made: Plan, found: Probe | None) -> None:
         console.print(line, highlight=False, soft_wrap=True)
     if made.memory:
         memory = tables.shown(["memory of the largest worker", "GB"])
-        total = sum(made.memory.values(), np.zeros(made.loads.workers))
+        total = sum(made.memory.values(), np.zeros(made.workers))
         largest = int(total.argmax())
         for name, each in made.memory.items():
             memory.add_row(name, f"{each[largest] / 1e9:.3f}")

@@ -1,31 +1,20 @@
-"""What an epoch would take on a described cluster: modelled, from bytes and work alone.
-
-Messages go through the links of `harness.replay`. An epoch is, layer by layer, what a layer sends posted, its
-work on own rows, the wait, its work on halo rows; then the same backwards, the sum of gradients, and the
-optimiser's step. docs/howto/plan.md derives each line.
-"""
+"""How long a dry run's work would take on a described cluster. docs/howto/plan.md derives it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-
-import numpy as np
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from harness.cluster.config import Cluster, Device
 from harness.comm.work import Work
 from harness.core.order import FIXED, Shape
-from harness.core.traffic import Key, Traffic
-from harness.plan.loads import Loads
-from harness.plan.work import Case, layer_work, step_work
-from harness.replay import program
-from harness.replay.collectives import Shapes
-from harness.replay.engine import simulate
-from harness.replay.platform import Platform
-from harness.replay.program import BACK, THERE, Begin, Operation, Post, Program, Step, Wait
+from harness.replay.program import Program
+from harness.replay.program import Work as Done
 from harness.replay.roofline import Speeds
-from harness.replay.times import Times, times_of
 
-MODELLED = ("dense", "sparse", "stream", "drop")  # kinds of work that a plan has
+MODELLED = ("dense", "sparse", "stream", "drop", "pack", "code")  # kinds of work that most runs have
 EFFICIENCY = 0.5  # of a device's peaks, for kinds of work that the cluster gives no rate of; assumed
 
 
@@ -72,111 +61,68 @@ def _on_a_core(work: Work) -> float:
     return 0.0
 
 
-def operations_of(traffic: Traffic, sizes: dict[Key, np.ndarray]) -> dict[Key, list[Operation]]:
-    """A trace's operations, of such sizes: one per key and, of what goes one way between a worker and others'
-    memory or a store, one per worker."""
-    made: dict[Key, list[Operation]] = {}
-    for key, matrix in sizes.items():
-        if not matrix.any():
-            continue
-        layer, _, purpose = key
-        route, workers = traffic.route[key], range(traffic.workers)
-        if route in ("take", "own", "server"):
-            made[key] = []
-            for k in workers:
-                to = {p: int(matrix[k, p]) for p in workers if matrix[k, p]}
-                part = to if route == "take" else {k if route == "own" else THERE: int(matrix[k, -1])}
-                if route == "server":
-                    part[BACK] = 0
-                made[key].append(Operation(purpose, layer, route, {k: part}))
-            continue
-        parts: dict[int, Mapping[int, int]] = {
-            k: {p: int(matrix[k, p]) for p in workers if matrix[k, p]} for k in workers
-        }
-        made[key] = [Operation(purpose, layer, route, parts)]
-    return made
+class Lasts:
+    """How long a dry run's segments last on a cluster's devices, for `harness.replay.read.program_of`: what
+    was counted of their work; what was not takes no time."""
+
+    noted = False
+
+    def __init__(self, cluster: Cluster, workers: int):
+        self.profiles = [Profile(cluster, device) for device in cluster.devices[:workers]]
+        self.known: dict[tuple[int, Work], float] = {}
+
+    def segment(
+        self, worker: int, layer: int, done: Iterable[Mapping[str, Any]], traced: float, cpu: float
+    ) -> float:
+        return sum(each["launches"] * self._seconds(worker, each) for each in done)
+
+    def _seconds(self, worker: int, each: Mapping[str, Any]) -> float:
+        work = Work(*(each[name] for name in Work._fields))
+        if (worker, work) not in self.known:
+            self.known[worker, work] = self.profiles[worker].seconds([work])
+        return self.known[worker, work]
 
 
-class _Line:
-    """One worker's steps, epoch after epoch. late: waits of a layer and direction for what the epoch before
-    posted."""
-
-    def __init__(self, worker: int, operations: list[Operation]):
-        self.worker, self.operations = worker, operations
-        self.steps: list[Step] = []
-        self.late: dict[tuple[int, str], list[Wait]] = {}
-
-    def post(self, traffic: Traffic, places: dict[Key, list[int]], layer: int, direction: str) -> list[Wait]:
-        """Post what belongs to a layer and direction; gives what is to be waited for now."""
-        waits = self.late.pop((layer, direction), [])
-        later: list[Wait] = []
-        for key, at in places.items():
-            if key[0] != layer or (layer >= 0 and key[1] != direction):
-                continue
-            number = at[self.worker if len(at) > 1 else 0]
-            if self.worker not in self.operations[number].parts:
-                continue
-            self.steps.append(Post(number))
-            wait = Wait(number, self.operations[number].name, layer)
-            (later if key in traffic.ahead else waits).append(wait)
-        if later:
-            self.late[layer, direction] = later
-        return waits
-
-    def epoch(
-        self,
-        number: int,
-        traffic: Traffic,
-        places: dict[Key, list[int]],
-        costs: Sequence[Sequence[float]],
-        step: float,
-    ) -> None:
-        """costs   seconds of each layer's parts, as `LayerWork` has them; step: of the optimiser's"""
-        self.steps.append(Begin(number))
-        layers = range(len(costs))
-        for layer in layers:
-            waits = self.post(traffic, places, layer, "forward")
-            self.steps += [program.Work("compute", "forward", layer, costs[layer][0]), *waits]
-            self.steps.append(program.Work("compute", "forward", layer, costs[layer][1]))
-        for layer in reversed(layers):  # gradients of halo rows are made before they leave
-            self.steps.append(program.Work("compute", "backward", layer, costs[layer][2]))
-            waits = self.post(traffic, places, layer, "backward")
-            self.steps += [program.Work("compute", "backward", layer, costs[layer][3]), *waits]
-        self.steps += self.post(traffic, places, -1, "")
-        self.steps.append(program.Work("compute", "optimiser", -1, step))
-
-
-def program_of(
-    loads: Loads, case: Case, epochs: Sequence[Traffic], profiles: Sequence[Profile], most: bool
-) -> Program:
-    """Epochs of this traffic, at its least or its most, as a replay runs them. An epoch of several steps has
-    the work of one step so many times."""
-    operations: list[Operation] = []
-    lines = [_Line(worker, operations) for worker in range(loads.workers)]
-    layers, steps = range(len(loads.layers)), case.system.steps()
-    costs = [
-        [[steps * profile.seconds(part) for part in layer_work(loads, l, k, case)] for l in layers]
-        for k, profile in enumerate(profiles)
+def larger(program: Program, smaller: Program, to_scale: Callable[[float, float], float]) -> Program:
+    """The program at another scale, where totals over workers and epochs of what has one name, layer and kind
+    are `to_scale` what they are at this scale and at a smaller one, made of both."""
+    work, less_work = _work_by(program), _work_by(smaller)
+    sent, less_sent = _sent_by(program), _sent_by(smaller)
+    times = {key: to_scale(total, less_work.get(key, 0.0)) / (total or 1.0) for key, total in work.items()}
+    more = {key: to_scale(total, less_sent.get(key, 0.0)) / (total or 1.0) for key, total in sent.items()}
+    operations = [
+        replace(
+            each,
+            parts={
+                worker: {peer: round(size * more[each.name, each.layer]) for peer, size in part.items()}
+                for worker, part in each.parts.items()
+            },
+        )
+        for each in program.operations
     ]
-    last = [steps * profile.seconds(step_work(case)) for profile in profiles]
-    for number, traffic in enumerate(epochs):
-        places: dict[Key, list[int]] = {}
-        for key, made in operations_of(traffic, traffic.most if most else traffic.least).items():
-            places[key] = list(range(len(operations), len(operations) + len(made)))
-            operations += made
-        for line, own, step in zip(lines, costs, last):
-            line.epoch(number, traffic, places, own, step)
-    return Program([line.steps for line in lines], operations, list(range(len(epochs))))
+    steps = [
+        [
+            replace(step, seconds=step.seconds * times[_of(step)]) if isinstance(step, Done) else step
+            for step in line
+        ]
+        for line in program.steps
+    ]
+    return replace(program, steps=steps, operations=operations)
 
 
-def epoch_seconds(
-    loads: Loads,
-    case: Case,
-    epochs: Sequence[Traffic],
-    cluster: Cluster,
-    platform: Platform,
-    most: bool,
-) -> Times:
-    """Means over the epochs but the first, as of a trace."""
-    profiles = [Profile(cluster, device) for device in cluster.devices[: loads.workers]]
-    return times_of(simulate(program_of(loads, case, epochs, profiles, most), platform, Shapes()))
+def _of(step: Done) -> tuple[str, str, int]:
+    return step.kind, step.name, step.layer
+
+
+def _work_by(program: Program) -> dict[tuple[str, str, int], float]:
+    total: dict[tuple[str, str, int], float] = defaultdict(float)
+    for step in (step for line in program.steps for step in line if isinstance(step, Done)):
+        total[_of(step)] += step.seconds
+    return total
+
+
+def _sent_by(program: Program) -> dict[tuple[str, int], float]:
+    total: dict[tuple[str, int], float] = defaultdict(float)
+    for each in program.operations:
+        total[each.name, each.layer] += sum(sum(part.values()) for part in each.parts.values())
+    return total

@@ -4,16 +4,12 @@ picked from them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
-import numpy as np
 import torch
 
 from harness.comm.comm import Comm
 from harness.comm.flight import InFlight
 from harness.comm.sparse import fetch_rows
 from harness.comm.work import stream
-from harness.core.traffic import FLOAT, Parts, Traffic, fetch_once, to_all, with_weights
 from harness.partition.shard import Shard
 
 
@@ -109,37 +105,3 @@ class Blocks:
             blocks, self.everyone if active is None else active, layer, direction, purpose
         )
         return PendingBlocks(self.comm, flight, blocks, rows, layer)
-
-
-def block_traffic(
-    parts: Parts,
-    epoch: int,
-    features: str,
-    active: Sequence[Sequence[bool]],
-    deltas: bool = True,
-    perhaps: Collection[int] = (),
-) -> Traffic:
-    """What a system that broadcasts blocks counts in an epoch.
-
-    active   [L, P] which blocks of H are broadcast, in the layers that are broadcast at all
-    deltas   whether those of delta are
-    perhaps  layers in which any other block of H may be too
-    """
-    made, first = with_weights(parts), 1 if features == "once" else 0
-    if features == "once" and epoch == 0:
-        fetch_once(made, parts, blocks=True)
-    for layer in range(first, parts.layers):
-        f_in, f_out = parts.widths[layer : layer + 2]
-        most = to_all(parts.vertices * f_in * parts.value)
-        least = most * np.asarray(active[layer], float)[:, None]
-        made.add(layer, "forward", "blocks", least, most if layer in perhaps else least, route="broadcast")
-        if deltas:
-            each = to_all(parts.vertices * f_out * parts.value)
-            made.add(layer, "backward", "deltas", each, route="broadcast")
-    return made
-
-
-def held_blocks(parts: Parts, cached: Sequence[int], passing: Sequence[int]) -> np.ndarray:
-    """[P] bytes of the other workers' blocks: a cache of each width in `cached`, and a place for what passes
-    of each different width in `passing`."""
-    return FLOAT * (parts.vertices.sum() - parts.vertices) * (sum(cached) + sum(set(passing)))

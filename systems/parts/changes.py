@@ -7,6 +7,8 @@ import numba
 import numpy as np
 import torch
 
+from harness.base.hollow import either, hollow
+
 KEYS = {torch.float32: np.int32, torch.float64: np.int64}  # whole numbers of as many bits
 
 
@@ -15,6 +17,9 @@ def changed(x: torch.Tensor, kept: torch.Tensor, epsilon: float) -> tuple[torch.
     ||kept||_inf, or have a value that is not a number, and which are 0 as their kept ones are  [k] bool each.
     F is 1 or more.
     """
+    if hollow(x, kept):
+        same = torch.full((len(x),), not either())
+        return ~same, torch.zeros_like(same)
     if x.device.type != "cpu":
         return changed_with_torch(x, kept, epsilon)
     fresh, zero = np.empty((2, len(x)), np.bool_)

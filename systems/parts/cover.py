@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from harness.core.traffic import Parts
 from harness.partition.shard import Csr
 
 
@@ -132,17 +131,3 @@ def _sums(
     by_sum = np.argsort(key, kind="stable")
     starts = np.searchsorted(key[by_sum], owner * np.int64(block.num_rows) + target)
     return target, owner, left[by_sum], np.append(starts, len(left))
-
-
-def fewest(parts: Parts, layer: int) -> np.ndarray:
-    """[P, P] messages from the row's worker to the column's that serve the edges of a layer."""
-    made = np.zeros((parts.workers, parts.workers), np.int64)
-    for worker, (row, place) in enumerate(parts.cut_edges(layer)):
-        shard = parts.shards[worker]
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=shard.num_inner))])
-        found = least_cover(
-            Csr(indptr, place[np.lexsort((place, row))], shard.num_halo), shard.halo_counts.tolist()
-        )
-        owners = np.repeat(np.arange(parts.workers), shard.halo_counts)[found.rows]
-        made[:, worker] = np.bincount(np.concatenate([owners, found.owner]), minlength=parts.workers)
-    return made

@@ -1,0 +1,342 @@
+"""Tensors that have a shape, a type and a size in bytes, and no values: what a dry run computes with.
+
+While `Dry` is open, whatever makes floating-point numbers makes a `Hollow` one, and whatever takes a hollow
+tensor gives one. Integers stay as they are, so that lists of rows, counts and draws are those of a real run.
+Who asks for a hollow tensor's values gets `Unknown`: only training could tell. A loop that is compiled here,
+and would read memory, asks `hollow` first.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+# What makes a tensor of its arguments' shapes alone.
+MADE = {
+    "empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "zeros", "zeros_like",
+    "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "rand", "rand_like",
+    "randn", "randn_like", "scalar_tensor",
+}  # fmt: skip
+ZEROS = {"zeros", "zeros_like", "new_zeros"}
+# What gives rows of its argument as they are, in which the values that are not 0 are known where they were.
+SAME = {"clone", "_to_copy", "copy_"}
+
+
+_OPEN = threading.local()  # .mode: the `Dry` that is open in a thread
+
+
+def storage_of(tensor: torch.Tensor) -> Any:
+    """What tensors that share memory have in common."""
+    return (tensor.shapes if isinstance(tensor, Hollow) else tensor).untyped_storage()
+
+
+def dry() -> bool:
+    """Whether numbers made here are hollow."""
+    return getattr(_OPEN, "mode", None) is not None
+
+
+def either() -> bool:
+    """What a dry run takes for the answer to a question that values answer, as whether a row has changed: no
+    in one run, yes in another, and what the two send is the least and the most."""
+    mode = getattr(_OPEN, "mode", None)
+    if mode is None:
+        raise Unknown("whether one value is larger than another")
+    mode.asked = True
+    most: bool = mode.most
+    return most
+
+
+class Unknown(Exception):
+    """A value was asked for that a dry run does not have."""
+
+
+class Fill:
+    """How full the rows are that lie in one storage.
+
+    rows    [rows, 2] how many values of each are not 0, and what they are where they are all alike
+            (`count_filled`); 0: every value is 0; None: none is
+    width   of a row
+    """
+
+    def __init__(self, rows: np.ndarray | int | None, width: int):
+        self.rows, self.width = rows, width
+
+
+class Hollow(torch.Tensor):
+    """shapes   of the same shape, on torch's device for these
+    fill     of the storage, which views share
+    """
+
+    shapes: torch.Tensor
+    fill: Fill
+
+    @staticmethod
+    def __new__(cls, shapes: torch.Tensor, filled: np.ndarray | int | None = None) -> Hollow:
+        made: Hollow = torch.Tensor._make_wrapper_subclass(
+            cls, shapes.shape, strides=shapes.stride(), storage_offset=shapes.storage_offset(),
+            dtype=shapes.dtype, device=torch.device("cpu"),
+        )  # fmt: skip
+        made.shapes, made.fill = shapes, Fill(filled, shapes.shape[-1] if shapes.ndim else 0)
+        return made
+
+    @property
+    def _rows(self) -> slice | None:
+        """Which rows of its storage these are; None where they are no whole rows."""
+        width = self.fill.width
+        whole = self.shapes.ndim == 2 and self.shapes.shape[1] == width > 0 and self.shapes.is_contiguous()
+        first = self.shapes.storage_offset() // max(width, 1)
+        return slice(first, first + self.shapes.shape[0]) if whole else None
+
+    @property
+    def filled(self) -> np.ndarray | int | None:
+        """How full these rows are, as `Fill` has it."""
+        rows, where = self.fill.rows, self._rows
+        if not isinstance(rows, np.ndarray):
+            return rows
+        return None if where is None else rows[where]
+
+    @filled.setter
+    def filled(self, value: np.ndarray | int | None) -> None:
+        storage, where = self.shapes.untyped_storage(), self._rows
+        if where is None or self.shapes.nbytes == storage.nbytes():
+            self.fill.rows = np.array(value) if isinstance(value, np.ndarray) and where is not None else value
+            return
+        rows = self.fill.rows
+        if not isinstance(rows, np.ndarray):
+            if not isinstance(value, np.ndarray) and value == rows:
+                return
+            count = storage.nbytes() // (self.shapes.itemsize * self.fill.width)
+            rows = self.fill.rows = np.tile([self.fill.width if rows is None else 0, UNLIKE], (count, 1))
+        rows[where] = (
+            value if isinstance(value, np.ndarray) else [self.fill.width if value is None else 0, UNLIKE]
+        )
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]  # torch's says nothing of it
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return _shapes(func, args, kwargs or {})
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        raise Unknown("the values of a tensor")
+
+    def tolist(self) -> Any:
+        raise Unknown("the values of a tensor")
+
+    def __repr__(self) -> str:  # type: ignore[override]  # torch's asks for values
+        return f"Hollow({list(self.shape)}, {self.dtype})"
+
+
+def hollow(*tensors: object) -> bool:
+    """Whether one of them has no values."""
+    return any(isinstance(each, Hollow) for each in tensors)
+
+
+def rows_like(rows: int, width: int, filled: np.ndarray | int | None = None) -> Hollow:
+    """float32 [rows, width]."""
+    return Hollow(torch.empty(rows, width, dtype=torch.float32, device="meta"), filled)
+
+
+UNLIKE = -1  # in the place of a row's value, where it has several
+
+
+def count_filled(x: np.ndarray) -> np.ndarray:
+    """[rows, 2] int64 of float32 rows: how many values of each are not 0, and the bits of that value where
+    all these are alike."""
+    words = np.ascontiguousarray(x, np.float32).view(np.int32)
+    low, high = words.min(1, initial=2**31 - 1, where=words != 0), words.max(1, initial=0, where=words != 0)
+    return np.stack([np.count_nonzero(words, 1), np.where(low == high, high, UNLIKE)], 1)
+
+
+def filled_of(x: Hollow) -> np.ndarray:
+    """[rows, 2] as `count_filled` has it."""
+    if isinstance(x.filled, np.ndarray):
+        return x.filled
+    width = x.numel() // max(len(x), 1)
+    return np.broadcast_to(np.array([width if x.filled is None else 0, UNLIKE]), (len(x), 2))
+
+
+def joined(parts: Sequence[Any]) -> np.ndarray | None:
+    """How full the rows of several tensors are, one after the other; None where they are not all known."""
+    if not parts or not all(isinstance(each, Hollow) and each.filled is not None for each in parts):
+        return None
+    return np.concatenate([filled_of(each) for each in parts])
+
+
+class Dry(TorchDispatchMode):
+    """While it is open in a thread, floating-point numbers made there are hollow.
+
+    held   what is told of each tensor
+    most   what `either` answers; `asked` is whether anybody did
+    """
+
+    def __init__(self, held: Held, most: bool = False):
+        super().__init__()
+        self.held, self.most, self.asked = held, most, False
+
+    def __enter__(self) -> Dry:
+        _OPEN.mode = self
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        _OPEN.mode = None
+        super().__exit__(*raised)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if kwargs.get("device") == torch.device("meta"):  # the inside of a hollow tensor
+            return func(*args, **kwargs)
+        flat = tree_flatten((args, kwargs))[0]
+        name = func.overloadpacket.__name__
+        if any(isinstance(each, Hollow) for each in flat):
+            result = _shapes(func, args, kwargs)
+        elif name in MADE:
+            result = _made(func, name, args, kwargs)
+        else:
+            result = func(*args, **kwargs)
+        for each in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(each, torch.Tensor):
+                self.held.made(each)
+        return result
+
+
+def _made(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A tensor of a shape that is given, or of that of one that has values, and then with values too."""
+    like = args[0] if args and isinstance(args[0], torch.Tensor) else None
+    dtype = kwargs.get("dtype") or (None if like is None else like.dtype)
+    if dtype is None:  # as numbers of its value's kind are
+        whole = name == "full" and not isinstance(args[1], float)
+        dtype = torch.int64 if whole else torch.get_default_dtype()
+    if not dtype.is_floating_point or (like is not None and like.dtype.is_floating_point):
+        return func(*args, **kwargs)
+    kwargs = {**kwargs, "device": "meta", "dtype": dtype}
+    for key in ("generator", "pin_memory"):
+        kwargs.pop(key, None)
+    args = tuple(each.to("meta") if isinstance(each, torch.Tensor) else each for each in args)
+    if func._overloadname == "generator":
+        func, args = func.overloadpacket.default, args[:1]
+    return Hollow(func(*args, **kwargs), 0 if name in ZEROS else None)
+
+
+def _shapes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What an operation on hollow tensors gives."""
+    name = func.overloadpacket.__name__
+    if name in ("_local_scalar_dense", "nonzero", "masked_select", "unique_consecutive", "_unique2", "equal"):
+        raise Unknown(f"what {name} of a tensor gives")
+    first = args[0] if args else None
+    if name == "count_nonzero" and isinstance(first, Hollow) and len(args) == 1:
+        return torch.tensor(int(filled_of(first)[:, 0].sum()))
+    if name.startswith("_fused_"):
+        return None
+    if name in ("index", "index_put_", "index_put", "_index_put_impl_"):
+        args = (args[0], [_places(each) for each in args[1]], *args[2:])
+    flat, spec = tree_flatten((args, kwargs))
+    given: dict[int, torch.Tensor] = {}
+    for place, each in enumerate(flat):
+        if isinstance(each, Hollow):
+            given[id(each.shapes)] = each
+            flat[place] = each.shapes
+        elif isinstance(each, torch.Tensor):
+            flat[place] = torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device="meta")
+            given[id(flat[place])] = each
+        elif isinstance(each, torch.device):
+            flat[place] = torch.device("meta")
+        elif isinstance(each, torch.Generator):
+            flat[place] = None
+    args, kwargs = tree_unflatten(flat, spec)
+    if "device" in kwargs:
+        kwargs["device"] = torch.device("meta")
+    result = func(*args, **kwargs)
+    filled = _filled(name, first, args, kwargs, given)
+
+    fills = {id(storage_of(each)): each.fill for each in given.values() if isinstance(each, Hollow)}
+
+    def back(each: Any) -> Any:
+        if not isinstance(each, torch.Tensor):
+            return each
+        if id(each) in given:  # written in place
+            out = given[id(each)]
+            if isinstance(out, Hollow):
+                out.filled = filled
+            return out
+        made = Hollow(each, filled)
+        made.fill = fills.get(id(each.untyped_storage()), made.fill)  # of a view
+        return made
+
+    return type(result)(map(back, result)) if isinstance(result, tuple | list) else back(result)
+
+
+def _places(index: Any) -> Any:
+    """A mask as the places that it has, whose number is known."""
+    if isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8):
+        if isinstance(index, Hollow):
+            raise Unknown("which rows a mask has")
+        return index.nonzero().squeeze(1)
+    return index
+
+
+def _filled(
+    name: str, first: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[int, torch.Tensor]
+) -> np.ndarray | int | None:
+    """How full rows are that an operation takes from others as they are; None of any other."""
+    if name == "copy_":
+        first = given.get(id(args[1]))
+    elif name == "zero_" or name in ZEROS:
+        return 0
+    elif name == "cat":
+        return joined([given.get(id(each)) for each in args[0]])
+    filled = first.filled if isinstance(first, Hollow) else None
+    rows = {"index_select": lambda: args[2], "index": lambda: args[1][0]}
+    if name in SAME or filled is None:
+        return filled if name in SAME else None
+    if name not in rows or (name == "index" and len(args[1]) > 1) or (name == "index_select" and args[1]):
+        return None
+    return filled if isinstance(filled, int) else filled[given[id(rows[name]())].numpy()]
+
+
+class Held:
+    """Bytes that a worker holds, by now and at most. Memory that several tensors share counts once.
+
+    mapped   those that lie in memory of the host, which a GPU does not hold
+    """
+
+    def __init__(self) -> None:
+        self.now = self.peak = self.mapped = 0
+        self._known: dict[int, Any] = {}
+
+    def add(self, size: int) -> None:
+        """So many more, or fewer."""
+        self.now += size
+        self.peak = max(self.peak, self.now)
+
+    def made(self, tensor: torch.Tensor, size: int | None = None) -> None:
+        """A tensor is there, of as many bytes as its storage where `size` does not say."""
+        storage = storage_of(tensor)
+        key = id(storage)
+        if key in self._known:
+            return
+        size = storage.nbytes() if size is None else size
+        self.add(size)
+        self._known[key] = weakref.ref(storage, lambda _: self._gone(key, size))
+
+    def _gone(self, key: int, size: int) -> None:
+        self._known.pop(key, None)
+        self.now -= size
+
+
+def mapped(size: int, tensor: torch.Tensor | None = None) -> None:
+    """So many bytes lie in memory that workers of a host share, those of `tensor` among them."""
+    held = _OPEN.mode.held
+    held.mapped += size
+    if tensor is not None:
+        held.made(tensor, 0)

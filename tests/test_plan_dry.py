@@ -1,0 +1,235 @@
+"""A dry run, against real ones of every system in the tree on tiny graphs: bytes, segments and work."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from harness.base.hollow import Dry, Held, Hollow, Unknown, count_filled, rows_like
+from harness.cluster.config import Cluster, Device, Rate
+from harness.comm.work import dense, sparse, stream
+from harness.conformance.train import make_trainer
+from harness.core.batches import BatchSystem
+from harness.core.order import FIXED, Shape
+from harness.plan.dry import Ran, dry_run
+from harness.plan.seconds import EFFICIENCY, MODELLED, Profile
+from harness.replay.roofline import Speeds
+from harness.run.config import make_system
+from tests import systems
+from tests.oracles.samples import random_graph
+from tests.systems import Settings, label
+
+SMALL = {"name": "gcn", "layers": 3, "hidden": 4, "dropout": 0.5}
+VARIANTS = [
+    variant
+    for variant in {
+        label(v): v for v in [*systems.EXACT_VARIANTS, *systems.SINGLE_VARIANTS, *systems.STALE_VARIANTS]
+    }.values()
+    if not isinstance(made := make_system(systems.block(variant[0], **variant[1])), BatchSystem)
+    and not made.asynchronous
+]
+ONLY_A_RUN = "pscgcn-rate=0.5-refresh=3-features=refetch"  # its cache goes by norms
+
+
+def dry(block, asked: Settings, shards, most: bool = False) -> Ran:
+    choices = {name: getattr(asked, name) for name in ("rows", "features_wire", "combine")}
+    how = block, asked.model, asked.optimiser, asked.seed, asked.epochs
+
+    def make(shard, comm, kernel):
+        return make_trainer(comm, *how, shard, choices=choices, kernel=kernel)
+
+    return dry_run(shards, make, asked.epochs, most=most)
+
+
+def assert_alike(outcome, ran: Ran) -> None:
+    """What each worker counted in each epoch, its segments in their order, and what it computed in them."""
+    for rank, worker in enumerate(outcome.workers):
+        for epoch, own in enumerate(ran.epochs[rank]):
+            where = f"worker {rank}, epoch {epoch}"
+            assert {key: tuple(both) for key, both in own.sent.items()} == worker["sent"][epoch], where
+            mine, theirs = own.spans, worker["spans"][epoch][1]
+            assert [_line(s) for s in mine] == [_line(s) for s in theirs], where
+            assert [Counter(s.work) for s in mine] == [Counter(s.work) for s in theirs], where
+
+
+def _line(span) -> tuple:
+    return span.kind, span.name, span.layer, span.bytes, span.peers, span.peer_bytes, span.route
+
+
+def assert_between(outcome, least: Ran, most: Ran) -> None:
+    for rank, worker in enumerate(outcome.workers):
+        for epoch, counted in enumerate(worker["sent"]):
+            ends = [ran.epochs[rank][epoch].sent for ran in (least, most)]
+            for key in {*counted, *ends[0], *ends[1]}:
+                low, high = sorted(end.get(key, (0, 0))[1] for end in ends)
+                assert low <= counted.get(key, (0, 0))[1] <= high, f"worker {rank}, epoch {epoch}: {key}"
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=label)
+def test_a_dry_run_counts_and_computes_what_a_run_does(pool, variant):
+    """For every system that is no mini-batch's nor asynchronous, at all knobs that its tests try: the same,
+    or where values decide a range around it."""
+    graph, block = random_graph(21, vertices=40), systems.block(variant[0], **variant[1])
+    asked = Settings(model=SMALL, dtype="float32", epochs=4)
+    workers = 3 + 3 % block.get("hosts", 1)
+    outcome = systems.run(pool, graph, block, workers, settings=asked)
+    shards = systems.shards_of(graph, outcome.assignment, workers)
+    if label(variant) == ONLY_A_RUN:
+        with pytest.raises(Unknown):
+            dry(block, asked, shards)
+        return
+    ran = dry(block, asked, shards)
+    if ran.asked:
+        assert_between(outcome, ran, dry(block, asked, shards, most=True))
+    else:
+        assert_alike(outcome, ran)
+    knobs = type(make_system(block)).exact
+    by_values = variant[0] in ("adaqp", "cdfgnn", "pscgcn", "sancus")
+    assert not ran.asked or by_values or block != systems.block(variant[0], **(knobs or {}))
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"rows": "needed"},
+        {"combine": {"_target_": "harness.core.combine.Quantised"}},
+        {"combine": {"_target_": "harness.core.combine.PowerSgd", "rank": 1}},
+        {"features_wire": "auto"},
+        {"features_wire": "sparse", "rows": "needed"},
+        {"model": {**SMALL, "norm": "batch", "residual": True}},
+        {"model": {**SMALL, "name": "sage", "hidden": 9}},
+        {"model": {**SMALL, "name": "gat", "heads": 2, "out_heads": 2}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["vanilla", "cagnet", "cdfgnn", "lean"])
+def test_what_a_run_asks_for_is_in_its_dry_run(pool, name, choices):
+    asked = Settings(**{"model": SMALL, "dtype": "float32", "epochs": 2, **choices})
+    block = systems.block(name, **({"cache": False} if name == "cdfgnn" else {}))
+    if asked.model["name"] not in systems.models_of(name):
+        return
+    if asked.rows == "needed" and make_system(block).every_row:
+        return
+    if (asked.model.get("norm") == "batch") and name == "lean":
+        return  # statistics are of all rows
+    graph = random_graph(5, vertices=30, directed=False)
+    outcome = systems.run(pool, graph, block, 2, settings=asked)
+    assert_alike(outcome, dry(block, asked, systems.shards_of(graph, outcome.assignment, 2)))
+
+
+@pytest.mark.parametrize("name", ["vanilla", "zero_halo", "cagnet", "lean"])
+@pytest.mark.parametrize("features", ["once", "refetch"])
+def test_features_of_which_few_are_not_0_are_sparse_in_both(pool, name, features):
+    rng, width = np.random.default_rng(0), 400
+    x = (rng.random((40, width)) < 0.01).astype(np.float32)
+    x[:20] *= rng.random((20, 1)).astype(np.float32)
+    graph = dataclasses.replace(random_graph(21, vertices=40), features=x)
+    knobs = {"features": features} if "features" in systems.block(name) else {}
+    block, asked = systems.block(name, **knobs), Settings(model=SMALL, dtype="float32", epochs=2)
+    outcome = systems.run(pool, graph, block, 3, settings=asked)
+    assert_alike(outcome, dry(block, asked, systems.shards_of(graph, outcome.assignment, 3)))
+
+
+@given(seed=st.integers(0, 10_000), parts=st.integers(1, 4), directed=st.booleans(), layers=st.integers(1, 3))
+@examples(max_examples=5)
+def test_on_random_graphs_and_partitions(pool, seed, parts, directed, layers):
+    graph, model = random_graph(seed, vertices=24, directed=directed), {**SMALL, "layers": layers}
+    for name in ("vanilla", "lean"):
+        asked = Settings(model=model, dtype="float32", epochs=2, seed=seed)
+        outcome = systems.run(pool, graph, systems.block(name), parts, settings=asked)
+        shards = systems.shards_of(graph, outcome.assignment, parts)
+        assert_alike(outcome, dry(systems.block(name), asked, shards))
+
+
+# -- hollow tensors --
+
+
+def test_integers_stay_and_values_are_unknown():
+    with Dry(Held()):
+        x = torch.rand(6, 3, requires_grad=True)
+        y = torch.nn.functional.cross_entropy(x[torch.arange(4)], torch.zeros(4, dtype=torch.int64))
+        y.backward()
+        y = y.detach()
+        assert isinstance(x.grad, Hollow) and x.grad.shape == (6, 3)
+        assert torch.arange(4).sum().item() == 6
+        for ask in (lambda: float(y), lambda: bool(y > 0), x.tolist, x.detach().numpy, (x > 0).nonzero):
+            with pytest.raises(Unknown):
+                ask()
+
+
+def test_held_is_what_lives_and_shared_memory_counts_once():
+    held = Held()
+    with Dry(held):
+        x = torch.empty(10, 4)
+        assert held.now == held.peak == 160
+        y = x.view(4, 10)[1:] + 1
+        assert held.now == 160 + 120
+        del x
+        assert held.now == 120 and held.peak == 280
+        del y
+        assert held.now == 0
+
+
+def test_how_full_rows_are_goes_with_them():
+    x = np.zeros((5, 8), np.float32)
+    x[0, 1], x[1, :3], x[3, 2:4] = 1, 2, (1, 5)
+    filled = count_filled(x)
+    assert filled[:, 0].tolist() == [1, 3, 0, 2, 0] and filled[3, 1] == -1 != filled[1, 1]
+    with Dry(Held()):
+        rows = rows_like(5, 8, filled)
+        blocks = torch.empty(3, 8)
+        for place, part in zip(blocks.split([1, 2]), (rows[:1], rows[1:3])):
+            torch.index_select(part, 0, torch.arange(len(part)), out=place)
+        for taken, count in [
+            (blocks, 4),
+            (rows[torch.tensor([1, 3])], 5),
+            (rows.index_select(0, torch.tensor([0, 0, 1])), 5),
+            (torch.cat([rows[1:3], rows[:2].clone()]), 7),
+            (torch.empty(2, 8).copy_(rows[:2]), 4),
+            (rows.split([2, 3])[1], 2),
+            (torch.zeros(3, 8), 0),
+            (torch.empty(3, 8), 24),
+            (rows + 1, 40),
+        ]:
+            assert int(torch.count_nonzero(taken)) == count
+
+
+# -- seconds --
+
+
+def test_work_takes_what_the_cluster_measured_or_half_of_its_peaks():
+    device = Device(fp32_tflops=10.0, memory_gbytes_per_s=100.0, launch_us=2.0)
+    works = [dense(1000, 64, 32, 4), sparse(1000, 900, 8000, 32, 4), stream(1000, 32, 4, 1, 1)]
+    bare = Cluster(name="bare", devices=[device])
+    assert Profile(bare, device).seconds(works) == pytest.approx(
+        sum(Speeds(bare, EFFICIENCY).seconds(each, device) for each in works)
+    )
+    assert "at 50 % of the devices' peaks, which is assumed" in Profile(bare, device).said
+    rates = [Rate("dense", efficiency=0.8), Rate("sparse", efficiency=0.2)]
+    some = Profile(Cluster(name="some", devices=[device], rates=rates), device)
+    assert some.said == (
+        "at the cluster's measured efficiencies, stream, drop, pack, code at 50 % of the devices' peaks,"
+        " which is assumed"
+    )
+    launch, rate = 2e-6, 100e9
+    bytes_of = [each.read + each.written for each in works]
+    told = 3 * launch + sum(each / rate / e for each, e in zip(bytes_of, (0.8, 0.2, EFFICIENCY)))
+    assert some.seconds(works) == pytest.approx(told)
+    every = [Rate(kind, efficiency=0.5) for kind in MODELLED]
+    whole = Profile(Cluster(name="all", devices=[device], rates=every), device)
+    assert whole.said == "at the cluster's measured efficiencies"
+
+
+def test_where_nothing_is_described_products_take_what_a_core_does():
+    none = Device()
+    works = [dense(1000, 64, 32, 4), sparse(1000, 900, 8000, 32, 4), stream(1000, 32, 4, 1, 1)]
+    told = FIXED.dense(1000, 64, 32) + FIXED.sparse(Shape(1000, 900, 8000), 32)
+    profile = Profile(Cluster(name="none", devices=[none]), none)
+    assert profile.seconds(works) == pytest.approx(told / 1e9) and "one core" in profile.said
