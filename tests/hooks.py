@@ -1,0 +1,74 @@
+"""`python -m tests.hooks`: the table of docs/reference/system.md, every hook of a system with who uses it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from importlib import import_module
+
+from harness.core.system import ReplicaSystem, System
+from tests.kept import with_tables
+from tests.pages import CONF, ROOT, module_of
+
+PAGE, COMMAND = ROOT / "docs" / "reference" / "system.md", "python -m tests.hooks"
+BASES = (ReplicaSystem, System)  # what the second says stands for both
+
+
+def systems() -> dict[str, type[System]]:
+    """The class of each system in the tree, by its name."""
+    found = {}
+    for path in sorted(CONF.glob("*.yaml")):
+        module = module_of(path.read_text(), ROOT)
+        name = ".".join(module.relative_to(ROOT).with_suffix("").parts)
+        target = next(line for line in path.read_text().splitlines() if line.startswith("_target_"))
+        found[path.stem] = getattr(import_module(name), target.split("#")[0].strip().rpartition(".")[2])
+    return found
+
+
+def attributes() -> dict[str, str]:
+    """Class attributes of the contract, each with its comment: at the end of its line, or on those above."""
+    lines, noted, above = inspect.getsource(System).splitlines(), {}, ""
+    for line in lines:
+        if line.startswith(("    def ", "    @")):
+            break
+        if comment := re.fullmatch(r"    # (.*)", line):
+            above = f"{above} {comment[1]}".strip()
+        elif found := re.match(r"    ([a-z]\w*): .*?(?:  # (.*))?$", line):
+            noted[found[1]] = found[2] or above or noted[next(reversed(noted))]
+            above = ""
+        else:
+            above = ""
+    return noted
+
+
+def hooks() -> dict[str, str]:
+    """What each method and each class attribute of the contract says, in the code's order."""
+    methods = {
+        name: " ".join((value.__doc__ or "").strip().split("\n\n")[0].split())
+        for base in BASES
+        for name, value in vars(base).items()
+        if not name.startswith("_") and (callable(value) or isinstance(value, (property, classmethod)))
+    }
+    return {**methods, **attributes()}
+
+
+def users(hook: str) -> list[str]:
+    """Systems of the tree that say something of their own, in their class or in a part of systems/."""
+    return [
+        name
+        for name, cls in systems().items()
+        if any(hook in vars(each) for each in cls.__mro__ if each.__module__.startswith("systems"))
+    ]
+
+
+def table() -> str:
+    rows = ["| hook | what it says | used by |", "|---|---|---|"]
+    for hook, said in hooks().items():
+        rows.append(f"| `{hook}` | {said} | {', '.join(f'`{name}`' for name in users(hook))} |")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text(), COMMAND, table()))
+    sys.exit(0)

@@ -1,0 +1,17 @@
+"""The page of the contract names every hook with the systems that use it."""
+
+from __future__ import annotations
+
+from tests import hooks
+from tests.kept import with_tables
+
+
+def test_the_page_has_every_hook():
+    page = hooks.PAGE.read_text()
+    assert page == with_tables(page, hooks.COMMAND, hooks.table()), f"run {hooks.COMMAND}"
+    assert all(said for said in hooks.hooks().values()), "each says what it is"
+
+
+def test_what_a_system_says_of_its_own_is_found():
+    assert "vanilla" in hooks.users("halo") and "cdfgnn" in hooks.users("synchronize")
+    assert hooks.users("asynchronous") == ["digest_a"]
