@@ -348,3 +348,17 @@ def test_spans_are_let_go_of_once_the_summary_is_made(tmp_path):
     trace = group.first.trace
     assert "spans" not in vars(trace) and "epochs" in vars(trace)
     assert trace.spans["flops"].sum() == trace.epochs["flops"].sum()
+
+
+def test_a_metric_that_a_system_records_is_a_column_by_its_name(tmp_path, capsys):
+    values = [{(0, "gap"): 9.0}, {(0, "gap"): 1.0, (1, "gap"): 2.0}, {(0, "gap"): 3.0, (1, "gap"): 6.0}]
+    traces.measured(tmp_path / "of", values, traces.config(gpus=1, epochs=3, label="with"))
+    traces.measured(tmp_path / "no", [{}, {}, {}], traces.config(gpus=1, epochs=3, label="without"))
+    assert main(["table", str(tmp_path), "--format", "csv", "--metric", "gap"]) == 0
+    shown = pd.read_csv(io.StringIO(capsys.readouterr().out)).set_index("system")["metric_gap"]
+    assert shown["with"] == 3 and np.isnan(shown["without"])
+    assert main(["table", "--markdown", str(tmp_path), "--metric", "gap"]) == 0
+    shown = {row["system"]: row["gap"] for row in rows(capsys.readouterr().out)}
+    assert shown == {"with": "3", "without": "-"}
+    assert main(["table", str(tmp_path), "--metric", "gab"]) == 2
+    assert '--metric="gab" is not known' in capsys.readouterr().err

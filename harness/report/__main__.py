@@ -72,6 +72,13 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         command.add_argument(
             "runs", nargs="+", metavar="RUN", help="a run folder, a folder above some, or a glob pattern"
         )
+    tables.add_argument(
+        "--metric",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a further column: what systems record under this name (metrics.parquet), in the mean",
+    )
     printed = tables.add_mutually_exclusive_group()
     printed.add_argument(
         "--format",
@@ -145,7 +152,7 @@ def show(given: argparse.Namespace) -> None:
             print(printable(line))
         return
     console = Terminal()
-    compared, empty = groups.load(given.runs, getattr(given, "x", None))
+    compared, empty = groups.load(given.runs, getattr(given, "x", None), getattr(given, "metric", ()))
     for path in empty:
         print(f"left out {path}: it has not finished an epoch", file=sys.stderr)
     if given.command == "plot":

@@ -26,6 +26,7 @@ class Column:
     scored: bool = False  # a score, which a run that diverged does not have
     whole: bool = False  # a sum over the whole run, which grows with its epochs
     rate: bool = False  # of which more is better
+    ranked: bool = True  # whether more or less of it is better at all
 
     @property
     def rising(self) -> bool:
@@ -75,7 +76,7 @@ LAST = Column("last acc %", "last_acc_percent", _score("final", "test"), ".2f", 
 AUC = Column("test AUC %", "test_auc_percent", _score("best", "test_auc"), ".2f", True)
 LAST_AUC = Column("last AUC %", "last_auc_percent", _score("final", "test_auc"), ".2f", True)
 BALANCED = Column("balanced acc %", "balanced_acc_percent", _score("best", "test_balanced"), ".2f", True)
-MAJORITY = Column("majority %", "majority_percent", _majority, ".2f")
+MAJORITY = Column("majority %", "majority_percent", _majority, ".2f", ranked=False)
 # By the score that leads: it, at the best validation and in the last evaluation, and the scores beside it.
 LEADING = {"acc": (ACCURACY, LAST), "auc": (AUC, LAST_AUC)}
 BESIDE = {"acc": (AUC, BALANCED, MAJORITY), "auc": (ACCURACY, BALANCED, MAJORITY)}
@@ -139,6 +140,15 @@ def more(names: Iterable[str]) -> tuple[Column, ...]:
         Column(f"{name.replace('_', ' ')} %", f"{name}_percent", _score("best", f"test_{name}"), ".2f", True)
         for name in names
     )
+
+
+def _metric(name: str) -> Callable[[Summary], float | None]:
+    return lambda s: s["metrics"].get(name)
+
+
+def metrics(names: Iterable[str]) -> tuple[Column, ...]:
+    """Columns of what a component records by `recorder.metric`, where a report was asked for it."""
+    return tuple(Column(name, f"metric_{name}", _metric(name), ".4g", ranked=False) for name in names)
 
 
 def named(column: Column, multilabel: bool) -> Column:

@@ -16,7 +16,7 @@ from harness.base import tables
 from harness.base.terminal import Terminal
 from harness.report import columns
 from harness.report.groups import Group
-from harness.report.table import KEYS, Section, estimate_of, own, sections
+from harness.report.table import KEYS, Section, estimate_of, metrics, own, sections
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
@@ -146,7 +146,8 @@ def numbers(groups: list[Group]) -> pd.DataFrame:
     best of its table.
     """
     shown = {id(group): section for section in sections(groups) for group in section.groups}
-    every = {**columns.ALL, **{column.key: column for column in columns.more(own(groups))}}
+    further = (*columns.more(own(groups)), *columns.metrics(metrics(groups)))
+    every = {**columns.ALL, **{column.key: column for column in further}}
     rows = []
     for group in groups:
         section = shown[id(group)]

@@ -6,19 +6,22 @@ import hashlib
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.check import InputError
+from harness.check import InputError, choice
 from harness.graph.config import LABELS_PER_CLASS
 from harness.report.estimate import Estimate, estimate
 from harness.trace import resolved, sense
 from harness.trace.identity import identity
 from harness.trace.reader import AGAIN, Trace, find_runs
 from harness.trace.summary import summarise
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # What a file without a checksum may lead to whose objects lack keys, or hold something else there.
 MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError)
@@ -207,15 +210,28 @@ class Group:
         return estimate(each.mean for each in self.by_seed(value).values())
 
 
-def load(paths: Iterable[str | Path], x: str | None = None) -> tuple[list[Group], list[Path]]:
+def means(table: pd.DataFrame, names: Sequence[str]) -> dict[str, float | None]:
+    """By name the mean of a metric over layers, workers and the epochs but the first; None where it is never
+    recorded."""
+    warm = table[table["epoch"] >= min(1, table["epoch"].max())]
+    known = warm.groupby("name")["value"].mean().to_dict()
+    return {name: known.get(name) for name in names}
+
+
+def load(
+    paths: Iterable[str | Path], x: str | None = None, metrics: Sequence[str] = ()
+) -> tuple[list[Group], list[Path]]:
     """The runs at or below `paths`, grouped and named, in order of dataset, workers and label; and the
     folders of runs that have not finished an epoch. A damaged folder is named on stderr and left out.
     InputError where nothing is left to compare.
 
     x   a key that stands on the axis of a picture, and so in no name
+    metrics   names of what systems record by themselves, to be put into the summaries as `means`; InputError
+        for one that no run has
     """
     together: dict[str, list[Run]] = defaultdict(list)
     empty, damaged = [], []
+    recorded: set[str] = set()
     for path in find_runs(paths):
         try:
             run = Run(path)
@@ -224,6 +240,9 @@ def load(paths: Iterable[str | Path], x: str | None = None) -> tuple[list[Group]
             elif run.summary:
                 # Most of a run's memory, and read by nothing but its summary.
                 run.trace.forget("spans")
+                if metrics:
+                    run.summary["metrics"] = means(run.trace.metrics, metrics)
+                    recorded |= set(run.trace.metrics["name"])
                 together[run.key()].append(run)
         except InputError as error:
             damaged.append(str(error))
@@ -235,6 +254,8 @@ def load(paths: Iterable[str | Path], x: str | None = None) -> tuple[list[Group]
         print(f"left out: {said}", file=sys.stderr)
     if not together:
         raise InputError(f"no run has finished an epoch in {', '.join(map(str, empty))}; let one run longer")
+    for name in metrics:
+        choice("--metric", name, sorted(recorded) or ["nothing: no run here records any"])
     groups = [Group(sorted(runs, key=lambda run: str(run.seed))) for runs in together.values()]
     _name(groups, x)
     return sorted(groups, key=lambda g: (g.dataset, g.workers, g.label, g.partition, not g.finished)), empty

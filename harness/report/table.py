@@ -64,13 +64,14 @@ class Section:
 
     @property
     def blocks(self) -> list[tuple[Column, ...]]:
-        """The measured columns: scores, times, bytes."""
+        """The measured columns: scores, times, bytes, and the metrics that were asked for."""
         scores = (*columns.LEADING[self.score], *columns.BESIDE[self.score], *columns.more(own(self.groups)))
         multilabel = self.groups[0].first.summary["multilabel"]
         return [
             tuple(columns.named(column, multilabel) for column in scores),
             columns.times(self.clock, self.mini_batches),
             columns.BYTES,
+            *([columns.metrics(asked)] if (asked := metrics(self.groups)) else []),
         ]
 
     @property
@@ -204,7 +205,7 @@ class Section:
         control does without remote rows and does not compete; nor does a run that has not finished. Sums over
         whole runs are compared only where these have as many epochs."""
         sign = 1 if column.rising else -1
-        compared = column is not columns.MAJORITY and not (column.whole and self.unlike)
+        compared = column.ranked and not (column.whole and self.unlike)
         values = [
             sign * estimate_of(g, column).mean if compared and competes(g) else math.nan for g in self.groups
         ]
@@ -247,6 +248,13 @@ def diverged(group: Group, row: str) -> str:
 def own(groups: list[Group]) -> list[str]:
     """The names of the scores of one's own that any of the runs has, in order."""
     return list(dict.fromkeys(name for g in groups for run in g.runs for name in run.summary["scores"]))
+
+
+def metrics(groups: list[Group]) -> list[str]:
+    """The names of the metrics that were asked for, in order."""
+    return list(
+        dict.fromkeys(name for g in groups for run in g.runs for name in run.summary.get("metrics", ()))
+    )
 
 
 def leading(groups: list[Group]) -> str:
