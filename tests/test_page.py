@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from harness import cli
+from harness.check import InputError
 from harness.page.__main__ import page, results_of
 from harness.report import groups
 from harness.run import again, runner
@@ -133,9 +134,8 @@ def test_figures_stand_in_the_page_itself(path, elements, tmp_path, results, cap
 def test_the_answer_stands_first(elements):
     said = "".join(elements.text)
     answer = said.index("Take bns to send the fewest bytes")
-    assert said.index("The answer") < answer < said.index("What the papers say")
-    assert "one seed has no interval" in said
-    assert "92 published experiments" in said
+    assert said.index("The answer") < answer
+    assert "one seed has no interval" in said and "published" not in said
 
 
 def test_verdicts_need_one_folder_of_results(results, tmp_path):
@@ -144,6 +144,10 @@ def test_verdicts_need_one_folder_of_results(results, tmp_path):
     assert results_of(compared) == results
     compared, _ = groups.load([results, tmp_path])
     assert results_of(compared) is None
+    with pytest.raises(InputError, match="--claims needs runs of one folder"):
+        page([str(results), str(tmp_path)], "made", claims=True)
+    said = page([str(results / "pubmed")], "made", claims=True)
+    assert "What the papers say" in said and "92 published experiments" in said
 
 
 @pytest.mark.parametrize("out", ["", "none/page.html"])
@@ -196,7 +200,6 @@ def test_axe_finds_nothing(shown):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     found = shown()
     found.evaluate(OPEN_ALL)
-    found.evaluate("document.querySelector('#verdicts details').open = false")  # as the tables, but long
     result = axe.run(found)
     assert result.violations_count == 0, result.generate_report()
     assert len(result.response["passes"]) > 15
@@ -224,7 +227,7 @@ SORT_ALL = """() => [...document.querySelectorAll("table")].map((table) => {
 
 def test_every_heading_sorts_its_column(shown):
     tables = shown().evaluate(SORT_ALL)
-    assert len(tables) >= 3
+    assert len(tables) >= 2
     for table in tables:
         assert table["same"], "no row is lost, and none doubled"
         assert {way for _, way, _, _ in table["sorted"]} == {"ascending", "descending"}

@@ -1,7 +1,7 @@
 """One page of finished runs, in one file that needs no network.
 
-It says which system to take on each graph, what holds of the papers' claims, and how to make every number
-again; it has pictures, and tables that can be sorted.
+It says which system to take on each graph, and how to make every number again; it has pictures, tables that
+can be sorted, and on request what holds of the papers' claims.
 """
 
 from __future__ import annotations
@@ -41,13 +41,17 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
         metavar="DIR",
         help="PNG files that stand among the pictures, as `halobench figures` draws them",
     )
+    parser.add_argument(
+        "--claims", action="store_true", help="what these runs say of the papers' published claims, too"
+    )
     given = parser.parse_args(arguments)
     options = {"out": given.out, "title": given.title, "figures": given.figures}
     words = [f"--{name}={value}" for name, value in options.items() if value]
+    words += ["--claims"] * given.claims
     command = shlex.join(["halobench", "report", "html", *given.runs, *words])
     try:
         check_place("out", given.out)
-        text = page(given.runs, command, given.title, given.figures)
+        text = page(given.runs, command, given.title, given.figures, given.claims)
         write("out", given.out, text)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -56,22 +60,31 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m harne
     return 0
 
 
-def page(paths: Sequence[str], command: str, title: str | None = None, figures: Path | None = None) -> str:
+def page(
+    paths: Sequence[str],
+    command: str,
+    title: str | None = None,
+    figures: Path | None = None,
+    claims: bool = False,
+) -> str:
     """The page of the runs at or below `paths`; the same text whenever it is made of the same runs.
 
     command   what makes it again, which the page says
     figures   a folder of PNG files that stand among the pictures
+    claims    whether it has the verdicts on published claims, which need all runs in one folder of results
     """
     drawn = _images(figures) if figures else []
     compared, empty = groups.load(paths)
     environments = content.Environments()
     graphs = content.graphs(compared, environments)
     results = results_of(compared)
+    if claims and results is None:
+        raise InputError("--claims needs runs of one folder of results: give that folder alone")
     return rendered(
         "page.html.j2",
         title=title or ", ".join(dict.fromkeys(group.dataset for group in compared)),
         graphs=graphs,
-        verdicts=verdicts(results) if results else None,
+        verdicts=verdicts(results) if claims and results else None,
         results=results,
         figures=drawn,
         environments=environments.texts,
