@@ -13,7 +13,7 @@ from harness.study import __main__ as study
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "findings.md").read_text()
-SOURCES = ("systems/study.csv", "results.md", "systems/lean.md")
+SOURCES = ("systems/study.csv", "results.md", "systems/lean.md", "papers/capgnn.md")
 NUMBER = re.compile(r"[+-]?\d+\.\d+ ± \d+\.\d+")
 COMMANDS = [
     shlex.split(line)
