@@ -42,7 +42,7 @@ class Run:
         self.trace = Trace(path)
         self.path = Path(path)
         sense.check(self.trace)
-        # Of a run of version 0.1 nothing says whether its system was asynchronous: its keys all count.
+        # Where no worker has begun nothing says whether the system is asynchronous: all its keys count.
         config = identity(self.trace.config, (self.trace.resolved or {}).get("asynchronous", True))
         self.keys = flatten(config)
         self.finished = self.trace.finished
@@ -63,7 +63,7 @@ class Run:
 
     @cached_property
     def attempts(self) -> list[dict[str, Any]]:
-        """What the run ran on, attempt by attempt; none of a run of version 0.1."""
+        """What the run ran on, attempt by attempt; none of a run that no worker has begun."""
         return self.trace.resolved["attempts"] if self.trace.resolved else []
 
     @cached_property
@@ -98,7 +98,7 @@ class Run:
 
     @property
     def code(self) -> str:
-        """The code that computed it (`harness.base.code.code_of`); of a run of version 0.1 the revision."""
+        """The code that computed it (`harness.base.code.code_of`); the revision where that is not known."""
         codes = dict.fromkeys(str(each["code"]) for each in self.attempts if each.get("code"))
         return "+".join(codes) or f"revision {self.trace.environment.get('revision')}"
 
